@@ -307,6 +307,12 @@ fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
                     return Err(format!("{owner:?} and {host:?} have one block"));
                 }
             }
+            if *config.allocation_of(pool) == Allocation::Address {
+                let owner = *owner_of.entry((external.address, 0)).or_insert(host);
+                if owner != host {
+                    return Err(format!("{owner:?} and {host:?} have one address"));
+                }
+            }
             let owner = plan.as_ref().and_then(|plan| {
                 Some((plan.realm(), plan.reverse(external.address, external.port)?))
             });

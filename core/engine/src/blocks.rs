@@ -53,6 +53,18 @@ impl Blocking {
         Self { size, sides, ports: u32::from(last) + 1 - u32::from(first) }
     }
 
+    /// Makes one block of all ports of an address.
+    pub fn whole() -> Self {
+        let ports = u32::from(u16::MAX);
+        Self { size: u16::MAX, sides: [(1, 0), (1, 1)], ports }
+    }
+
+    /// True if an address is one block. Then the block also has port 0, which stands for protocols
+    /// without ports.
+    pub fn is_whole(&self) -> bool {
+        self.size == u16::MAX
+    }
+
     /// Number of blocks of an address.
     pub fn count(&self) -> u32 {
         u32::from(self.sides[LOW].1) + u32::from(self.sides[HIGH].1)
@@ -82,6 +94,9 @@ impl Blocking {
 
     /// The block that contains a port, counted from the address's first block.
     pub fn block_of(&self, port: u16) -> Option<u32> {
+        if self.is_whole() {
+            return Some(0);
+        }
         let side = usize::from(port >= BORDER);
         let (first, count) = self.sides[side];
         let block = port.checked_sub(first)? / self.size;
@@ -464,6 +479,31 @@ impl Blocks {
         } else {
             self.release_later(block, pool, tick);
         }
+    }
+
+    /// Counts a mapping without a port of an address that is one block.
+    pub(crate) fn begin_portless(&mut self, block: u32) {
+        self.entries[block as usize].busy += 1;
+        self.calendar.take(&mut Timers(&mut self.entries), block);
+    }
+
+    /// Counts the end of a mapping without a port, at a tick.
+    pub(crate) fn end_portless(&mut self, block: u32, pool: usize, tick: u32) {
+        let entry = &mut self.entries[block as usize];
+        entry.busy -= 1;
+        if entry.busy > 0 {
+            return;
+        }
+        match entry.owner {
+            NOBODY => self.mark(block),
+            _ => self.release_later(block, pool, tick),
+        }
+    }
+
+    /// The owner of a block that is in use.
+    pub(crate) fn owner_in_use(&self, block: u32) -> Option<Host> {
+        let Entry { owner, busy, .. } = self.entries[block as usize];
+        (owner != NOBODY && busy > 0).then_some(owner)
     }
 
     /// Schedules the release of an empty block: `release_after` ticks after `tick`.

@@ -265,6 +265,25 @@ impl Classes {
         if class == 0 { Ok(()) } else { state.all.check(&state.has, kind, now) }
     }
 
+    /// Checks that remote endpoints may make one more mapping of a kind for a subscriber: half of
+    /// its own quota and half of a second's rate are left.
+    #[cold]
+    pub(crate) fn permits_inbound(
+        &self,
+        class: u16,
+        own: &Holding,
+        kind: usize,
+        now: u64,
+    ) -> Result<(), DropReason> {
+        let each = &self.states[usize::from(class)].each;
+        let earlier = now.saturating_sub(Rate::SECOND / 2);
+        if !own.rate.permits_spaced(earlier, each.spacing, Rate::SECOND) {
+            return Err(DropReason::MappingRate);
+        }
+        let used = u64::from(own.mappings[kind]);
+        if 2 * used >= each.mappings[kind].into() { Err(DropReason::PortQuota) } else { Ok(()) }
+    }
+
     /// Use and limits of everything that one more mapping of a kind takes, in the order of the
     /// checks: of the subscriber, then of its class.
     pub(crate) fn standings(

@@ -124,8 +124,7 @@ pub struct RealmConfig {
     pub default_pool: usize,
     /// Numbers of the realms whose external endpoints hosts of this realm may reach.
     pub hairpin_to: Vec<u16>,
-    /// Addresses behind routers of the realm, ascending and disjoint. Packets from the realm go
-    /// there untranslated.
+    /// Addresses behind routers of the realm, ascending, disjoint: packets there stay as they are.
     pub inside_routes: Vec<AddressRange>,
     /// Rules for packets from the realm and to the realm.
     pub rules: Vec<Rule>,
@@ -178,8 +177,7 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
-    /// Default number of mappings for each port that tables have room for: more than one if ports
-    /// are overloaded.
+    /// Default number of mappings for each port that tables have room for: 1, or 8 if overloaded.
     pub const fn mappings_per_port(&self) -> usize {
         if self.overloading { 8 } else { 1 }
     }
@@ -252,6 +250,8 @@ pub enum Allocation {
     Block(BlockConfig),
     /// Unpredictably within ports that follow from the subscriber's address (RFC 7422).
     Deterministic(DeterministicConfig),
+    /// The internal port, at an address of the host's own ([`Allocation::ALL_PORTS`]; RFC 2663).
+    Address,
 }
 
 /// Blocks of ports.

@@ -19,6 +19,7 @@ mod share_choice;
 mod shares;
 mod spans;
 mod usage;
+mod whole;
 
 use crate::BlockId;
 use crate::blocks::Blocks;
@@ -69,6 +70,8 @@ pub(crate) struct Pool {
     /// Bitmap of the ports that the pool uses.
     bits: Vec<u64>,
     mode: Mode,
+    /// True if each address belongs to one host at a time. Then an address is one block.
+    is_whole: bool,
 }
 
 /// State of an address besides its ports.

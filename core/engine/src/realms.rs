@@ -269,6 +269,12 @@ impl Engine {
         own.iter().flatten().any(|own| own.to_bits() == address)
     }
 
+    /// True if an address is the gateway's own outside.
+    #[inline]
+    pub(crate) fn is_outside_own(&self, address: u32) -> bool {
+        self.config.outside.address.is_some_and(|own| own.to_bits() == address)
+    }
+
     /// True if an address is in the network that is connected in a realm.
     #[inline]
     pub(crate) fn is_inside(&self, realm: u16, address: u32) -> bool {

@@ -3,8 +3,8 @@
 use crate::ConfigError;
 use crate::blocks::Blocking;
 use crate::config::{
-    AddressRange, Allocation, Begun, BlockConfig, Config, PoolConfig, Server, Service,
-    StaticMapping, external_addresses,
+    AddressRange, Allocation, Begun, Behavior, BlockConfig, Config, PoolConfig, RealmConfig, Rule,
+    RuleAction, Server, Service, StaticMapping, external_addresses,
 };
 use crate::deterministic::Plan;
 use crate::statics::{count_statics, served};
@@ -274,8 +274,42 @@ fn validate_allocation(config: &Config, pool: &PoolConfig) -> Result<(), ConfigE
             }
             Ok(())
         }
+        Allocation::Address => validate_whole(config, pool).or_else(fail),
         Allocation::Deterministic(deterministic) => Plan::new(deterministic, pool)
             .map(drop)
             .or_else(|error| fail(format!("{}: {}", error.key, error.message))),
     }
+}
+
+/// Checks that nothing else takes ports of a pool that gives out whole addresses.
+fn validate_whole(config: &Config, pool: &PoolConfig) -> Result<(), String> {
+    if pool.ports != Allocation::ALL_PORTS || !pool.excluded_ports.is_empty() {
+        return Err("a host gets whole addresses: the pool has ports 1 to 65535".into());
+    }
+    if pool.overloading {
+        return Err("a host gets whole addresses: no port is overloaded".into());
+    }
+    if config.mapping != Behavior::EndpointIndependent {
+        return Err("ports stay, so mappings must be endpoint-independent".into());
+    }
+    let is_part = |one: &&StaticMapping| {
+        pool.has(one.external.0) && (one.external.1.is_some() || one.protocol.is_some())
+    };
+    if let Some(one) = config.statics.iter().find(is_part) {
+        let address = one.external.0;
+        return Err(format!("a static mapping takes a part of {address}: map the whole address"));
+    }
+    if let Some(service) = config.services.iter().find(|one| pool.has(one.external.0)) {
+        let (address, port) = service.external;
+        return Err(format!("servers take port {port} of {address}: take them an address apart"));
+    }
+    let number = config.pools.iter().position(|one| core::ptr::eq(one, pool));
+    let has_groups = |realm: &&RealmConfig| realm.host_bits.is_some_and(|bits| bits > 0);
+    let named = |rule: &Rule| matches!(rule.action, RuleAction::Snat(pool) if Some(pool) == number);
+    let uses =
+        |realm: &&RealmConfig| Some(realm.default_pool) == number || realm.rules.iter().any(named);
+    if config.realms.iter().filter(has_groups).any(|realm| uses(&realm)) {
+        return Err("a subscriber of several hosts cannot have one address".into());
+    }
+    Ok(())
 }

@@ -365,6 +365,13 @@ impl Subscribers {
         }
     }
 
+    /// Checks that remote endpoints may make one more mapping of a kind: less than half of the
+    /// subscriber's quota and of its rate is in use.
+    pub(crate) fn permits_inbound(&self, at: u32, kind: usize, now: u64) -> Result<(), DropReason> {
+        let Subscriber { has, class, .. } = &self.records[at as usize];
+        self.classes.permits_inbound(*class, has, kind, now)
+    }
+
     /// The class of a subscriber, and its use. `record` is its record, if it has one.
     pub(crate) fn class_and_holding(&self, record: Option<u32>, host: Host) -> (u16, Holding) {
         match record {

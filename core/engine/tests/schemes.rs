@@ -77,6 +77,8 @@ fn set_aside(config: &Config, blocks: u64, busy: u64) -> (u64, u64) {
     match config.allocation_of(&config.pools[0]) {
         Allocation::Random | Allocation::Preserve => (busy, u64::from(PORTS.1 - PORTS.0) + 1),
         Allocation::Block(block) => (blocks * u64::from(block.size), block.size.into()),
+        // An attacker knows the internal port as well as the host does.
+        Allocation::Address => (blocks * u64::from(u16::MAX), 1),
         Allocation::Deterministic(shares) => {
             let plan = Plan::new(shares, &config.pools[0]).unwrap();
             let each = u64::from(plan.ports_per_subscriber());

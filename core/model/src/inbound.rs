@@ -2,10 +2,11 @@
 //! 7).
 
 use crate::bytes::{ends, icmp_kind, is_ping, lower_ttl, set_near};
+use crate::chapters::MappingMarks;
 use crate::points::DecisionPoints as _;
 use crate::tcp::Segment;
 use crate::{Fate, Key, Model, Packet, has_ports};
-use natgate_engine::{Behavior, Direction, DropReason, Endpoint, Side, Verdict};
+use natgate_engine::{Behavior, Direction, DropReason, Endpoint, Side, TimeoutSet, Verdict};
 use natgate_wire::protocol::{DCCP, TCP};
 
 impl Model {
@@ -105,8 +106,62 @@ impl Model {
         if own && is_ping(&packet.received) {
             return self.local(packet);
         }
+        if let Some((key, pool)) = self.key_without_mapping(packet.protocol(), end, remote)
+            && !matches!(icmp_kind(&packet.bytes), Some(0 | 14))
+        {
+            return self.map_at_owner(packet, (key, pool), end, remote);
+        }
         self.note_refused(packet, end, remote);
         Err(DropReason::NoMapping)
+    }
+
+    /// 5.64: a packet to a port without a mapping, of an address that a host has.
+    fn map_at_owner(
+        &mut self,
+        packet: &mut Packet,
+        (key, pool): (Key, usize),
+        end: Endpoint,
+        remote: Endpoint,
+    ) -> Fate {
+        let seen = match packet.direction {
+            Direction::Hairpin => remote, // 13.13
+            _ => packet.seen,
+        };
+        self.enter(packet, key.realm, false, seen == remote)?;
+        if self.drops_session(key, seen) {
+            return Err(DropReason::Rule); // 4.9
+        }
+        let filtering = self.filtering_of(key.protocol);
+        if filtering != Behavior::EndpointIndependent || !self.may_map(key, pool, end) {
+            self.note_refused(packet, end, remote);
+            return Err(DropReason::Filtered);
+        }
+        if self.is_midstream(packet) {
+            return Err(DropReason::TcpNotSyn);
+        }
+        self.check_seen(key, remote, seen)?;
+        if packet.direction != Direction::Hairpin {
+            self.hop(packet, self.mtu(Side::Inside, key.realm))?; // 4.19
+        }
+        self.permits_from_outside(key)?;
+        if self.is_ambiguous_new(key, remote) {
+            return Err(DropReason::Ambiguous);
+        }
+        self.make(key, (pool, None), end, remote, MappingMarks::default());
+        self.mappings.get_mut(&key).expect("just made").timeouts = TimeoutSet::default();
+        self.touch(key, (remote, seen), Side::Outside, Segment::of(&packet.bytes));
+        set_near(&mut packet.bytes, Side::Outside, key.internal);
+        self.edit(packet, remote, seen);
+        Ok(Verdict::Forward(Side::Inside))
+    }
+
+    /// 4.15 and 4.16: the filtering behavior of a protocol.
+    fn filtering_of(&self, protocol: u8) -> Behavior {
+        let own = match protocol {
+            TCP | DCCP => self.config.filtering_tcp,
+            _ => None,
+        };
+        own.unwrap_or(self.config.filtering)
     }
 
     /// 4.15: true if the filtering behavior admits a new session.
@@ -116,19 +171,11 @@ impl Model {
         external: Endpoint,
         (remote, seen): (Endpoint, Endpoint),
     ) -> bool {
-        let own_filter = match key.protocol {
-            TCP | DCCP => self.config.filtering_tcp,
-            _ => None,
-        };
         let sessions = &self.mappings[&key].sessions;
-        self.admits(key, external, seen).unwrap_or_else(|| {
-            match own_filter.unwrap_or(self.config.filtering) {
-                Behavior::EndpointIndependent => true,
-                Behavior::AddressDependent => {
-                    sessions.keys().any(|end| end.address == remote.address)
-                }
-                Behavior::AddressAndPortDependent => false,
-            }
+        self.admits(key, external, seen).unwrap_or_else(|| match self.filtering_of(key.protocol) {
+            Behavior::EndpointIndependent => true,
+            Behavior::AddressDependent => sessions.keys().any(|end| end.address == remote.address),
+            Behavior::AddressAndPortDependent => false,
         })
     }
 }

@@ -65,6 +65,18 @@ pub(crate) trait DecisionPoints {
     fn mapping_for_new(
         &mut self, key: Key, external: Endpoint, ends: (Endpoint, Endpoint),
     ) -> Option<Key> { Some(key) }
+    /// The mapping that a packet to an endpoint without a mapping could make, and its pool.
+    fn key_without_mapping(
+        &mut self, protocol: u8, external: Endpoint, remote: Endpoint,
+    ) -> Option<(Key, usize)> { None }
+    /// True if that mapping may be made as far as its endpoints are concerned.
+    fn may_map(&self, key: Key, pool: usize, external: Endpoint) -> bool { false }
+    /// Checks that limits permit that mapping.
+    fn permits_from_outside(&self, key: Key) -> Permit { Ok(()) }
+    /// True if its first session could not be told apart from another session.
+    fn is_ambiguous_new(&self, key: Key, remote: Endpoint) -> bool { false }
+    /// True if a port rests after its mapping.
+    fn rests(&self, external: Endpoint) -> bool { true }
     /// Lets a packet into the realm of its receiver.
     fn enter(&self, packet: &mut Packet, to: u16, in_session: bool, as_is: bool) -> Permit {
         packet.exit = to;

@@ -98,7 +98,7 @@ impl Model {
             let end = (key.protocol, mapping.external);
             let hold_down = self.config.timeouts.hold_down;
             let rests = has_ports(key.protocol) && key.protocol != TCP && !hold_down.is_zero();
-            if rests && !used.contains(&end) {
+            if rests && !used.contains(&end) && self.rests(mapping.external) {
                 self.held.insert(end, time.plus(hold_down)); // 5.9
             }
             if self.has_events(key, &mapping) {

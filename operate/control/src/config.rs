@@ -44,6 +44,7 @@ mod statics;
 mod unquoted;
 mod values;
 mod values6;
+mod whole;
 
 pub use bindings::{parse_binding, parse_bindings, read_bindings};
 pub(crate) use difference::{MOST_TEXT, difference};
@@ -204,6 +205,7 @@ fn read_in_pieces(
         draft.rules.extend(sections::read_rules(&Section::root(&report, &tree, origin)));
         origin.tables += piece.rules;
     }
+    whole::give_all_ports(&mut draft);
     checks::check(&draft, &report);
     places::check(&report);
     let places = Places::of(&report);

@@ -41,6 +41,33 @@ const fn fault(edit: Edit, line: usize, key: &'static str, says: &'static str) -
 }
 
 const FAULTS: &[Fault] = &[
+    // Whole addresses.
+    fault(
+        Add("ports = \"1024-65535\"\nallocation = \"address\"\n"),
+        7,
+        "pool.ports",
+        "1024-65535 are 64512 of the 65535 ports",
+    ),
+    fault(
+        Add("exclude_ports = [\"80\"]\nallocation = \"address\"\n"),
+        7,
+        "pool.exclude_ports",
+        "gives a host a whole address; remove it",
+    ),
+    fault(Add("allocation = \"address\"\noverloading = true\n"), 5, "pool", "remove overloading"),
+    fault(
+        Add("allocation = \"address\"\n[nat]\nmapping = \"address-dependent\"\n"),
+        7,
+        "pool.allocation",
+        "write nat.mapping = \"endpoint-independent\"",
+    ),
+    fault(
+        Add("allocation = \"address\"\n[[static]]\ninternal = \"10.0.0.8:80\"\n\
+             external = \"203.0.113.1:80\"\n"),
+        10,
+        "static.external",
+        "takes a part of 203.0.113.1",
+    ),
     // The text.
     fault(Whole(""), 1, "inside", "write [inside] with device = \"eth1\""),
     fault(Replace("\"eth1\"", "\"eth1"), 2, "", "is not TOML: invalid basic string, expected `\"`"),

@@ -80,6 +80,21 @@ fn the_table_has_room_for_the_ports_that_subscribers_can_get() {
 }
 
 #[test]
+fn whole_addresses_are_explained() {
+    let said = meaning("allocation = \"address\"\n", "\"203.0.113.0/30\"");
+    assert_eq!(said.pools[0].subscribers_at_full_quota, 4);
+    assert_eq!(said.pools[0].mappings.tcp, 4 * 65_535);
+    let text = said.to_string();
+    for line in [
+        "    whole addresses, ports unchanged: serves 4 hosts at a time",
+        "    an address is free 2m after the last mapping of its host",
+        "  pooling paired, ports unchanged",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line:?} is not in\n{text}");
+    }
+}
+
+#[test]
 fn blocks_are_explained() {
     let blocks = "ports = \"1024-65535\"\nallocation = \"block\"\n\
                   [pool.block]\nsize = 512\nmax_per_subscriber = 5\nrelease_after = \"90s\"\n";

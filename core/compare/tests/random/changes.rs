@@ -99,8 +99,10 @@ impl PoolEdit {
         let computed =
             |pool: &PoolConfig| matches!(config.allocation_of(pool), Allocation::Deterministic(_));
         let shared = |pool: &PoolConfig| {
-            computed(pool) || matches!(config.allocation_of(pool), Allocation::Block(_))
+            let allocation = config.allocation_of(pool);
+            computed(pool) || matches!(allocation, Allocation::Block(_) | Allocation::Address)
         };
+        let whole = |pool: &PoolConfig| *config.allocation_of(pool) == Allocation::Address;
         match self {
             Self::Drain(pool, places) if !computed(&pools[place(*pool)]) => {
                 let pool = &mut pools[place(*pool)];
@@ -127,7 +129,7 @@ impl PoolEdit {
                 std::mem::swap(&mut one.addresses, &mut other.addresses);
                 std::mem::swap(&mut one.draining, &mut other.draining);
             }
-            Self::Exclude(pool, ranges) => {
+            Self::Exclude(pool, ranges) if !whole(&pools[place(*pool)]) => {
                 let pool = &mut pools[place(*pool)];
                 let before = pool.excluded_ports.clone();
                 let at = |off: u16| pool.ports.0.saturating_add(off);

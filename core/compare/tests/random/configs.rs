@@ -170,7 +170,32 @@ fn can_have(pool: &PoolConfig, shares: &Allocation) -> bool {
     match shares {
         Allocation::Block(block) => Blocking::new(pool.ports, block.size).count() > 0,
         Allocation::Deterministic(plan) => Plan::new(plan, pool).is_ok(),
-        Allocation::Random | Allocation::Preserve => true,
+        Allocation::Random | Allocation::Preserve | Allocation::Address => true,
+    }
+}
+
+/// Has the pools give out whole addresses, with what that needs of the rest.
+fn with_whole_addresses(config: Config, all: bool) -> Config {
+    let whole = |(number, pool): (usize, PoolConfig)| match all || number == 0 {
+        true => PoolConfig {
+            ports: Allocation::ALL_PORTS,
+            overloading: false,
+            excluded_ports: Vec::new(),
+            allocation: Some(Allocation::Address),
+            ..pool
+        },
+        false => pool,
+    };
+    let pools: Vec<PoolConfig> = config.pools.into_iter().enumerate().map(whole).collect();
+    let is_fit = |one: &StaticMapping| one.external.1.is_none() && one.protocol.is_none();
+    let rules = fit(&config.rules, &pools);
+    Config {
+        pools,
+        rules,
+        mapping: Behavior::EndpointIndependent,
+        statics: config.statics.into_iter().filter(is_fit).collect(),
+        services: Vec::new(),
+        ..config
     }
 }
 
@@ -454,9 +479,10 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
         late(),
     );
     let rest = (pools(), rules(), inside_routes());
-    let statics = (fixed(), policy());
+    let whole = prop::option::weighted(0.15, any::<bool>());
+    let statics = (fixed(), policy(), whole);
     (inside, outside, behaviors, limits(), timeouts(), rest, statics).prop_map(
-        |(inside, outside, behaviors, limits, timeouts, rest, (fixed, policy))| {
+        |(inside, outside, behaviors, limits, timeouts, rest, (fixed, policy, whole))| {
             let (pools, rules, inside_routes) = rest;
             let (statics, services) = fixed;
             let (mapping, (filtering, filtering_tcp), pooling, allocation, switches, late) =
@@ -489,7 +515,10 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 rules,
                 ..Config::default()
             });
-            fit_blocks(config)
+            match whole {
+                Some(all) => with_whole_addresses(config, all),
+                None => fit_blocks(config),
+            }
         },
     )
 }
@@ -509,6 +538,6 @@ pub(crate) fn fits_blocks(config: &Config) -> bool {
     let config = Config { classes: vec![], ..config.clone() };
     match Engine::new(&config, [0; 32], START) {
         Ok(_) => true,
-        Err(refused) => !refused.message.contains("block"),
+        Err(refused) => !["block", "a part of"].iter().any(|why| refused.message.contains(why)),
     }
 }

@@ -1,9 +1,14 @@
 //! The external addresses of a configuration, in the order of their indexes.
 
-use super::{AddressRange, Config};
+use super::{AddressRange, Allocation, Config};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
+
+impl Allocation {
+    /// The ports of a pool that gives out whole addresses, first to last.
+    pub const ALL_PORTS: (u16, u16) = (1, u16::MAX);
+}
 
 impl Config {
     /// The external addresses of static mappings and services, once for each mention.

@@ -147,6 +147,8 @@ impl Engine {
                 }
                 Rest::Free => self.external.give_at_once(protocol, index, port, self.tick),
             }
+        } else {
+            self.external.end_portless(index, self.tick);
         }
         let pool = self.external.uncount(index, place_of(protocol));
         let kind = quota_class(protocol);

@@ -164,7 +164,9 @@ impl Engine {
     /// True if a free external endpoint may be given to a subscriber.
     fn may_take(&self, wish: &Wish, host: Host, External { index, port }: External) -> bool {
         //= rfc6887#section-11.3-own-ports
+        let is_whole = self.external.is_whole(wish.pool);
         !is_reserved(wish.protocol, port)
+            && (!is_whole || port == wish.internal_port)
             && self.external.is_open(index, wish.pool)
             && self.external.is_free(wish.protocol, index, port)
             && self.external.allows(wish.protocol, index, port, host)

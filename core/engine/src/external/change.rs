@@ -128,7 +128,12 @@ impl ExternalPorts {
         }
         let mut slots = core::mem::take(&mut self.pools[number].slots);
         slots.clear();
-        self.pools[number] = Pool { slots, ports, sides: Range::sides(ports), bits, mode };
+        let is_whole = cut.is_some_and(|(blocking, ..)| blocking.is_whole());
+        let sides = match is_whole {
+            true => [Range { first: ports.0, last: ports.1 }; 2],
+            false => Range::sides(ports),
+        };
+        self.pools[number] = Pool { slots, ports, sides, bits, mode, is_whole };
         self.note_shares();
         self.blocks.set_pool(number, cut);
         self.plans.set(number, plan);
@@ -138,7 +143,8 @@ impl ExternalPorts {
     fn grow(&mut self, pools: usize) {
         let (ports, bits) = ((1, 1), vec![0; WORDS]);
         let sides = Range::sides(ports);
-        let none = Pool { slots: Vec::new(), ports, sides, bits, mode: Mode::Random };
+        let (mode, is_whole) = (Mode::Random, false);
+        let none = Pool { slots: Vec::new(), ports, sides, bits, mode, is_whole };
         self.pools.resize(pools, none);
         for ports in &mut self.ports {
             ports.pool_count.resize(pools, [0; 2]);

@@ -13,13 +13,17 @@ impl ExternalPorts {
     /// longest becomes free.
     pub(crate) fn give(&mut self, protocol: u8, index: u32, port: u16, release: u32, now: u32) {
         let place = protocol_index(protocol);
-        let ports = &mut self.ports[place];
+        let ports = &self.ports[place];
         //= rfc6888#REQ-8a
-        if ports.hold == 0 || self.most_held == 0 {
+        if ports.hold == 0
+            || self.most_held == 0
+            || self.shares && self.is_whole(self.pool_of(index))
+        {
             self.give_at_once(protocol, index, port, now);
             return;
         }
         //= rfc6888#REQ-8
+        let ports = &mut self.ports[place];
         ports.hold_until(index, port, release);
         self.count_held(place, index, true);
         //= rfc6888#REQ-8-configurable

@@ -94,7 +94,7 @@ impl ExternalPorts {
     }
 
     /// Gives words of ports to this engine (`is_own`), or takes them from it.
-    fn pass_on(&mut self, index: u32, words: Range<usize>, is_own: bool) {
+    pub(super) fn pass_on(&mut self, index: u32, words: Range<usize>, is_own: bool) {
         words.clone().for_each(|word| self.part.set(index, word, is_own));
         let pool = self.pool_of(index);
         for protocol in 0..PROTOCOLS.len() {
@@ -120,6 +120,9 @@ impl ExternalPorts {
         most: usize,
     ) -> Option<(u32, Range<usize>)> {
         self.part.owned.as_ref()?;
+        if self.is_whole(pool) {
+            return self.cede_whole(pool);
+        }
         let free = |index: &u32| self.ports[0].free_on_side(*index, is_low);
         let most_free = || self.pools[pool].slots.iter().copied().max_by_key(free);
         let index = match only {
@@ -168,6 +171,9 @@ impl ExternalPorts {
     /// Number of free ports of a pool on one side of port 1024, for the protocol with the fewest
     /// (of TCP, UDP, ICMP).
     pub(crate) fn fewest_free(&self, pool: usize, is_low: bool) -> u32 {
+        if self.is_whole(pool) {
+            return self.free_of_whole(pool);
+        }
         let side = usize::from(!is_low);
         let free = |ports: &Ports| ports.pool_count.get(pool).map_or(0, |count| count[side]);
         self.ports[..3].iter().map(free).min().unwrap_or_default()

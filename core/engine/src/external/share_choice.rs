@@ -34,7 +34,10 @@ impl ExternalPorts {
         }
         let block = self.draw_block(wish, range, generator).ok_or(DropReason::PoolExhausted)?;
         let (index, (first, last)) = self.blocks.place_of(block);
-        let port = self.choose_within(index, Range { first, last }, wish, generator);
+        let port = match self.pools[wish.pool].is_whole {
+            true => self.port_of_own(index, wish, generator),
+            false => self.choose_within(index, Range { first, last }, wish, generator),
+        };
         let port = port.expect("a block with a free port was drawn");
         Ok(Chosen { external: External::new(index, port), block: Some(block) })
     }
@@ -66,6 +69,9 @@ impl ExternalPorts {
         subscriber: Host,
         generator: &mut Generator,
     ) -> Option<External> {
+        if self.pools[wish.pool].is_whole {
+            return self.choose_at_own(wish, subscriber, generator);
+        }
         let protocol = protocol_index(wish.protocol);
         let fits = move |&(_, (first, last)): &(u32, (u16, u16))| {
             range.first <= last && first <= range.last
@@ -111,6 +117,9 @@ impl ExternalPorts {
         range: Range,
         generator: &mut Generator,
     ) -> Option<u32> {
+        if self.pools[wish.pool].is_whole {
+            return self.draw_whole(wish.pool, protocol_index(wish.protocol), generator);
+        }
         let protocol = protocol_index(wish.protocol);
         let ports = &self.ports[protocol];
         let permitted = |&side: &usize| {

@@ -34,7 +34,8 @@ impl Mode {
         match allocation {
             Allocation::Random => Self::Random,
             Allocation::Preserve => Self::Preserve,
-            Allocation::Block(_) => Self::Block,
+            // An address is one block.
+            Allocation::Block(_) | Allocation::Address => Self::Block,
             Allocation::Deterministic(_) => Self::Deterministic,
         }
     }
@@ -106,9 +107,14 @@ impl Plans {
 
 /// Blocks that an address of a pool is cut into.
 pub(super) fn cut(config: &Config, pool: &PoolConfig) -> Option<(Blocking, u16, u32)> {
-    let Allocation::Block(block) = config.allocation_of(pool) else { return None };
-    let blocking = Blocking::new(pool.ports, block.size);
-    Some((blocking, block.max_per_subscriber, ticks(block.release_after)))
+    match config.allocation_of(pool) {
+        Allocation::Block(block) => {
+            let blocking = Blocking::new(pool.ports, block.size);
+            Some((blocking, block.max_per_subscriber, ticks(block.release_after)))
+        }
+        Allocation::Address => Some((Blocking::whole(), 1, ticks(config.timeouts.hold_down))),
+        _ => None,
+    }
 }
 
 fn ticks(time: Duration) -> u32 {
@@ -387,7 +393,9 @@ impl ExternalPorts {
         let pool = self.pool_of(index);
         match self.pools.get(pool).map(|pool| pool.mode) {
             //= rfc6888#REQ-14
-            Some(Mode::Block) if has_ports(protocol) => OwnershipSource::Block,
+            Some(Mode::Block) if has_ports(protocol) || self.is_whole(pool) => {
+                OwnershipSource::Block
+            }
             //= rfc7422#section-2-log
             Some(Mode::Deterministic) if has_ports(protocol) => {
                 if self.plans.is_dynamic(pool, port) {

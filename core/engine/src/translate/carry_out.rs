@@ -6,7 +6,7 @@ use super::Engine;
 use super::decide::{Decision, Silent};
 use super::mappings::Flow;
 use super::plan::{Act, Answer, NewFlow, Plan, SessionPlan, Unsettled};
-use crate::endpoint::AddressPort;
+use crate::endpoint::{AddressPort, Internal};
 use crate::packet::{Side, Verdict, direction_from};
 use crate::parse::Headers;
 use crate::respond::{Envelope, Message, echo_reply};
@@ -162,23 +162,42 @@ impl Engine {
                 self.add_session((*slot, *record), remote, way, headers);
                 *slot
             }
-            SessionPlan::Map(flow) => self.add_mapping(flow, headers, remote),
+            SessionPlan::Map(flow) => {
+                self.add_mapping((flow, headers.internal()), headers, remote, way)
+            }
+            SessionPlan::MapToOwner(flow, internal) => {
+                self.add_mapping((flow, *internal), headers, remote, way)
+            }
             SessionPlan::MapWhole(whole) => self.add_whole(whole, remote, way, headers),
         }
     }
 
-    fn add_mapping(&mut self, new: &NewFlow, headers: &Headers, remote: AddressPort) -> u32 {
+    fn add_mapping(
+        &mut self,
+        (new, internal): (&NewFlow, Internal),
+        headers: &Headers,
+        remote: AddressPort,
+        way: Way,
+    ) -> u32 {
         let NewFlow { snat, record, parts, overloads, chosen } = *new;
-        let (protocol, internal, pool) = (headers.protocol, headers.internal(), snat.pool);
+        let (protocol, pool) = (headers.protocol, snat.pool);
         self.take_block(chosen.block, internal.host, pool);
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
-        let session = self.new_session(remote, Way::Out, headers, snat.timeouts);
+        let session = self.new_session(remote, way, headers, snat.timeouts);
         if let Some(at) = record.filter(|_| parts) {
             self.subscribers.part(at, pool);
         }
         let (fixed, timeouts) = (snat.address.is_some(), snat.timeouts);
         let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
-        self.add_dynamic(&flow, chosen.external, |first| *first = session)
+        let slot = self.add_dynamic(&flow, chosen.external, |first| *first = session);
+        if way == Way::In {
+            // No packet from inside waits for an answer.
+            let first = &mut self.table.mapping_mut(slot).first;
+            first.set_state(first.state());
+            let answers = self.first_answers(slot);
+            self.table.set_answers(slot, answers);
+        }
+        slot
     }
 
     // ---- answers ----

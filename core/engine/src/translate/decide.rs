@@ -215,7 +215,7 @@ impl<R: Recorder> Decision<'_, R> {
     fn take_outside(&mut self) -> Decided<Verdict> {
         let (engine, destination) = (self.engine, self.headers.destination.address);
         engine.check_ends(self.headers, Side::Outside)?;
-        let own = engine.config.outside.address.is_some_and(|own| own.to_bits() == destination);
+        let own = engine.is_outside_own(destination);
         let Some(index) = engine.external.index(destination) else {
             if own {
                 return self.local();

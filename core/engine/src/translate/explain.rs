@@ -162,6 +162,8 @@ pub enum Step {
     Service,
     /// The static mapping of a whole address holds.
     Whole(Ipv4Addr),
+    /// A host has the whole address while it has mappings.
+    Owner(Ipv4Addr),
     /// An ICMP error, and the packet that it is about.
     About {
         /// The protocol of that packet.

@@ -199,6 +199,8 @@ impl Engine {
             self.join_port(new.protocol, new.external, slot);
         } else if has_ports(new.protocol) {
             self.external.take(new.protocol, new.external.index, new.external.port, slot);
+        } else if !new.is_static {
+            self.external.begin_portless(new.external.index);
         }
         slot
     }

@@ -4,7 +4,7 @@
 use super::mappings::{Arrival, WholeMapping};
 use super::{Engine, Fate};
 use crate::DropReason;
-use crate::endpoint::{AddressPort, External};
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::external::Chosen;
 use crate::fragments::Fragment;
 use crate::packet::{Direction, Verdict};
@@ -93,6 +93,8 @@ pub(super) enum SessionPlan {
     Map(NewFlow),
     /// A new mapping of an address that is mapped as a whole.
     MapWhole(WholeMapping),
+    /// A new mapping for an inbound packet, of the host that has the address.
+    MapToOwner(NewFlow, Internal),
 }
 
 impl SessionPlan {
@@ -163,7 +165,7 @@ impl Engine {
             SessionPlan::Refresh(slot, _) | SessionPlan::Begin(slot, _) => {
                 return self.external_of(*slot);
             }
-            SessionPlan::Map(flow) => flow.chosen.external,
+            SessionPlan::Map(flow) | SessionPlan::MapToOwner(flow, _) => flow.chosen.external,
             SessionPlan::MapWhole(whole) => whole.external,
         };
         AddressPort::new(self.external.address(index), port)
@@ -173,7 +175,8 @@ impl Engine {
     pub(super) fn internal_by(&self, by: &SessionPlan) -> AddressPort {
         match by {
             SessionPlan::Refresh(slot, _) | SessionPlan::Begin(slot, _) => self.internal_of(*slot),
-            SessionPlan::MapWhole(WholeMapping { internal, .. }) => {
+            SessionPlan::MapWhole(WholeMapping { internal, .. })
+            | SessionPlan::MapToOwner(_, internal) => {
                 AddressPort::new(internal.host.address(), internal.port)
             }
             SessionPlan::Map(_) => unreachable!("only packets from inside begin dynamic mappings"),

@@ -173,6 +173,24 @@ impl Model {
         Ok(())
     }
 
+    /// 5.64: checks that a subscriber has left half of its quota and of a second's rate.
+    pub(crate) fn leaves_half(&self, key: Key) -> Result<(), DropReason> {
+        let whose = LimitOwner::Subscriber(key.host());
+        let allowance = self.allowance(whose);
+        let due = self.chapters.mapping_rate.get(&whose).copied().unwrap_or(0);
+        let earlier = Timestamp(self.now.0.saturating_sub(500_000_000));
+        if allowance.rate.is_some_and(|rate| !conforms(due, earlier, rate)) {
+            return Err(DropReason::MappingRate);
+        }
+        let quota = counts_as(key.protocol);
+        let used = 2 * self.mappings_of(whose, quota);
+        let limit = allowance.mappings.get(&quota);
+        match limit.is_some_and(|limit| used >= u64::from(*limit)) {
+            true => Err(DropReason::PortQuota),
+            false => Ok(()),
+        }
+    }
+
     /// 3.33: true if a subscriber may have one more session, by its own limit and its class's.
     pub(crate) fn permits_session(&self, subscriber: Host) -> bool {
         let class = self.class_of(subscriber).map(LimitOwner::Class);
@@ -271,7 +289,8 @@ impl Model {
         self.report_subscriber_use(subscriber, resource(counts_as(key.protocol)));
         self.report_subscriber_use(subscriber, Resource::Sessions);
         let allocation = self.config.allocation_of(&self.config.pools[pool]);
-        if has_ports(key.protocol) && !matches!(allocation, Allocation::Block(_)) {
+        let has_blocks = matches!(allocation, Allocation::Block(_) | Allocation::Address);
+        if has_ports(key.protocol) && !has_blocks {
             self.tell(LimitOwner::Pool(pool), resource(key.protocol));
         }
     }

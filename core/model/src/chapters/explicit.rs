@@ -411,7 +411,8 @@ impl Model {
     fn may_take(&self, key: Key, pool: usize, end: Endpoint) -> bool {
         let own = match self.config.allocation_of(&self.config.pools[pool]) {
             Allocation::Random | Allocation::Preserve => true,
-            Allocation::Block(_) => {
+            Allocation::Address if end.port != key.internal.port => false, // 5.66
+            Allocation::Block(_) | Allocation::Address => {
                 self.own_ports(key.host(), pool).is_some_and(|own| own.contains(&end))
             }
             Allocation::Deterministic(_) => {
@@ -437,6 +438,7 @@ impl Model {
         let mapping = self.mappings.get_mut(&key).expect("it is held");
         if mapping.sessions.is_empty() && mapping.marks.holds.len() == 1 {
             self.remove_all(vec![key], self.now);
+            self.note_empty_since_next_tick();
         } else {
             mapping.marks.holds.remove(&of);
         }

@@ -245,6 +245,33 @@ impl DecisionPoints for Model {
         (is_static || key.beside.is_none()).then_some(key) // 5.53
     }
 
+    fn key_without_mapping(
+        &mut self,
+        protocol: u8,
+        external: Endpoint,
+        remote: Endpoint,
+    ) -> Option<(Key, usize)> {
+        self.key_at_owner(protocol, external, remote) // 5.64
+    }
+
+    fn may_map(&self, key: Key, pool: usize, external: Endpoint) -> bool {
+        self.may_map_at_owner(key, pool, external) // 5.64
+    }
+
+    fn permits_from_outside(&self, key: Key) -> Result<(), DropReason> {
+        self.leaves_half(key)?; // 5.64
+        self.limits_permit(key)
+    }
+
+    fn is_ambiguous_new(&self, key: Key, remote: Endpoint) -> bool {
+        self.is_ambiguous(key, remote) // 3.36
+    }
+
+    fn rests(&self, external: Endpoint) -> bool {
+        let pool = self.pool_of(external.address.to_bits());
+        !pool.is_some_and(|pool| self.is_whole(pool)) // 5.63
+    }
+
     fn enter(
         &self,
         packet: &mut Packet,
@@ -292,7 +319,8 @@ impl DecisionPoints for Model {
         pool: usize,
         paired: Option<Ipv4Addr>,
     ) -> Option<Result<Vec<Endpoint>, DropReason>> {
-        let is_shared_out = has_ports(key.protocol) && self.is_shared_out(pool);
+        let is_shared_out =
+            self.is_shared_out(pool) && (has_ports(key.protocol) || self.is_whole(pool));
         is_shared_out.then(|| self.shares_open(key, pool, paired)) // 5.18, 5.35
     }
 
@@ -324,7 +352,8 @@ impl DecisionPoints for Model {
 
     fn before_mapping(&mut self, key: Key, pool: usize, end: Endpoint, marks: &mut MappingMarks) {
         self.take_tokens(key.host()); // 3.30
-        if has_ports(key.protocol) && self.use_block(key.host(), end) {
+        let counts = has_ports(key.protocol) || self.is_whole(pool); // 5.61
+        if counts && self.use_block(key.host(), end) {
             self.report_block_use(pool); // 5.39
         }
         self.note_newcomer(key); // 18.1

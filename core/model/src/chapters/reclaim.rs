@@ -224,7 +224,7 @@ impl Model {
         };
         let protocols = [TCP, UDP, ICMP, DCCP];
         let answered = self.dynamic().count() - self.unanswered_mappings();
-        if matches!(allocation, Allocation::Block(_)) {
+        if matches!(allocation, Allocation::Block(_) | Allocation::Address) {
             let used: usize = protocols.into_iter().map(of_pool).sum();
             let (taken, all) = self.use_of_blocks(pool).unwrap_or_default();
             return self.is_scarce(
@@ -264,5 +264,6 @@ impl Model {
         if has_ports(key.protocol) {
             self.release_empty(external);
         }
+        self.note_empty_since_next_tick();
     }
 }

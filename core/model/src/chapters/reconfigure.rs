@@ -5,9 +5,7 @@ use crate::chapters::classes::{LimitOwner, ThresholdState};
 use crate::chapters::realms::replace_rules;
 use crate::chapters::services;
 use crate::{Effects, Key, Mapping, Model, StillHeld, has_ports};
-use natgate_engine::{
-    Config, Endpoint, MappingKind, Rule, RuleAction, TICK, TimeoutSet, Timestamp,
-};
+use natgate_engine::{Config, Endpoint, MappingKind, Rule, RuleAction, TimeoutSet};
 use std::collections::BTreeMap;
 
 impl Model {
@@ -45,8 +43,7 @@ impl Model {
             held.into_iter().partition(|(port, _)| is_static(port));
         self.limit_held(still_held);
         self.settle_pools();
-        let tick = TICK.as_nanos() as u64;
-        self.note_empty(Timestamp((self.now.0 / tick + 1) * tick)); // 14.10
+        self.note_empty_since_next_tick(); // 14.10
         self.forget_thresholds();
         std::mem::take(&mut self.made)
     }

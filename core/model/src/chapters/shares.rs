@@ -2,15 +2,17 @@
 //! subscribers, and ports that follow from their addresses.
 
 use crate::allocation::addresses;
+use crate::points::DecisionPoints as _;
 use crate::tick;
 use crate::{Host, Key, Mapping, Model, has_ports};
 use natgate_engine::{
     Allocation, BlockConfig, BlockId, Change, Config, DeterministicConfig, DropReason, Endpoint,
-    MappingKind, PoolConfig, Pooling, Timestamp,
+    MappingKind, PoolConfig, Pooling, TICK, Timestamp,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 /// A block with an owner. Its first endpoint is the key in the map.
 #[derive(Clone, Debug)]
@@ -18,12 +20,32 @@ pub(crate) struct Block {
     pub(super) subscriber: Host,
     /// True if the block has a forwarded port (5.27).
     pub(super) pinned: bool,
-    /// Time since which no port of the block has been used or held.
-    pub(super) empty_since: Option<Timestamp>,
+    /// Time since which no port of the block has been used or held, and how long the block then
+    /// stays (14.4).
+    pub(super) empty_since: Option<(Timestamp, Duration)>,
+}
+
+/// Size of a block that is a whole address (5.58).
+const WHOLE: u16 = u16::MAX;
+
+/// The blocks of a pool, if it has any. A whole address is one block (5.58).
+pub(super) fn blocks_in(config: &Config, pool: &PoolConfig) -> Option<BlockConfig> {
+    match config.allocation_of(pool) {
+        Allocation::Block(block) => Some(block.clone()),
+        Allocation::Address => Some(BlockConfig {
+            size: WHOLE,
+            max_per_subscriber: 1,
+            release_after: config.timeouts.hold_down, // 5.63
+        }),
+        _ => None,
+    }
 }
 
 /// The first ports of an address's blocks (5.18).
 pub(super) fn first_ports(pool: &PoolConfig, block: &BlockConfig) -> Vec<u16> {
+    if block.size == WHOLE {
+        return vec![1];
+    }
     let (first, last) = (u32::from(pool.ports.0), u32::from(pool.ports.1));
     let size = u32::from(block.size);
     let side = |from: u32, to: u32| {
@@ -34,7 +56,8 @@ pub(super) fn first_ports(pool: &PoolConfig, block: &BlockConfig) -> Vec<u16> {
 
 pub(super) fn is_in(end: Endpoint, start: Endpoint, block: &BlockConfig) -> bool {
     let ports = u32::from(start.port)..u32::from(start.port) + u32::from(block.size);
-    end.address == start.address && ports.contains(&u32::from(end.port))
+    let is_whole = block.size == WHOLE; // Port 0 stands for protocols without ports.
+    end.address == start.address && (is_whole || ports.contains(&u32::from(end.port)))
 }
 
 /// The division of 5.31: ports of each subscriber, subscribers of each address.
@@ -99,7 +122,7 @@ pub(crate) fn given(config: &Config, pool: &PoolConfig) -> Option<BTreeSet<Endpo
     }
     let all = |address| (pool.ports.0..=pool.ports.1).map(move |port| Endpoint { address, port });
     match config.allocation_of(pool) {
-        Allocation::Random | Allocation::Preserve => None,
+        Allocation::Random | Allocation::Preserve | Allocation::Address => None,
         Allocation::Block(block) => {
             let firsts = first_ports(pool, block);
             let in_block = |end: &Endpoint| {
@@ -125,7 +148,7 @@ impl Model {
 
     /// True if a pool gives its ports to single subscribers.
     pub(crate) fn is_shared_out(&self, pool: usize) -> bool {
-        matches!(self.allocation(pool), Allocation::Block(_) | Allocation::Deterministic(_))
+        !matches!(self.allocation(pool), Allocation::Random | Allocation::Preserve)
     }
 
     /// True if a subscriber of a realm has a block.
@@ -135,8 +158,17 @@ impl Model {
 
     /// True if a pool has blocks.
     pub fn has_blocks(&self) -> bool {
-        (0..self.config.pools.len())
-            .any(|pool| matches!(self.allocation(pool), Allocation::Block(_)))
+        (0..self.config.pools.len()).any(|pool| self.blocks_in(pool).is_some())
+    }
+
+    /// The blocks of a pool, if it has any.
+    pub(super) fn blocks_in(&self, pool: usize) -> Option<BlockConfig> {
+        blocks_in(&self.config, &self.config.pools[pool])
+    }
+
+    /// True if a pool gives out whole addresses (5.58).
+    pub(crate) fn is_whole(&self, pool: usize) -> bool {
+        *self.allocation(pool) == Allocation::Address
     }
 
     /// First endpoints of a subscriber's blocks of a pool.
@@ -150,7 +182,9 @@ impl Model {
     /// The address of a subscriber in a pool before any mapping (5.25, 5.35).
     fn address_of_shares(&self, subscriber: Host, pool: usize) -> Option<Ipv4Addr> {
         match self.allocation(pool) {
-            Allocation::Block(_) if self.config.pooling == Pooling::Paired => {
+            Allocation::Block(_) | Allocation::Address
+                if self.config.pooling == Pooling::Paired =>
+            {
                 self.blocks_of(subscriber, pool).first().map(|start| start.address)
             }
             Allocation::Deterministic(plan) => {
@@ -186,6 +220,7 @@ impl Model {
     ) -> Result<Vec<Endpoint>, DropReason> {
         match self.allocation(pool) {
             Allocation::Block(block) => self.open_in_blocks(key, pool, paired, block),
+            Allocation::Address => self.open_at_addresses(key, pool),
             Allocation::Deterministic(plan) => self.open_by_plan(key, pool, paired, plan),
             _ => Ok(Vec::new()),
         }
@@ -199,7 +234,8 @@ impl Model {
             Allocation::Deterministic(plan) => {
                 Some(own_ports(&self.config.pools[pool], plan, subscriber).unwrap_or_default())
             }
-            Allocation::Block(block) => {
+            Allocation::Block(_) | Allocation::Address => {
+                let block = self.blocks_in(pool)?;
                 let starts = self.blocks_of(subscriber, pool).into_iter();
                 let ports = |start: Endpoint| {
                     (start.port..=start.port + (block.size - 1))
@@ -278,6 +314,74 @@ impl Model {
         if open.is_empty() { Err(DropReason::PoolExhausted) } else { Ok(open) }
     }
 
+    /// 5.59 to 5.62: the endpoints that are open at whole addresses.
+    fn open_at_addresses(&self, key: Key, pool: usize) -> Result<Vec<Endpoint>, DropReason> {
+        if let Some(own) = self.blocks_of(key.host(), pool).first() {
+            let open = self.open_at_own(key, pool, own.address);
+            return if open.is_empty() { Err(DropReason::PortQuota) } else { Ok(open) };
+        }
+        let is_free = |address: &Ipv4Addr| {
+            let is_there = |end: Endpoint| end.address == *address;
+            !self.chapters.blocks.keys().copied().any(is_there)
+                && !self.held.keys().any(|(_, end)| is_there(*end))
+                && !self.has_static_external(address.to_bits())
+        };
+        let addresses: Vec<Ipv4Addr> = self.open_addresses(pool).filter(is_free).collect();
+        let open = addresses.into_iter().flat_map(|address| self.open_at_own(key, pool, address));
+        let open: Vec<Endpoint> = open.collect();
+        if open.is_empty() { Err(DropReason::PoolExhausted) } else { Ok(open) }
+    }
+
+    /// 5.60: the internal port if it is free, otherwise any free port.
+    fn open_at_own(&self, key: Key, pool: usize, address: Ipv4Addr) -> Vec<Endpoint> {
+        if !has_ports(key.protocol) {
+            return vec![Endpoint { address, port: 0 }];
+        }
+        let wanted = Endpoint { address, port: key.internal.port };
+        if self.is_free_at_own(key.protocol, pool, wanted) {
+            return vec![wanted];
+        }
+        self.keep_parity(key, self.free_ports(key, pool, address))
+    }
+
+    /// True if a port of a whole address is free.
+    fn is_free_at_own(&self, protocol: u8, pool: usize, end: Endpoint) -> bool {
+        let mut used = self.mappings.iter().map(|(key, mapping)| (key.protocol, mapping.external));
+        end.port != 0
+            && self.gives_out(pool, protocol, end)
+            && !self.held.contains_key(&(protocol, end))
+            && !used.any(|one| one == (protocol, end))
+    }
+
+    /// 5.64: the mapping of a port without one, if the host that has the address admits the packet.
+    /// `None`: no host uses the address.
+    pub(crate) fn key_at_owner(
+        &mut self,
+        protocol: u8,
+        end: Endpoint,
+        remote: Endpoint,
+    ) -> Option<(Key, usize)> {
+        let pool = self.pool_of(end.address.to_bits()).filter(|&pool| self.is_whole(pool))?;
+        let mut blocks = self.chapters.blocks.iter();
+        let (start, block) = blocks.find(|(start, _)| start.address == end.address)?;
+        let (start, (realm, address)) = (*start, block.subscriber);
+        let internal = Endpoint { address, port: end.port };
+        let key = self.key_of(protocol, realm, internal, remote);
+        self.is_busy(start).then_some((key, pool))
+    }
+
+    /// 5.64: true if a port without a mapping admits a packet, apart from the filtering behavior.
+    pub(crate) fn may_map_at_owner(&self, key: Key, pool: usize, end: Endpoint) -> bool {
+        let is_free = match has_ports(key.protocol) {
+            true => self.is_free_at_own(key.protocol, pool, end),
+            false => true,
+        };
+        is_free
+            && self.gives_out_ports(end.address, pool)
+            && !self.mappings.contains_key(&key)
+            && self.config.inbound_refresh
+    }
+
     /// 5.35 and 5.36: the endpoints that are open by arithmetic.
     fn open_by_plan(
         &self,
@@ -339,18 +443,20 @@ impl Model {
     /// 5.37: true if a mapping raises events.
     pub(crate) fn raises_events(&self, key: Key, mapping: &Mapping) -> bool {
         let pool = self.pool_of(mapping.external.address.to_bits());
-        let in_block = pool
-            .is_some_and(|pool| matches!(self.allocation(pool), Allocation::Block(_)))
-            && has_ports(key.protocol);
+        let in_block = pool.is_some_and(|pool| match self.allocation(pool) {
+            Allocation::Block(_) => has_ports(key.protocol),
+            Allocation::Address => true, // 5.65
+            _ => false,
+        });
         !in_block && mapping.kind == MappingKind::Dynamic
     }
 
-    pub(super) fn block_of(&self, end: Endpoint) -> Option<(Endpoint, &BlockConfig)> {
+    pub(super) fn block_of(&self, end: Endpoint) -> Option<(Endpoint, BlockConfig)> {
         let pool = self.pool_of(end.address.to_bits())?;
-        let Allocation::Block(block) = self.allocation(pool) else { return None };
-        let firsts = first_ports(&self.config.pools[pool], block);
+        let block = self.blocks_in(pool)?;
+        let firsts = first_ports(&self.config.pools[pool], &block);
         let mut starts = firsts.into_iter().map(|port| Endpoint { port, ..end });
-        starts.find(|start| is_in(end, *start, block)).map(|start| (start, block))
+        starts.find(|start| is_in(end, *start, &block)).map(|start| (start, block))
     }
 
     pub(super) fn block_id(&self, start: Endpoint, (realm, subscriber): Host) -> BlockId {
@@ -374,9 +480,9 @@ impl Model {
 
     /// 5.39: number of a pool's blocks that are owned or held, and number of all its blocks.
     pub(crate) fn use_of_blocks(&self, number: usize) -> Option<(u64, u64)> {
-        let Allocation::Block(block) = self.allocation(number) else { return None };
+        let block = self.blocks_in(number)?;
         let pool = &self.config.pools[number];
-        let firsts = first_ports(pool, block);
+        let firsts = first_ports(pool, &block);
         let starts = self
             .open_addresses(number)
             .flat_map(|address| firsts.iter().map(move |&port| Endpoint { address, port }));
@@ -392,15 +498,15 @@ impl Model {
         let starts: Vec<Endpoint> = starts.filter(to_be_had).collect();
         let is_used = |start: &&Endpoint| {
             self.chapters.blocks.contains_key(start)
-                || self.held.keys().any(|(_, end)| is_in(*end, **start, block))
+                || self.held.keys().any(|(_, end)| is_in(*end, **start, &block))
         };
         Some((starts.iter().filter(is_used).count() as u64, starts.len() as u64))
     }
 
     /// 5.28: the time of release of a block that is empty now.
     fn release_of(&self, start: Endpoint, block: &Block) -> Option<Timestamp> {
-        let (_, config) = self.block_of(start).expect("a block begins here");
-        block.empty_since.map(|since| tick(since.plus(config.release_after)))
+        debug_assert!(self.block_of(start).is_some(), "a block begins here");
+        block.empty_since.map(|(since, stays)| tick(since.plus(stays)))
     }
 
     /// The time of the next release of a block.
@@ -440,20 +546,28 @@ impl Model {
     /// True if a port of a block is used or held.
     pub(super) fn is_busy(&self, start: Endpoint) -> bool {
         let (_, config) = self.block_of(start).expect("a block begins here");
-        let used = self.dynamic().any(|(key, mapping)| {
-            has_ports(key.protocol) && is_in(mapping.external, start, config)
-        });
-        used || self.held.keys().any(|(_, end)| is_in(*end, start, config))
+        let counts = |key: &Key| has_ports(key.protocol) || config.size == WHOLE; // 5.61
+        let used = self
+            .dynamic()
+            .any(|(key, mapping)| counts(key) && is_in(mapping.external, start, &config));
+        used || self.held.keys().any(|(_, end)| is_in(*end, start, &config))
+    }
+
+    /// Notes the empty blocks after mappings have gone between two ticks.
+    pub(crate) fn note_empty_since_next_tick(&mut self) {
+        let tick = TICK.as_nanos() as u64;
+        self.note_empty(Timestamp((self.now.0 / tick + 1) * tick));
     }
 
     /// Notes the empty blocks. Blocks that were not empty before are empty since `since`.
     pub(crate) fn note_empty(&mut self, since: Timestamp) {
         for start in self.chapters.blocks.keys().copied().collect::<Vec<_>>() {
             let busy = self.is_busy(start);
+            let (_, config) = self.block_of(start).expect("a block begins here");
             let block = self.chapters.blocks.get_mut(&start).expect("just seen");
             block.empty_since = match busy || block.pinned {
                 true => None,
-                false => block.empty_since.or(Some(since)),
+                false => block.empty_since.or(Some((since, config.release_after))),
             };
         }
     }

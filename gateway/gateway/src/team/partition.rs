@@ -385,7 +385,8 @@ impl Partition {
 
 /// First owner of a word of ports; `place` is the address's index in the pool.
 fn deal(config: &Config, pool: &PoolConfig, workers: usize, place: usize, word: usize) -> usize {
-    if pool.count() >= workers {
+    let is_whole = *config.allocation_of(pool) == Allocation::Address;
+    if pool.count() >= workers || is_whole {
         return place % workers;
     }
     // Mappings stay on their side of port 1024, so each side is cut by itself.
@@ -405,6 +406,8 @@ fn deal(config: &Config, pool: &PoolConfig, workers: usize, place: usize, word: 
 fn block_size(config: &Config, pool: &PoolConfig) -> usize {
     match config.allocation_of(pool) {
         Allocation::Block(BlockConfig { size, .. }) => usize::from(*size),
+        // An address belongs to one worker.
+        Allocation::Address => usize::from(u16::MAX),
         _ => 1,
     }
 }
@@ -438,7 +441,8 @@ pub(super) fn stretches(config: &Config, workers: usize) -> Vec<Stretch> {
         let mut place = 0;
         let mut stretches = Vec::new();
         for range in &pool.addresses {
-            let share = if pool.count() >= workers {
+            let is_whole = *config.allocation_of(pool) == Allocation::Address;
+            let share = if pool.count() >= workers || is_whole {
                 Share::Whole { place }
             } else {
                 let (first, len) = slices(config, pool, high_ports(pool), workers);

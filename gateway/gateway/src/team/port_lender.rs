@@ -42,6 +42,10 @@ impl PortKind {
             if matches!(config.allocation_of(pool), Allocation::Deterministic(_)) {
                 return Vec::new();
             }
+            if *config.allocation_of(pool) == Allocation::Address {
+                // Addresses change hands as a whole.
+                return vec![Self { pool: number, address: None, is_low: false }];
+            }
             let each: Vec<Option<Ipv4Addr>> = match pool.count() < workers {
                 true => pool.each_address().map(Some).collect(),
                 false => vec![None],

@@ -120,6 +120,7 @@ impl Scheme {
                 let each = Blocking::new(PORTS, block.size).count();
                 u64::from(each) * u64::from(self.addresses())
             }
+            Allocation::Address => u64::from(self.addresses()),
             _ => 0,
         }
     }
@@ -129,6 +130,7 @@ impl Scheme {
     pub(super) fn set_aside(&self, blocks: u64) -> Option<u64> {
         match &self.allocation {
             Allocation::Block(block) => Some(blocks * u64::from(block.size)),
+            Allocation::Address => Some(blocks * u64::from(u16::MAX)),
             Allocation::Deterministic(_) => {
                 let plan = self.plan()?;
                 Some(u64::from(plan.subscribers()) * u64::from(plan.ports_per_subscriber()))

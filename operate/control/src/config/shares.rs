@@ -9,6 +9,7 @@ use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
 use super::sections::read_duration;
 use super::values::{self, overlaps_prefix, show_prefix};
+use super::whole;
 use natgate_engine::{
     Allocation, BlockConfig, Blocking, DeterministicConfig, Plan, Pooling, Prefix,
 };
@@ -24,6 +25,7 @@ pub(super) enum Kind {
     Preserve,
     Block,
     Deterministic,
+    Address,
 }
 
 impl Kind {
@@ -33,6 +35,7 @@ impl Kind {
             Self::Preserve => "preserve",
             Self::Block => "block",
             Self::Deterministic => "deterministic",
+            Self::Address => "address",
         }
     }
 }
@@ -89,7 +92,7 @@ pub(super) fn read_pool(pool: &Section<'_>) -> SharesDraft {
 }
 
 fn read_kind(section: &Section<'_>) -> Option<Located<Kind>> {
-    let kinds = [Kind::Random, Kind::Preserve, Kind::Block, Kind::Deterministic];
+    let kinds = [Kind::Random, Kind::Preserve, Kind::Block, Kind::Deterministic, Kind::Address];
     let words = kinds.map(|kind| (kind.word(), Ok(kind)));
     let value = section.get("allocation")?;
     Some(Located { value: value.word(&words)?, place: value.place })
@@ -142,6 +145,7 @@ impl Draft {
             None | Some(Kind::Random | Kind::Deterministic) => Allocation::Random,
             Some(Kind::Preserve) => Allocation::Preserve,
             Some(Kind::Block) => Allocation::Block(self.block(&self.shares.block)),
+            Some(Kind::Address) => Allocation::Address,
         }
     }
 
@@ -181,6 +185,7 @@ impl Draft {
             Kind::Preserve => Allocation::Preserve,
             Kind::Block => Allocation::Block(self.block(&pool.shares.block)),
             Kind::Deterministic => Allocation::Deterministic(self.plan(pool)),
+            Kind::Address => Allocation::Address,
         }
     }
 }
@@ -191,6 +196,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
         keys_have_an_effect(draft, pool, report);
         match draft.kind(pool) {
             Kind::Random | Kind::Preserve => {}
+            Kind::Address => whole::check(draft, pool, draft.kind_place(pool), report),
             Kind::Block => blocks_fit(draft, pool, report),
             Kind::Deterministic => shares_fit(draft, pool, report),
         }

@@ -7,6 +7,7 @@
 use super::draft::{Draft, PoolDraft, ServerDraft, StaticDraft, Targeted};
 use super::problem::{Place, Report};
 use super::values::Span;
+use super::whole;
 use natgate_engine::{Allocation, Begun, BlockConfig, Blocking, Plan, Pooling};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::Ipv4Addr;
@@ -28,6 +29,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     for pool in &draft.pools {
         match draft.allocation(pool) {
             Allocation::Random | Allocation::Preserve => {}
+            Allocation::Address => whole::statics_fit(draft, pool, report),
             Allocation::Block(block) => Blocks::check(draft, pool, &block, report),
             Allocation::Deterministic(plan) => {
                 if let Ok(plan) = Plan::new(&plan, &pool.to_engine(None)) {

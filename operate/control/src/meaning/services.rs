@@ -255,7 +255,8 @@ impl Meaning {
     /// True if all external addresses are of pools that give out ports in blocks.
     fn all_in_blocks(&self) -> bool {
         let engine = &self.settings.engine;
-        let in_blocks = |pool| matches!(engine.allocation_of(pool), Allocation::Block(_));
+        let in_blocks =
+            |pool| matches!(engine.allocation_of(pool), Allocation::Block(_) | Allocation::Address);
         let of_a_pool = |address| engine.pools.iter().any(|pool| pool.has(address));
         !engine.pools.is_empty()
             && engine.pools.iter().all(in_blocks)

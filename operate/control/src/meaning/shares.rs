@@ -31,6 +31,13 @@ pub enum Shares {
         /// Ports, over all addresses, that belong to no block.
         ports_unused: u64,
     },
+    /// A whole address for each host.
+    Address {
+        /// Hosts that can have an address at a time.
+        hosts: u64,
+        /// Time for which an address stays with its host after the last mapping, milliseconds.
+        release_after_ms: u64,
+    },
     /// Ports computed from the subscriber's address.
     Deterministic {
         /// Subscribers with ports.
@@ -74,6 +81,10 @@ impl Shares {
                     ports_unused: u64::from(blocking.ports_unused()) * addresses,
                 }
             }
+            Allocation::Address => Self::Address {
+                hosts: addresses,
+                release_after_ms: config.timeouts.hold_down.as_millis() as u64,
+            },
             Allocation::Deterministic(plan) => match Plan::new(plan, pool) {
                 Ok(plan) => Self::Deterministic {
                     subscribers: plan.subscribers(),
@@ -91,7 +102,7 @@ impl Shares {
     /// Ports, over all addresses, that no subscriber gets.
     pub(super) fn ports_unused(&self) -> u64 {
         match self {
-            Self::Random | Self::Preserve => 0,
+            Self::Random | Self::Preserve | Self::Address { .. } => 0,
             Self::Block { ports_unused, .. } | Self::Deterministic { ports_unused, .. } => {
                 *ports_unused
             }
@@ -102,6 +113,7 @@ impl Shares {
     pub(super) fn served(&self, limits: &Limits, pooling: Pooling, addresses: u64) -> Option<u64> {
         match self {
             Self::Random | Self::Preserve => None,
+            Self::Address { hosts, .. } => Some(*hosts),
             Self::Deterministic { subscribers, .. } => Some(u64::from(*subscribers)),
             Self::Block { size, blocks_per_address, blocks, max_per_subscriber, .. } => {
                 let quota = limits.tcp_ports.max(limits.udp_ports).max(limits.icmp_ports).max(1);
@@ -120,6 +132,13 @@ impl Shares {
         let grouped = text::grouped;
         match self {
             Self::Random | Self::Preserve => Ok(()),
+            Self::Address { hosts, release_after_ms } => {
+                let all = grouped(*hosts);
+                writeln!(f, "    whole addresses, ports unchanged: serves {all} hosts at a time")?;
+                let after = std::time::Duration::from_millis(*release_after_ms);
+                let after = crate::config::show_duration(after);
+                writeln!(f, "    an address is free {after} after the last mapping of its host")
+            }
             Self::Block {
                 size,
                 blocks_per_address,
@@ -186,7 +205,7 @@ pub(super) fn can_be_given(
     port: u16,
 ) -> bool {
     match config.allocation_of(pool) {
-        Allocation::Random | Allocation::Preserve => true,
+        Allocation::Random | Allocation::Preserve | Allocation::Address => true,
         Allocation::Block(block) => Blocking::new(pool.ports, block.size).contains(port),
         Allocation::Deterministic(plan) => Plan::new(plan, pool).is_ok_and(|plan| {
             plan.reverse(address, port).is_some()
@@ -199,7 +218,7 @@ pub(super) fn can_be_given(
 pub(super) fn ports_given(config: &Config, pool: &PoolConfig, address: Ipv4Addr) -> u64 {
     let all = ports_of_an_address(pool);
     match config.allocation_of(pool) {
-        Allocation::Random | Allocation::Preserve => all,
+        Allocation::Random | Allocation::Preserve | Allocation::Address => all,
         Allocation::Block(block) => {
             all - u64::from(Blocking::new(pool.ports, block.size).ports_unused())
         }

@@ -416,6 +416,7 @@ fn allocation(allocation: &Shares) -> &'static str {
         Shares::Random => "random",
         Shares::Preserve => "preserved where free",
         Shares::Block { .. } => "random within a subscriber's blocks",
+        Shares::Address { .. } => "unchanged",
         Shares::Deterministic { .. } => "random within what a subscriber's address tells",
     }
 }

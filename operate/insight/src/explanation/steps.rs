@@ -119,6 +119,10 @@ impl Names<'_> {
                 ("static_address", "external", address),
                 format!("address {address} is mapped as a whole by a static mapping"),
             ),
+            Step::Owner(address) => at(
+                ("own_address", "external", address),
+                format!("a host has address {address} for itself: every port is its own"),
+            ),
             _ => self.state(step),
         }
     }

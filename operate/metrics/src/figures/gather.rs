@@ -102,8 +102,13 @@ fn complete(config: &Config, of: &PoolConfig, pool: &mut PoolFigures) {
         let known = ports.free + ports.used + ports.held;
         ports.reserved = (pool.addresses * each).saturating_sub(known);
     }
-    if let (Some(blocks), Allocation::Block(block)) = (&mut pool.blocks, config.allocation_of(of)) {
-        let all = pool.addresses * u64::from(Blocking::new(of.ports, block.size).count());
+    let each_address = match config.allocation_of(of) {
+        Allocation::Block(block) => Some(Blocking::new(of.ports, block.size)),
+        Allocation::Address => Some(Blocking::whole()),
+        _ => None,
+    };
+    if let (Some(blocks), Some(blocking)) = (&mut pool.blocks, each_address) {
+        let all = pool.addresses * u64::from(blocking.count());
         *blocks = Filled { used: all.saturating_sub(blocks.used), limit: all };
     }
 }

@@ -99,7 +99,7 @@ pub(super) fn transport_protocols() -> Value {
 
 fn allocation_type(config: &Config, pool: &PoolConfig) -> &'static str {
     match config.allocation_of(pool) {
-        Allocation::Preserve => "port-preservation",
+        Allocation::Preserve | Allocation::Address => "port-preservation",
         Allocation::Random if config.port_parity => "port-parity-preservation",
         Allocation::Random => "random",
         Allocation::Block(_) | Allocation::Deterministic(_) => "port-range-allocation",

@@ -161,13 +161,14 @@ fn number_of(
 
 /// True if a new pool shares out its ports as an old pool does. Then its mappings can stay.
 fn is_continued(in_force: &Config, old: &PoolConfig, new: &Config, pool: &PoolConfig) -> bool {
-    use Allocation::{Block, Deterministic, Preserve, Random};
+    use Allocation::{Address, Block, Deterministic, Preserve, Random};
     match (in_force.allocation_of(old), new.allocation_of(pool)) {
         (Random | Preserve, Random | Preserve) => true,
         (Block(before), Block(after)) => {
             (before.size, old.ports.0.max(1), old.ports.1)
                 == (after.size, pool.ports.0.max(1), pool.ports.1)
         }
+        (Address, Address) => true,
         (Deterministic(_), Deterministic(_)) => {
             let plans = plan(in_force, old).zip(plan(new, pool));
             plans.is_some_and(|(before, after)| before.agrees(&after))

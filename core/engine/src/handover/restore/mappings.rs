@@ -275,6 +275,8 @@ impl Engine {
             }
         } else if has_ports(protocol) {
             self.external.restore_port(protocol, external, slot, self.tick);
+        } else {
+            self.external.begin_portless(index);
         }
         Place::At(slot)
     }
@@ -313,6 +315,8 @@ impl Engine {
             }
         } else if has_ports(protocol) {
             self.external.drop_port(protocol, index, port, restoration.tick);
+        } else {
+            self.external.end_portless(index, restoration.tick);
         }
         self.external.uncount(index, place_of(protocol));
         let pool = self.external.pool_of(index);

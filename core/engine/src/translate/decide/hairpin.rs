@@ -43,7 +43,7 @@ impl<R: Recorder> Decision<'_, R> {
         }
     }
 
-    fn is_ping_of_own(&self) -> bool {
+    pub(super) fn is_ping_of_own(&self) -> bool {
         self.engine.is_own(self.headers.realm, self.headers.outside.address)
             && !self.headers.is_aimed()
             && is_echo_request(self.bytes, self.headers)

@@ -11,6 +11,7 @@ use crate::session::Way;
 use crate::table::SessionRef;
 use crate::translate::mappings::{Arrival, WholeMapping};
 use crate::translate::plan::Act;
+use crate::translate::transit::is_echo_request;
 use crate::translate::with_port;
 use core::net::Ipv4Addr;
 
@@ -21,6 +22,9 @@ pub(super) enum InboundMatch {
     /// A whole address is mapped; the mapping for this port is yet to be made: its host, and who
     /// begins its sessions.
     Whole(Host, Begun),
+    /// A host has the whole address while it has mappings. The mapping for this port is yet to be
+    /// made.
+    Owner(Host),
 }
 
 impl<R: Recorder> Decision<'_, R> {
@@ -41,7 +45,7 @@ impl<R: Recorder> Decision<'_, R> {
         let found = self.admit(arrival)?;
         let realm = match found {
             InboundMatch::Mapping(slot, _) => self.engine.table.mapping(slot).host().realm(),
-            InboundMatch::Whole(host, _) => host.realm(),
+            InboundMatch::Whole(host, _) | InboundMatch::Owner(host) => host.realm(),
         };
         self.check_transit(self.engine.inside_mtu(realm))?;
         self.let_in(arrival, found, None)?;
@@ -103,6 +107,9 @@ impl<R: Recorder> Decision<'_, R> {
         let Arrival { index, port, remote, seen, .. } = arrival;
         let engine = self.engine;
         let Some((host, begun)) = engine.statics.internal(index, self.headers.protocol) else {
+            if let Some(host) = engine.external.host_of_whole(index) {
+                return self.admit_to_owner(arrival, host);
+            }
             //= rfc6146#section-3.5.1-unknown
             self.note(Step::NoMapping);
             return Err(DropReason::NoMapping.into());
@@ -118,6 +125,40 @@ impl<R: Recorder> Decision<'_, R> {
         self.may_open()?;
         self.check_unseen(internal, remote, seen)?;
         Ok(InboundMatch::Whole(host, begun))
+    }
+
+    /// Admits a packet to a port without a mapping, at the address that a host has.
+    #[cold]
+    fn admit_to_owner(&mut self, arrival: Arrival, host: Host) -> Decided<InboundMatch> {
+        let Arrival { index, port, remote, seen, .. } = arrival;
+        let (engine, protocol) = (self.engine, self.headers.protocol);
+        let is_own = match arrival.from {
+            Some(_) => self.is_ping_of_own(),
+            None => {
+                engine.is_outside_own(engine.external.address(index))
+                    && is_echo_request(self.bytes, self.headers)
+            }
+        };
+        if is_own || self.headers.kind == (Kind::IcmpQuery { request: false }) {
+            return Err(DropReason::NoMapping.into());
+        }
+        self.note(Step::Owner(Ipv4Addr::from_bits(engine.external.address(index))));
+        let internal = Internal::new(host, port);
+        self.check_entrance(arrival, host.realm(), false)?;
+        self.check_dropped(internal, seen)?;
+        // The host may use the port at an address that it had before.
+        let is_free = engine.external.is_free_whole(protocol, index, port)
+            && self.find_internal(protocol, internal, remote)?.is_none();
+        let admitted = is_free
+            && engine.config.inbound_refresh
+            && self.filtering() == Behavior::EndpointIndependent;
+        self.note_filter((false, false), admitted);
+        if !admitted {
+            return Err(DropReason::Filtered.into());
+        }
+        self.may_open()?;
+        self.check_unseen(internal, remote, seen)?;
+        Ok(InboundMatch::Owner(host))
     }
 
     fn note_filter(&mut self, (is_static, is_asked_for): (bool, bool), admitted: bool) {
@@ -206,6 +247,7 @@ impl<R: Recorder> Decision<'_, R> {
                 let whole = WholeMapping { internal, external, begun };
                 (self.map_whole(whole, arrival.remote, Way::In)?, host)
             }
+            InboundMatch::Owner(host) => (self.map_to_owner(arrival, host)?, host),
         };
         self.plan.leaving = host.realm();
         let source = arrival.new_source().or(source);

@@ -190,6 +190,9 @@ impl Engine {
         recorder: &mut R,
     ) -> Result<Chosen, DropReason> {
         if !has_ports(wish.protocol) {
+            if self.external.is_whole(wish.pool) {
+                return self.choose_whole_portless(wish, subscriber, generator, recorder);
+            }
             return self.choose_portless(wish, remote, generator, recorder);
         }
         if !self.external.is_shared(wish.pool) {
@@ -226,6 +229,26 @@ impl Engine {
             self.note_address(self.why(&wish, index, false), index, recorder);
         }
         Ok(Chosen { external: External::new(index, 0), block: None })
+    }
+
+    /// The whole address of a host, for a mapping without a port.
+    #[cold]
+    fn choose_whole_portless<R: Recorder>(
+        &self,
+        wish: Wish,
+        host: Host,
+        generator: &mut Generator,
+        recorder: &mut R,
+    ) -> Result<Chosen, DropReason> {
+        let chosen = self.external.choose_whole_portless(wish, host, generator)?;
+        if R::KEEPS {
+            if chosen.block.is_some() {
+                recorder.note(Step::Block);
+            }
+            let index = chosen.external.index;
+            self.note_address(self.why(&wish, index, chosen.block.is_none()), index, recorder);
+        }
+        Ok(chosen)
     }
 
     /// An external endpoint of those that a subscriber alone may have.

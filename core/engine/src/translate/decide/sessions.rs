@@ -2,15 +2,18 @@
 
 use super::limits::note_of;
 use super::{Decided, Decision, Recorder, Step};
-use crate::endpoint::{AddressPort, External};
+use crate::endpoint::{AddressPort, External, Internal};
+use crate::external::Chosen;
+use crate::host::Host;
 use crate::limits::{Filled, Limit, LimitOwner};
 use crate::parse::Kind;
-use crate::protocols::has_ports;
+use crate::protocols::{has_ports, quota_class};
+use crate::rules::Snat;
 use crate::session::{Session, State, Way};
-use crate::table::SessionRef;
+use crate::table::{NewMapping, SessionRef};
 use crate::translate::explain::endpoint;
-use crate::translate::mappings::{WholeMapping, begin, is_refreshed, step};
-use crate::translate::plan::{SessionPlan, Unsettled};
+use crate::translate::mappings::{Arrival, WholeMapping, begin, is_refreshed, step};
+use crate::translate::plan::{NewFlow, SessionPlan, Unsettled};
 use crate::{DropReason, Timestamp};
 use natgate_wire::tcp::flags::RST;
 
@@ -79,6 +82,36 @@ impl<R: Recorder> Decision<'_, R> {
         }
         self.note_new_session(remote, way, 0);
         Ok(SessionPlan::MapWhole(whole))
+    }
+
+    /// A new mapping of the port of an inbound packet, at the address that a host has. Remote
+    /// endpoints get half of what the host may have.
+    #[cold]
+    pub(super) fn map_to_owner(&mut self, arrival: Arrival, host: Host) -> Decided<SessionPlan> {
+        let (engine, protocol) = (self.engine, self.headers.protocol);
+        let Arrival { index, port, remote, .. } = arrival;
+        let record = self.settled(engine.subscribers.find(host))?;
+        let at = record.expect("a host with an address in use has a record");
+        engine.subscribers.permits_inbound(at, quota_class(protocol), self.now)?;
+        engine.limits_permit((record, host), true, protocol, self.now, self.recorder)?;
+        let (external, internal) = (External::new(index, port), Internal::new(host, port));
+        let new = NewMapping {
+            protocol,
+            internal,
+            external,
+            timeouts: 0,
+            is_static: false,
+            permanent: false,
+            flags: 0,
+        };
+        if engine.table.clashes(&new, remote) {
+            return Err(DropReason::Ambiguous.into());
+        }
+        let snat = Snat { pool: engine.external.pool_of(index), address: None, timeouts: 0 };
+        let chosen = Chosen { external, block: None };
+        let flow = NewFlow { snat, record, parts: false, overloads: false, chosen };
+        self.note_new_session(remote, Way::In, 0);
+        Ok(SessionPlan::MapToOwner(flow, internal))
     }
 
     /// Notes the session that the packet begins, of a mapping with this set of timeouts.
