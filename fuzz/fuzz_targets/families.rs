@@ -48,6 +48,7 @@ fn settings() -> Settings {
             subscribers: Vec::new(),
             subscriber_length: 64,
             non_global: NonGlobal::Translate,
+            static_hosts: Vec::new(),
         }),
         siit: Some(SiitSettings {
             prefixes: vec![pref64("2001:db8:64::")],

@@ -9,7 +9,7 @@ use crate::Failure;
 use crate::api::{Filters, Gateway, protocol};
 use anyhow::{Context, anyhow};
 use natgate_control::config;
-use natgate_control::who::{Answer, Unanswered, forward, reverse};
+use natgate_control::who::{Answer, Unanswered, forward, forward6, reverse};
 use natgate_engine::Timestamp;
 use natgate_gateway::Settings;
 use natgate_logs::OwnersInForce;
@@ -176,14 +176,11 @@ impl Args {
     }
 
     fn ask(&self, settings: &Settings) -> Result<Vec<Answer>, Unanswered> {
-        let owners = OwnersInForce::of(&settings.engine);
+        let owners = OwnersInForce::of_settings(settings);
         match &self.whom {
             Whom::External(external, port) => reverse(&owners, *external, *port, self.protocol),
             Whom::Ipv4(subscriber) => forward(&owners, *subscriber),
-            Whom::Ipv6(text) => Err(Unanswered(format!(
-                "{text}: a configuration alone gives no ports to a host of NAT64; \
-                 `natgate who {text}` without --config asks a running gateway"
-            ))),
+            Whom::Ipv6(text) => forward6(&owners, text),
         }
     }
 }

@@ -7,14 +7,16 @@
 //! other addresses as martian.
 //!
 //! A host keeps its number while the engine has a mapping of it. A host without a mapping loses
-//! its number in a sweep: [`Hosts::sweep`] looks at all of the engine's mappings of the realm,
-//! some in each call, and then frees every host that it neither found nor heard of meanwhile. A
-//! subscriber that still has blocks of ports keeps its last host. A host that the engine refused at
-//! its first packet loses its number at once.
+//! its number in a sweep, unless it is the host of a static mapping: [`Hosts::sweep`] looks at all
+//! of the engine's mappings of the realm, some in each call, and then frees every host that it
+//! neither found nor heard of meanwhile. A subscriber that still has blocks of ports keeps its last
+//! host. A host that the engine refused at its first packet loses its number at once.
 
 use crate::keyed::{Index, hash};
+use crate::settings::StaticHost;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{Cursor, DropReason, Engine, Filter, HashKey, MappingInfo, Prefix};
 
 /// Most bits that tell hosts of one subscriber apart.
@@ -102,6 +104,48 @@ pub struct Hosts {
     /// True if the host of the last number is new.
     is_new: bool,
     mappings: Vec<MappingInfo>,
+    kept: Kept,
+}
+
+/// Hosts that keep their numbers without mappings, sorted.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    /// Hosts of the static mappings in force.
+    in_force: Vec<u128>,
+    /// Hosts of static mappings that may come into force until a time, nanoseconds.
+    reserved: Vec<u128>,
+    until: u64,
+}
+
+impl Kept {
+    fn has(&self, address: u128, now: u64) -> bool {
+        let is_in = |hosts: &[u128]| hosts.binary_search(&address).is_ok();
+        is_in(&self.in_force) || now < self.until && is_in(&self.reserved)
+    }
+}
+
+/// The numbers that an empty table gives to hosts, in this order.
+pub(crate) fn first_numbers(hosts: &[Ipv6Addr], subscriber_length: u8) -> Vec<StaticHost> {
+    let host_bits = Hosts::host_bits(subscriber_length);
+    let mut subscribers: BTreeMap<u128, (u32, u32)> = BTreeMap::new();
+    let number = |host: &Ipv6Addr| {
+        let place = subscribers.len() as u32;
+        let prefix = prefix_of(host.to_bits(), subscriber_length);
+        let (subscriber, count) = subscribers.entry(prefix).or_insert((place, 0));
+        let within = *count;
+        *count += 1;
+        // The table refuses hosts that there is no room for.
+        let number = FIRST.wrapping_add(*subscriber << host_bits).wrapping_add(within);
+        StaticHost { address: *host, number: Ipv4Addr::from_bits(number) }
+    };
+    hosts.iter().map(number).collect()
+}
+
+fn prefix_of(address: u128, subscriber_length: u8) -> u128 {
+    match subscriber_length {
+        0 => 0,
+        length => address & (u128::MAX << (128 - u32::from(length))),
+    }
 }
 
 impl Hosts {
@@ -135,6 +179,7 @@ impl Hosts {
             refused: false,
             is_new: false,
             mappings: Vec::with_capacity(STEP),
+            kept: Kept::default(),
         }
     }
 
@@ -149,12 +194,14 @@ impl Hosts {
         (self.used_hosts, self.used_subscribers)
     }
 
+    /// Most subscribers that may have hosts.
+    pub(crate) fn most_subscribers(&self) -> usize {
+        self.most_subscribers
+    }
+
     /// The prefix of an address that is its subscriber.
     pub fn prefix_of(&self, address: u128) -> u128 {
-        match self.subscriber_length {
-            0 => 0,
-            length => address & (u128::MAX << (128 - u32::from(length))),
-        }
+        prefix_of(address, self.subscriber_length)
     }
 
     fn number_of(&self, host: &Host) -> u32 {
@@ -232,6 +279,32 @@ impl Hosts {
         {
             self.free(at);
         }
+    }
+
+    /// Gives numbers to hosts of static mappings that may come into force until a time,
+    /// nanoseconds, and returns them. An earlier reservation ends.
+    ///
+    /// # Errors
+    /// As [`Hosts::intern`], with the first host that gets no number. The others keep theirs.
+    pub fn reserve(
+        &mut self,
+        hosts: &[StaticHost],
+        (now, until): (u64, u64),
+    ) -> Result<Vec<Ipv4Addr>, (Ipv6Addr, DropReason)> {
+        self.kept.reserved = sorted(hosts);
+        self.kept.until = until;
+        let number = |host: &StaticHost| {
+            let number = self.intern(host.address.to_bits(), now);
+            number.map_err(|reason| (host.address, reason))
+        };
+        let numbers = hosts.iter().map(number).collect();
+        self.is_new = false;
+        numbers
+    }
+
+    /// Keeps the numbers of these hosts, which have been reserved, and of no others.
+    pub fn keep(&mut self, hosts: &[StaticHost]) {
+        self.kept = Kept { in_force: sorted(hosts), ..Kept::default() };
     }
 
     fn add(&mut self, address: u128) -> Result<u32, DropReason> {
@@ -377,7 +450,9 @@ impl Hosts {
             let host = self.hosts[at];
             // A mapping that was made during the sweep was made by a packet during the sweep.
             let is_silent = host.seen < self.swept && now.saturating_sub(host.seen) >= GRACE;
-            if host.subscriber != NONE && host.found != self.sweep && is_silent {
+            //= rfc6146#section-3.1-manual-kept
+            let is_idle = host.subscriber != NONE && host.found != self.sweep && is_silent;
+            if is_idle && !self.kept.has(host.address, now) {
                 let number = Ipv4Addr::from_bits(self.number_of(&host));
                 let is_last = self.is_last(&host);
                 if !is_last || !engine.has_blocks(realm, number) {
@@ -390,4 +465,10 @@ impl Hosts {
             false => Stage::Hosts(to),
         };
     }
+}
+
+fn sorted(hosts: &[StaticHost]) -> Vec<u128> {
+    let mut hosts: Vec<u128> = hosts.iter().map(|host| host.address.to_bits()).collect();
+    hosts.sort_unstable();
+    hosts
 }

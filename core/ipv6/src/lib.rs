@@ -60,6 +60,6 @@ pub use pairs::{Overlap, Pairs, Way, overlap};
 pub use prefix::Prefix6;
 pub use settings::{
     ClatSettings, Conversion, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6Settings, Settings,
-    Side6, SiitSettings,
+    Side6, SiitSettings, StaticHost,
 };
 pub use translator::{Departure, ERROR_ROOM, Fate, HostName, Translator};

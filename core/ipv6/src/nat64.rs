@@ -8,8 +8,9 @@
 use crate::convert::{Addresses, Converter, Cut, DIFFERENCE, ErrorMessage, Place, Refusal};
 use crate::errors;
 use crate::hosts::Hosts;
-use crate::settings::{Nat64Settings, NonGlobal};
+use crate::settings::{Nat64Settings, NonGlobal, StaticHost};
 use crate::translator::{Fate, Translator, cut_of, process};
+use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -55,18 +56,26 @@ impl Nat64 {
         mtu: u16,
         config: &mut Config,
         seed: [u8; 32],
-    ) -> Self {
+    ) -> Result<Self, String> {
         let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
         add_realm(&settings, mtu, config);
         let several = settings.prefixes.len() > 1;
-        Self {
+        let mut hosts = Hosts::new(settings.subscriber_length, most, seed);
+        let numbers = hosts.reserve(&settings.static_hosts, (0, 0));
+        let numbers = numbers.map_err(|(host, _)| no_number(host, most))?;
+        let mut pairs = settings.static_hosts.iter().zip(numbers);
+        if let Some((host, number)) = pairs.find(|(host, number)| host.number != *number) {
+            return Err(format!("the number of {} is {number}, not {}", host.address, host.number));
+        }
+        hosts.keep(&settings.static_hosts);
+        Ok(Self {
             converter,
-            hosts: Hosts::new(settings.subscriber_length, most, seed),
+            hosts,
             prefixes: Prefixes::new(several, seed),
             quoted: Vec::with_capacity(QUOTE),
             refused: None,
             settings,
-        }
+        })
     }
 
     /// Forgets the packet that was taken last, and a new sender whose packet was refused. Errors
@@ -142,6 +151,14 @@ impl Nat64 {
     }
 }
 
+/// Says that the host of a static mapping gets no number.
+pub(crate) fn no_number(host: Ipv6Addr, most: usize) -> String {
+    format!(
+        "the static mapping of {host} has no room: hosts of {most} subscribers have numbers \
+         (limits.subscribers), and at most 256 hosts of one subscriber"
+    )
+}
+
 /// Adds the realm of numbers to the engine's configuration. `mtu` is that of the IPv6 link.
 pub(crate) fn add_realm(settings: &Nat64Settings, mtu: u16, config: &mut Config) {
     let realm = config.realms.len() as u16 + 1;
@@ -214,6 +231,33 @@ fn about_ipv6(bytes: &[u8]) -> Option<(u128, u128)> {
 }
 
 impl Translator {
+    /// Gives numbers to hosts of static mappings that may come into force until a time, and returns
+    /// them. The engine's next configuration has these numbers
+    /// ([`Settings::add_realm`](crate::Settings::add_realm)).
+    ///
+    /// # Errors
+    /// A sentence if there is no NAT64, or no number for a host.
+    pub fn reserve(
+        &mut self,
+        hosts: &[StaticHost],
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<Vec<Ipv4Addr>, String> {
+        let Some(nat64) = &mut self.nat64 else {
+            let is_right = hosts.is_empty();
+            return if is_right { Ok(Vec::new()) } else { Err(String::from("there is no NAT64")) };
+        };
+        let numbers = nat64.hosts.reserve(hosts, (now.0, until.0));
+        numbers.map_err(|(host, _)| no_number(host, nat64.hosts.most_subscribers()))
+    }
+
+    /// Keeps the numbers of the hosts of static mappings that are in force now.
+    pub fn keep(&mut self, hosts: &[StaticHost]) {
+        if let Some(nat64) = &mut self.nat64 {
+            nat64.hosts.keep(hosts);
+        }
+    }
+
     /// True if the source of a packet is in one of the prefixes. Such a packet could turn round for
     /// ever (RFC 6146 section 3.5). The remote hosts of a CLAT may be in a prefix of that name.
     //= rfc6146#section-3.5-loop

@@ -7,6 +7,8 @@
 use crate::convert::{ConvertSettings, Hops, UdpChecksumZero};
 use crate::softwire::{Lw4o6Settings, MapSettings};
 use crate::{EamEntry, Nptv6, Pref64, Prefix6};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{Config, Prefix};
@@ -62,15 +64,42 @@ impl Default for Settings {
 impl Settings {
     /// Adds the realm of NAT64 to the engine's configuration, as
     /// [`Translator::new`](crate::Translator::new) does: for a configuration that is to replace
-    /// that of a translator at work.
-    pub fn add_realm(&self, config: &mut Config) {
-        if let Some(nat64) = &self.nat64 {
-            crate::nat64::add_realm(
-                nat64,
-                self.inside.mtu.max(crate::translator::LEAST_MTU),
-                config,
-            );
+    /// that of a translator at work. `numbers` are the numbers of that translator for the hosts of
+    /// static mappings ([`Translator::reserve`](crate::Translator::reserve)).
+    ///
+    /// # Errors
+    /// A sentence if there are not as many numbers as hosts.
+    pub fn add_realm(&mut self, config: &mut Config, numbers: &[Ipv4Addr]) -> Result<(), String> {
+        let Some(nat64) = &mut self.nat64 else { return Ok(()) };
+        crate::nat64::add_realm(nat64, self.inside.mtu.max(crate::translator::LEAST_MTU), config);
+        let hosts = &mut nat64.static_hosts;
+        if hosts.len() != numbers.len() {
+            let (hosts, numbers) = (hosts.len(), numbers.len());
+            return Err(format!("{hosts} hosts of static mappings have {numbers} numbers"));
         }
+        let mut now: Vec<(Ipv4Addr, Ipv4Addr)> = Vec::with_capacity(numbers.len());
+        for (host, number) in hosts.iter_mut().zip(numbers) {
+            now.push((core::mem::replace(&mut host.number, *number), *number));
+        }
+        now.sort_unstable();
+        let realm = config.realms.len() as u16;
+        for mapping in config.statics.iter_mut().filter(|mapping| mapping.realm == realm) {
+            let address = &mut mapping.internal.0;
+            let found = now.binary_search_by_key(address, |(before, _)| *before);
+            *address = found.map_or(*address, |place| now[place].1);
+        }
+        Ok(())
+    }
+
+    /// The hosts of static mappings.
+    pub fn static_hosts(&self) -> &[StaticHost] {
+        self.nat64.as_ref().map_or(&[], |nat64| &nat64.static_hosts)
+    }
+
+    /// The host of a static mapping that has a number.
+    pub fn static_host(&self, number: Ipv4Addr) -> Option<Ipv6Addr> {
+        let found = self.static_hosts().iter().find(|host| host.number == number);
+        found.map(|host| host.address)
     }
 }
 
@@ -166,6 +195,26 @@ pub struct Nat64Settings {
     pub subscriber_length: u8,
     /// Addresses that are not global.
     pub non_global: NonGlobal,
+    /// Hosts of static mappings, each once. The mappings are in the engine's configuration, in the
+    /// realm behind all others, with the hosts' numbers.
+    pub static_hosts: Vec<StaticHost>,
+}
+
+/// A host of NAT64 that has static mappings, and its number in the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StaticHost {
+    /// The host's address.
+    pub address: Ipv6Addr,
+    /// Its number.
+    pub number: Ipv4Addr,
+}
+
+impl StaticHost {
+    /// Hosts with the numbers that a new translator gives them: subscribers in the order of their
+    /// first hosts, and the hosts of each in their order.
+    pub fn first(hosts: &[Ipv6Addr], subscriber_length: u8) -> Vec<Self> {
+        crate::hosts::first_numbers(hosts, subscriber_length)
+    }
 }
 
 /// Hairpinning of hosts with explicit mappings, RFC 7757 section 4.

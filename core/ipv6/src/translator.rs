@@ -132,7 +132,7 @@ impl Translator {
             own_ipv4: own_ipv4(config),
             mtus,
             externals: config.external_ranges(),
-            nat64,
+            nat64: nat64.transpose()?,
             siit: siit.transpose()?,
             pairs: Pairs::new(&settings.nptv6).map_err(|overlap| overlap.to_string())?,
             clat: converter(mtu_ipv6[1], mtus[0], Hops::Decrement),

@@ -6,10 +6,10 @@ use natgate_engine::{
     AddressRange, Allocation, BlockConfig, Config, DropReason, Engine, Packet, PoolConfig, Prefix,
     RealmConfig, Side, Timestamp, Verdict,
 };
-use natgate_ipv6::Hosts;
+use natgate_ipv6::{Hosts, StaticHost};
 use natgate_wire::Ipv4;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 const REALM: u16 = 1;
 const SECOND: u64 = 1_000_000_000;
@@ -219,4 +219,38 @@ fn hosts_are_found_by_address_and_by_subscriber() {
     for (unknown, len) in [(prefix | 7, 128), (prefix, 56), (prefix | 5, 64), (0, 64)] {
         assert_eq!(hosts.numbers(unknown, len), None, "{unknown:x}/{len}");
     }
+}
+
+fn statics(hosts: &[u128]) -> Vec<StaticHost> {
+    let hosts: Vec<Ipv6Addr> = hosts.iter().copied().map(Ipv6Addr::from_bits).collect();
+    StaticHost::first(&hosts, 64)
+}
+
+#[test]
+fn hosts_of_static_mappings_keep_their_numbers_without_packets() {
+    let hosts = statics(&[HOME | 5, HOME + (1 << 64) + 1, HOME | 4]);
+    let mut world = World::new(&config(), 4);
+    let dynamic = world.send(HOME | 9).unwrap();
+    let numbers = world.hosts.reserve(&hosts, (0, 600 * SECOND)).expect("there is room");
+    assert_eq!(world.hosts.subscriber(numbers[0]), world.hosts.subscriber(dynamic));
+    world.wait(500);
+    assert_eq!(world.hosts.counts(), (3, 2), "the silent host has gone, the others are reserved");
+    world.hosts.keep(&hosts[..2]);
+    world.wait(900);
+    let found = |host: usize| world.hosts.number(hosts[host].address.to_bits());
+    assert_eq!([found(0), found(1), found(2)], [Some(numbers[0]), Some(numbers[1]), None]);
+    world.hosts.keep(&[]);
+    world.wait(130);
+    assert_eq!(world.hosts.counts(), (0, 0));
+}
+
+#[test]
+fn a_reservation_ends_by_itself_and_names_the_host_without_room() {
+    let hosts = statics(&[0, 1, 2].map(|prefix| HOME + (prefix << 64)));
+    let mut world = World::new(&config(), 2);
+    let refused = world.hosts.reserve(&hosts, (0, 60 * SECOND));
+    assert_eq!(refused, Err((hosts[2].address, DropReason::MappingTableFull)));
+    assert_eq!(world.hosts.counts(), (2, 2));
+    world.wait(200);
+    assert_eq!(world.hosts.counts(), (0, 0));
 }

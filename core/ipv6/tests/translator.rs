@@ -1,12 +1,13 @@
 //! The translator packet by packet: regression tests.
 
 use natgate_engine::{
-    AddressRange, Config, DropReason, Engine, Packet, PoolConfig, Prefix, Side, Timestamp,
+    AddressRange, Config, DropReason, Engine, Packet, PoolConfig, Prefix, Side, StaticMapping,
+    Timestamp,
 };
 use natgate_ipv6::convert::{HEADROOM, UdpChecksumZero};
 use natgate_ipv6::{
     ClatSettings, EamEntry, Fate, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6, Nptv6Settings,
-    Pref64, Prefix6, Settings, SiitSettings, Translator,
+    Pref64, Prefix6, Settings, SiitSettings, StaticHost, Translator,
 };
 use natgate_wire::checksum::{fold, pseudo_header_v6, sum};
 use natgate_wire::ipv6::Fragment;
@@ -37,6 +38,7 @@ fn embed(prefix: Pref64, ipv4: [u8; 4]) -> u128 {
 type Result = (std::result::Result<Vec<u8>, DropReason>, Vec<Vec<u8>>);
 
 struct World {
+    settings: Settings,
     engine: Engine,
     translator: Translator,
     now: Timestamp,
@@ -44,16 +46,22 @@ struct World {
 
 impl World {
     fn new(settings: Settings) -> Self {
+        Self::with_statics(settings, &[])
+    }
+
+    /// A world with static mappings of hosts of NAT64.
+    fn with_statics(settings: Settings, statics: &[StaticMapping]) -> Self {
         let external = Ipv4Addr::new(203, 0, 113, 1);
         let addresses = vec![AddressRange { first: external, last: external }];
         let pool = PoolConfig { addresses, ..PoolConfig::default() };
-        let mut config = Config { pools: vec![pool], ..Config::default() };
+        let mut config =
+            Config { pools: vec![pool], statics: statics.to_vec(), ..Config::default() };
         config.outside.address = Some(Ipv4Addr::new(203, 0, 113, 254));
         let settings = Settings { configured: true, ..settings };
         let translator = Translator::new(&settings, &mut config, [1; 32]);
         let translator = translator.expect("good settings").expect("settings of IPv6");
         let engine = Engine::new(&config, [1; 32], START).expect("a good configuration");
-        Self { engine, translator, now: START }
+        Self { settings, engine, translator, now: START }
     }
 
     fn take(&mut self, from: Side, bytes: &[u8]) -> Result {
@@ -360,7 +368,9 @@ fn an_error_that_leaves_shows_no_internal_address_of_another_host() {
 
 fn nat64(non_global: NonGlobal) -> Settings {
     let prefixes = vec![pref64("64:ff9b::", 96)];
-    let nat64 = Nat64Settings { prefixes, subscribers: vec![], subscriber_length: 64, non_global };
+    let (subscribers, static_hosts) = (vec![], vec![]);
+    let nat64 =
+        Nat64Settings { prefixes, subscribers, subscriber_length: 64, non_global, static_hosts };
     Settings { nat64: Some(nat64), ..Settings::default() }
 }
 
@@ -412,4 +422,68 @@ fn a_packet_lost_behind_the_engine_is_taken_back_from_the_counters() {
     };
     use natgate_engine::Outcome::{Dropped, Forwarded};
     assert_eq!((sum(Forwarded), sum(Dropped)), (1, 1));
+}
+
+/// NAT64 with static mappings: a web server's port 80, and all of another host.
+fn with_servers() -> World {
+    let mut settings = nat64(NonGlobal::Refuse);
+    let nat64 = settings.nat64.as_mut().expect("there is NAT64");
+    let hosts = [SERVER, "2001:db8:5::1", "2001:db8:1::6"].map(|host| ipv6(host).into());
+    nat64.static_hosts = StaticHost::first(&hosts, nat64.subscriber_length);
+    let hosts = nat64.static_hosts.clone();
+    let web = StaticMapping {
+        realm: 1,
+        protocol: Some(6),
+        internal: (hosts[0].number, Some(8080)),
+        external: ([203, 0, 113, 1].into(), Some(80)),
+        ..StaticMapping::default()
+    };
+    let whole = StaticMapping {
+        realm: 1,
+        internal: (hosts[1].number, None),
+        external: ([203, 0, 113, 9].into(), None),
+        ..StaticMapping::default()
+    };
+    World::with_statics(settings, &[web, whole])
+}
+
+const SERVER: &str = "2001:db8:1::5";
+
+#[test]
+fn first_numbers_are_those_that_hosts_of_static_mappings_get() {
+    let world = with_servers();
+    let hosts = world.translator.hosts().expect("there is NAT64");
+    for host in world.settings.static_hosts() {
+        assert_eq!(hosts.number(host.address.to_bits()), Some(host.number));
+        assert_eq!(world.settings.static_host(host.number), Some(host.address));
+    }
+    assert_eq!(hosts.counts(), (3, 2));
+}
+
+//= test rfc6146#section-3.1-manual
+//= test rfc6146#section-3.1-manual-kept
+#[test]
+fn remote_hosts_reach_static_mappings_before_their_hosts_have_sent_anything() {
+    let mut world = with_servers();
+    let net = pref64("64:ff9b::", 96);
+    let remote = [198, 51, 100, 7];
+    world.later(7200);
+    for _ in 0..1000 {
+        world.translator.sweep(&world.engine, world.now);
+    }
+    let syn = four((remote, [203, 0, 113, 1]), 6, &tcp(5000, 80, 2));
+    let came = world.take(Side::Outside, &syn).0.expect("a packet for the server");
+    let header = Ipv6::new_checked(&came[..]).expect("an IPv6 packet");
+    assert_eq!((header.source(), header.destination()), (embed(net, remote), ipv6(SERVER)));
+    assert_eq!(came[40..44], [0x13, 0x88, 0x1f, 0x90]);
+    let answer = six((ipv6(SERVER), embed(net, remote)), 6, &tcp(8080, 5000, 18));
+    let left = world.take(Side::Inside, &answer).0.expect("the answer");
+    assert_eq!((&left[12..16], &left[20..22]), (&[203, 0, 113, 1][..], &[0, 80][..]));
+    // All protocols of the other host go by its own address.
+    let host = ipv6("2001:db8:5::1");
+    for (protocol, payload) in [(6, tcp(4000, 443, 2)), (17, udp(4000, 53)), (47, vec![0; 8])] {
+        let packet = six((host, embed(net, remote)), protocol, &payload);
+        let left = world.take(Side::Inside, &packet).0.expect("a packet to IPv4");
+        assert_eq!(left[12..16], [203, 0, 113, 9], "protocol {protocol}");
+    }
 }

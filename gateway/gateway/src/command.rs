@@ -23,9 +23,11 @@ use natgate_engine::{
     Config, ConfigError, Departure, Reconfiguration, ReconfigureError, Review, Superseded, Verdict,
 };
 use natgate_io::Device;
+use natgate_ipv6::StaticHost;
 use natgate_wire::arp::Mac;
 use std::fmt::{self, Debug, Formatter};
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -39,6 +41,9 @@ pub enum CommandError {
     /// The engine refuses the configuration; the old configuration stays in force.
     #[error("the configuration is refused: {0:?}")]
     Refused(ReconfigureError),
+    /// A host of a static mapping of NAT64 gets no number; the old configuration stays in force.
+    #[error("{0}")]
+    Hosts(String),
     /// A device carries less than the settings require.
     #[error(transparent)]
     Device(#[from] WorkerError),
@@ -64,6 +69,8 @@ pub struct Numbered {
     workers: usize,
     /// Partition among the workers; `None` with a single worker.
     partition: Option<Arc<Partition>>,
+    /// Numbers of the hosts that static mappings of NAT64 are to have.
+    numbers: Vec<Ipv4Addr>,
 }
 
 impl Numbered {
@@ -105,7 +112,7 @@ struct Part {
 
 impl Prepared {
     /// Prepares the change from `in_force`, the settings that [`Prepared::settings`] returned last,
-    /// to `new`. [`Commander::numbered`] supplies `numbered`. Call [`Prepared::open`] afterwards.
+    /// to `new`. `numbered` is of [`Commander::numbered_for`]. Call [`Prepared::open`] afterwards.
     ///
     /// # Errors
     /// [`ConfigError`] if the gateway cannot run with the new settings.
@@ -114,9 +121,10 @@ impl Prepared {
         numbered: Numbered,
         new: Settings,
     ) -> Result<Self, ConfigError> {
-        let Numbered { config, workers, partition } = numbered;
+        let Numbered { config, workers, partition, numbers } = numbered;
         let mut new = new;
-        new.ipv6.add_realm(&mut new.engine);
+        let added = new.ipv6.add_realm(&mut new.engine, &numbers);
+        added.map_err(|message| ConfigError { message })?;
         let macs = vec![Mac::default(); new.devices().len()];
         let unreachable = |error: RouterError| ConfigError { message: error.to_string() };
         Router6::new(&new, &macs).map_err(unreachable)?;
@@ -214,8 +222,13 @@ type WriteReply = SyncSender<(Box<Writing>, bool)>;
 
 type ReviewReply = SyncSender<(Result<Review, CommandError>, Box<Part>)>;
 
+/// Answer to [`Command::Numbered`].
+type Numbering = (Config, Option<Arc<Partition>>, Vec<Ipv4Addr>);
+
 enum Command {
-    Numbered(SyncSender<(Config, Option<Arc<Partition>>)>),
+    /// Asks for the state from which settings are prepared, and reserves numbers for the hosts of
+    /// their static mappings of NAT64.
+    Numbered(Option<Vec<StaticHost>>, SyncSender<Result<Numbering, CommandError>>),
     Check(Box<Part>, CheckReply),
     Reconfigure(Box<Part>, Reply),
     Review(Box<Part>, Review, ReviewReply),
@@ -343,13 +356,26 @@ impl Commander {
     /// # Errors
     /// [`CommandError::Stopping`].
     pub fn numbered(&self) -> Result<Numbered, CommandError> {
-        let workers = self.mouths();
-        let answers = workers.iter().map(|worker| worker.ask(Command::Numbered));
-        let answers: Vec<_> = answers.collect::<Result<_, _>>()?;
+        self.ask_numbers(None)
+    }
+
+    /// As [`Commander::numbered`], for settings whose static mappings of NAT64 have these hosts.
+    /// The hosts keep their numbers for ten minutes, or until the settings are in force.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`], and [`CommandError::Hosts`] if a host gets no number.
+    pub fn numbered_for(&self, hosts: &[StaticHost]) -> Result<Numbered, CommandError> {
+        self.ask_numbers(Some(hosts))
+    }
+
+    fn ask_numbers(&self, hosts: Option<&[StaticHost]>) -> Result<Numbered, CommandError> {
+        let (workers, hosts) = (self.mouths(), hosts.map(<[StaticHost]>::to_vec));
+        let ask = |of: &Arc<CommandSender>| of.ask(|to| Command::Numbered(hosts.clone(), to))?;
+        let answers: Vec<Numbering> = workers.iter().map(ask).collect::<Result<_, _>>()?;
         let mut answers = answers.into_iter();
-        let (config, partition) = answers.next().ok_or(CommandError::Stopping)?;
-        let config = answers.fold(config, |all, (config, _)| all.with_numbers_of(config));
-        Ok(Numbered { config, workers: workers.len(), partition })
+        let (config, partition, numbers) = answers.next().ok_or(CommandError::Stopping)?;
+        let config = answers.fold(config, |all, (config, ..)| all.with_numbers_of(config));
+        Ok(Numbered { config, workers: workers.len(), partition, numbers })
     }
 
     /// Puts new settings in force and waits until every mapping has been checked.

@@ -8,12 +8,13 @@ mod families;
 mod leaving;
 mod legacy;
 mod own;
+mod parts;
 mod serve;
 mod stages;
 mod tell;
 mod together;
 
-use crate::command::{CommandRunner, Commands, WorkerParts};
+use crate::command::{CommandRunner, Commands};
 use crate::limits::MOST_DEVICES;
 use crate::link::Link;
 use crate::load::Load;
@@ -216,9 +217,7 @@ impl Worker {
         self.serve(now);
         self.send_queued();
         self.stages.attend_ipv6(now, &mut transmitters(&mut self.devices));
-        let Stages { engine, router, cables, team, captures, .. } = &mut self.stages;
-        let devices = &mut self.devices;
-        let mut parts = WorkerParts { now, captures, engine, router, cables, devices, team };
+        let mut parts = self.stages.command_parts(now, &mut self.devices);
         let change = self.clerk.turn(&mut parts);
         if let Some((settings, partition)) = change {
             if let Some((team, partition)) = self.stages.team.as_mut().zip(partition) {

@@ -129,7 +129,7 @@ pub(super) fn exchange(logs: &Logs, events: Option<&Path>, own: Places) -> Loggi
         }
         let exchange = changer.prepare(&all(events, &settings.logs));
         let exchange = exchange.map_err(|error| sentence(&error, events))?;
-        let exchange = exchange.putting_in_force(&settings.engine);
+        let exchange = exchange.putting_in_force(settings);
         Ok(Box::new(move || exchange.apply()))
     })
 }

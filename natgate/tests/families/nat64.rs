@@ -163,3 +163,44 @@ fn a_reload_keeps_the_mappings_of_hosts() {
     assert!(said.contains("nat64: changes only at a restart"), "{said}");
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
 }
+
+/// Static mappings of the client: the server's port, outside as 9000 and more.
+fn static_ports(hosts: &[&str]) -> String {
+    let one = |(number, host): (usize, &&str)| {
+        let (host, external) = (format!("[{host}]:7000"), format!("{EXTERNAL}:{}", 9000 + number));
+        format!("[[static]]\ninternal = \"{host}\"\nexternal = \"{external}\"\n")
+    };
+    hosts.iter().enumerate().map(one).collect()
+}
+
+#[test]
+fn a_static_mapping_serves_ipv4_clients_over_reloads() {
+    let world = world();
+    let gateway = world.start("nat", &config("", &static_ports(&[CLIENT])));
+    world.serve("client", address(CLIENT));
+    // The host has not sent anything yet.
+    let seen = world.tcp_to("server", &format!("{EXTERNAL}:9000"));
+    assert_eq!(seen.ip(), address("64:ff9b::192.0.2.1"));
+    let shown = world.ask("nat", &["who", &format!("{EXTERNAL}:9000"), "--protocol", "tcp"]);
+    assert_eq!(shown["internal"], format!("[{CLIENT}]:7000"), "{shown}");
+    // Other hosts come first in the new file, so the client has another place there.
+    let hosts = ["2001:db8:1::99", "2001:db8:1:1::9", CLIENT];
+    let file = world.file("natgate.toml");
+    let before = std::fs::read_to_string(&file).unwrap();
+    let after = before.replace(&static_ports(&[CLIENT]), &static_ports(&hosts));
+    std::fs::write(&file, &after).unwrap();
+    let changed = world.ask("nat", &["reload"]);
+    assert_eq!(changed["changed"], serde_json::json!(["static"]), "{changed}");
+    assert_eq!(world.tcp_to("server", &format!("{EXTERNAL}:9002")).ip(), seen.ip());
+    // The mapping of before has gone with its line.
+    std::fs::write(&file, &before).unwrap();
+    world.ask("nat", &["reload", "--dry-run"]);
+    world.ask("nat", &["reload"]);
+    assert_eq!(world.tcp_to("server", &format!("{EXTERNAL}:9000")).ip(), seen.ip());
+    let shown = world.ask("nat", &["show", "mappings"]);
+    let all = shown["mappings"].as_array().unwrap();
+    let fixed = all.iter().filter(|one| one["kind"] == "static" && one["protocol"] == "tcp");
+    let ends: Vec<&Value> = fixed.map(|one| &one["internal"]).collect();
+    assert_eq!(ends, [&Value::from(format!("[{CLIENT}]:7000"))], "{shown}");
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}

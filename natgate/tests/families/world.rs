@@ -104,7 +104,12 @@ impl World {
     /// Connects from a node to a server, sends and receives; returns the client's endpoint as the
     /// server sees it.
     pub(crate) fn tcp(&self, node: &str, address: IpAddr) -> SocketAddr {
-        let to = SocketAddr::new(address, PORT);
+        self.tcp_to(node, &SocketAddr::new(address, PORT).to_string())
+    }
+
+    /// As [`World::tcp`], to an endpoint.
+    pub(crate) fn tcp_to(&self, node: &str, to: &str) -> SocketAddr {
+        let to: SocketAddr = to.parse().unwrap();
         let connect = || TcpStream::connect_timeout(&to, PATIENCE);
         let stream = self.network.node(node).enter(connect).unwrap();
         let mut stream = stream.unwrap_or_else(|error| panic!("{node} to {to}: {error}"));

@@ -86,3 +86,27 @@ fn a_gateway_without_a_word_about_ipv6_takes_none() {
     directory.write("natgate.toml", format!("{CONFIG}\n[ipv6]\n").as_bytes());
     assert_eq!(directory.packets(&capture).len(), 1);
 }
+
+#[test]
+fn a_static_mapping_of_an_ipv6_host_is_there_from_the_start() {
+    let directory = Directory::new("families-static");
+    let tables = "[[static]]\ninternal = \"[2001:db8:1::5]:4000\"\n\
+                  external = \"203.0.113.1:53\"\nprotocol = \"udp\"\n\
+                  [nat64]\n[[pool]]\naddresses = [\"203.0.113.1\"]\n";
+    directory.write("natgate.toml", format!("{SIDES}{tables}").as_bytes());
+    let (remote, external) = (Ipv4Addr::new(198, 51, 100, 7), Ipv4Addr::new(203, 0, 113, 1));
+    let question = udp((remote, 53), (external, 53), b"question");
+    let answer = udp6("2001:db8:1::5", "64:ff9b::198.51.100.7", b"answer");
+    // The host has been silent for days before the first packet.
+    let days = 3 * 86_400;
+    let sent = directory.packets(&capture(
+        &[LinkType::RAW; 2],
+        &[packet(1, days, question), packet(0, days + 1, answer)],
+    ));
+    let [came, left] = &sent[..] else { panic!("{} packets left", sent.len()) };
+    let header = Ipv6::new_checked(&came.frame[..]).unwrap();
+    assert_eq!(Ipv6Addr::from_bits(header.destination()).to_string(), "2001:db8:1::5");
+    let header = Ipv4::new_checked(&left.frame[..]).unwrap();
+    assert_eq!(Ipv4Addr::from_bits(header.source()), external);
+    assert_eq!(left.frame[20..22], [0, 53]);
+}

@@ -41,6 +41,7 @@ mod shares;
 mod softwires;
 mod static_checks;
 mod statics;
+mod statics6;
 mod unquoted;
 mod values;
 mod values6;
@@ -55,7 +56,7 @@ pub use schema::{PLACES, PlaceKey, PlaceKind, SECTIONS};
 pub use values::duration;
 pub(crate) use values::{show_duration, show_prefix, show_range};
 
-use natgate_engine::{BlockConflict, Config};
+use natgate_engine::BlockConflict;
 use natgate_gateway::Settings;
 use reader::{Origin, Section};
 use std::collections::HashSet;
@@ -130,14 +131,14 @@ pub(crate) fn reread_text(
 }
 
 /// The problem of a forwarded port in a block that its host cannot have while the gateway runs.
-/// `engine` is the new configuration, read from `text`.
+/// `settings` are the new ones, read from `text`.
 pub(crate) fn block_conflict(
     text: &str,
     path: &Path,
     conflict: &BlockConflict,
-    engine: &Config,
+    settings: &Settings,
 ) -> Problem {
-    restart::block_conflict(text, &path.display().to_string(), conflict, engine)
+    restart::block_conflict(text, &path.display().to_string(), conflict, settings)
 }
 
 /// Reads the text of a configuration file.

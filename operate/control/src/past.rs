@@ -159,7 +159,7 @@ fn by_configuration(
         let reason = format!("{address}:{port}: {reason}");
         return Err(Unknown::Nobody { reason, now: Vec::new(), coverage });
     }
-    let now = of(&OwnersInForce::of(&settings.engine)).unwrap_or_default();
+    let now = of(&OwnersInForce::of_settings(settings)).unwrap_or_default();
     let mut reason = format!("{address}:{port}: {reason}");
     if !now.is_empty() {
         let why = match coverage.in_force {

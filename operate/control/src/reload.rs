@@ -473,10 +473,10 @@ impl Reloader {
     fn not_taken(&self, error: CommandError, new: &InForce) -> ReloadError {
         match error {
             CommandError::Device(error) => self.wrong(error.to_string()),
+            CommandError::Hosts(message) => self.wrong(message),
             CommandError::Refused(ReconfigureError::Block(conflict)) => {
                 let text = new.text.as_deref().unwrap_or_default();
-                let engine = &new.complete.engine;
-                let problem = config::block_conflict(text, &self.file, &conflict, engine);
+                let problem = config::block_conflict(text, &self.file, &conflict, &new.complete);
                 ReloadError::Configuration(vec![problem])
             }
             error => ReloadError::Gateway(error),
@@ -536,7 +536,11 @@ impl Reloader {
             ..read.clone()
         };
         complete.derive_inside_routes();
-        let numbered = self.commander.numbered().map_err(ReloadError::Gateway)?;
+        let numbered = self.commander.numbered_for(complete.ipv6.static_hosts());
+        let numbered = numbered.map_err(|error| match error {
+            CommandError::Hosts(message) => self.wrong(message),
+            error => ReloadError::Gateway(error),
+        })?;
         let prepared = Prepared::new(&in_force.complete, numbered, complete)
             .map_err(|error| self.wrong(error.message))?;
         let complete = Arc::new(prepared.settings().clone());

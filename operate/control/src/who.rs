@@ -5,19 +5,24 @@
 //! would.
 
 use natgate_engine::Plan;
+use natgate_ipv6::Prefix6;
 use natgate_logs::{
     OwnersInForce, PoolInForce, ServiceInForce, StaticInForce, protocol as name_of,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::fmt::{self, Display, Formatter};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// An owner and its share of an external address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Answer {
     /// The subscriber.
-    pub subscriber: Ipv4Addr,
+    pub subscriber: Holder,
+    /// Address of the host, if the subscriber is a prefix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub internal: Option<Ipv6Addr>,
     /// Realm of the subscriber; `None` if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub realm: Option<String>,
@@ -36,6 +41,25 @@ pub struct Answer {
     pub kind: &'static str,
 }
 
+/// The subscriber of an answer: a host, or a prefix of hosts of NAT64.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Holder {
+    /// A host.
+    Host(Ipv4Addr),
+    /// A prefix, such as "2001:db8:1::/64".
+    Prefix(String),
+}
+
+impl Display for Holder {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(address) => write!(f, "{address}"),
+            Self::Prefix(prefix) => f.write_str(prefix),
+        }
+    }
+}
+
 impl Answer {
     /// The answer as an object, with its source.
     pub fn object(&self) -> Value {
@@ -46,7 +70,8 @@ impl Answer {
 
     /// The answer in one clause.
     pub fn sentence(&self) -> String {
-        let Self { subscriber, realm, protocol, external, ports, pool, kind } = self;
+        let Self { subscriber, internal, realm, protocol, external, ports, pool, kind } = self;
+        let host = internal.map(|host| format!(" (host {host})")).unwrap_or_default();
         let of = realm.as_ref().map(|realm| format!(" of realm {realm}")).unwrap_or_default();
         let protocol = protocol.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
         let ports = match ports {
@@ -55,7 +80,7 @@ impl Answer {
             None => "all ports".to_owned(),
         };
         let pool = pool.as_ref().map(|pool| format!(", pool {pool}")).unwrap_or_default();
-        format!("{subscriber}{of} has {protocol}{ports} of {external} ({kind}{pool})")
+        format!("{subscriber}{host}{of} has {protocol}{ports} of {external} ({kind}{pool})")
     }
 }
 
@@ -161,10 +186,11 @@ fn by_pool(owners: &OwnersInForce, external: Ipv4Addr, port: u16) -> Result<Answ
 /// # Errors
 /// If the configuration gives the subscriber no external ports.
 pub fn forward(owners: &OwnersInForce, subscriber: Ipv4Addr) -> Result<Vec<Answer>, Unanswered> {
-    let own = owners.statics.iter().filter(|fixed| fixed.internal.0 == subscriber);
+    let own = owners.statics.iter();
+    let own = own.filter(|fixed| fixed.host.is_none() && fixed.internal.0 == subscriber);
     let mut answers: Vec<Answer> = own.map(|fixed| fixed_answer(owners, fixed)).collect();
     let own = owners.services.iter().flat_map(|service| servers(owners, service));
-    answers.extend(own.filter(|answer| answer.subscriber == subscriber));
+    answers.extend(own.filter(|answer| answer.subscriber == Holder::Host(subscriber)));
     for pool in &owners.pools {
         if let Some(Ok(plan)) = pool.plan() {
             answers.extend(share(owners, pool, &plan, subscriber));
@@ -175,6 +201,28 @@ pub fn forward(owners: &OwnersInForce, subscriber: Ipv4Addr) -> Result<Vec<Answe
         true => Err(Unanswered(format!(
             "{subscriber}: has no ports that the configuration tells; \
              `natgate who {subscriber}` without --config asks a running gateway"
+        ))),
+    }
+}
+
+/// Finds the static mappings of a host of NAT64, or of all hosts in a prefix, given as text.
+///
+/// # Errors
+/// If the configuration gives them no external ports.
+pub fn forward6(owners: &OwnersInForce, subscriber: &str) -> Result<Vec<Answer>, Unanswered> {
+    let (address, len) = subscriber.split_once('/').unwrap_or((subscriber, "128"));
+    let prefix = address.parse().ok().zip(len.parse().ok());
+    let prefix = prefix.map(|(address, len)| Prefix6 { address, len });
+    let is_in = |fixed: &&StaticInForce| {
+        prefix.zip(fixed.host).is_some_and(|(prefix, (host, _))| prefix.contains(host))
+    };
+    let own = owners.statics.iter().filter(is_in);
+    let answers: Vec<Answer> = own.map(|fixed| fixed_answer(owners, fixed)).collect();
+    match answers.is_empty() {
+        false => Ok(answers),
+        true => Err(Unanswered(format!(
+            "{subscriber}: has no static mapping, and a configuration alone gives no other ports \
+             to a host of NAT64; `natgate who {subscriber}` without --config asks a running gateway"
         ))),
     }
 }
@@ -192,7 +240,8 @@ fn share(
 ) -> Option<Answer> {
     let (external, (first, last)) = plan.forward(subscriber)?;
     Some(Answer {
-        subscriber,
+        subscriber: Holder::Host(subscriber),
+        internal: None,
         realm: realm(owners, plan.realm()),
         protocol: None,
         external,
@@ -204,9 +253,14 @@ fn share(
 
 fn fixed_answer(owners: &OwnersInForce, fixed: &StaticInForce) -> Answer {
     let (external, port) = fixed.external;
+    let (subscriber, realm) = match fixed.host {
+        Some((address, len)) => (Holder::Prefix(Prefix6 { address, len }.to_string()), None),
+        None => (Holder::Host(fixed.internal.0), realm(owners, fixed.realm)),
+    };
     Answer {
-        subscriber: fixed.internal.0,
-        realm: realm(owners, fixed.realm),
+        subscriber,
+        internal: fixed.host.map(|(address, _)| address),
+        realm,
         protocol: fixed.protocol.map(name_of),
         external,
         ports: port.map(|port| port.to_string()),
@@ -233,7 +287,8 @@ fn servers(owners: &OwnersInForce, service: &ServiceInForce) -> Vec<Answer> {
     let (external, port) = service.external;
     let hosts: BTreeSet<Ipv4Addr> = service.servers.iter().copied().collect();
     let answer = |subscriber| Answer {
-        subscriber,
+        subscriber: Holder::Host(subscriber),
+        internal: None,
         realm: realm(owners, service.realm),
         protocol: service.protocol.map(name_of),
         external,
@@ -290,7 +345,7 @@ mod tests {
         // 64,512 - 1,024 = 63,488 ports for 256 subscribers: 248 each.
         let found = reverse(&owners(), ip("203.0.113.1"), 1024 + 5 * 248 + 247, None).unwrap();
         let answer = &found[0];
-        assert_eq!(answer.subscriber, ip("10.0.0.5"));
+        assert_eq!(answer.subscriber, Holder::Host(ip("10.0.0.5")));
         assert_eq!(answer.ports.as_deref(), Some("2264-2511"));
         assert_eq!(answer.kind, "deterministic");
         assert_eq!(forward(&owners(), ip("10.0.0.5")), Ok(found));
@@ -303,7 +358,9 @@ mod tests {
     fn static_mappings_go_before() {
         let who = |protocol| reverse(&owners(), ip("203.0.113.1"), 8080, protocol).unwrap();
         let kinds = |answers: &[Answer]| -> Vec<(Option<String>, &'static str)> {
-            assert!(answers.iter().all(|answer| answer.subscriber == ip("10.0.0.28")));
+            assert!(
+                answers.iter().all(|answer| answer.subscriber == Holder::Host(ip("10.0.0.28")))
+            );
             answers.iter().map(|answer| (answer.protocol.clone(), answer.kind)).collect()
         };
         let (fixed, computed) = ((Some("tcp".to_owned()), "static"), (None, "deterministic"));
@@ -316,7 +373,10 @@ mod tests {
             "10.0.0.28 has tcp port 8080 of 203.0.113.1 (static)"
         );
         let whole = &reverse(&owners(), ip("198.51.100.1"), 5, None).unwrap()[0];
-        assert_eq!((whole.subscriber, whole.ports.clone()), (ip("10.9.0.2"), None));
+        assert_eq!(
+            (whole.subscriber.clone(), whole.ports.clone()),
+            (Holder::Host(ip("10.9.0.2")), None)
+        );
         let fixed = forward(&owners(), ip("10.0.0.28")).unwrap();
         assert_eq!(fixed[0].ports.as_deref(), Some("8080"), "{fixed:?}");
         let answered =

@@ -146,6 +146,7 @@ external = "2001:db8:2::/48"
             subscribers: vec![prefix("2001:db8:1000::/36")],
             subscriber_length: 56,
             non_global: NonGlobal::Translate,
+            static_hosts: vec![],
         }),
         siit: Some(SiitSettings {
             prefixes: vec![pref64("2001:db8:100::/40")],
@@ -187,6 +188,7 @@ fn defaults_are_those_of_the_contract() {
         subscribers: Vec::new(),
         subscriber_length: 64,
         non_global: NonGlobal::Refuse,
+        static_hosts: Vec::new(),
     };
     assert_eq!(ipv6.nat64.as_ref(), Some(&nat64));
     assert_eq!(ipv6.conversion, Conversion::default());

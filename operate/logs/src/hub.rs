@@ -11,8 +11,8 @@ use crate::queue::Queue;
 use crate::record::Record;
 use crate::sinks;
 use crate::wall::{Timing, WallClock};
-use natgate_engine::{Config, Timestamp};
-use natgate_gateway::{Clock, LogSettings, LogTo, LogWhat, panics};
+use natgate_engine::Timestamp;
+use natgate_gateway::{Clock, LogSettings, LogTo, LogWhat, Settings, panics};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -365,10 +365,10 @@ impl Exchange {
     /// Includes a configuration, which comes into force between this call and [`Self::apply`]. The
     /// spools record it.
     #[must_use]
-    pub fn putting_in_force(self, config: &Config) -> Self {
+    pub fn putting_in_force(self, settings: &Settings) -> Self {
         let from = self.changer.kit.clock.now();
         // Compression into memory does not fail; without a record, answers say that there is none.
-        let packed = OwnersInForce::of(config).pack().unwrap_or_default();
+        let packed = OwnersInForce::of_settings(settings).pack().unwrap_or_default();
         Self { in_force: Some(InForce { packed, from, until: from }), ..self }
     }
 

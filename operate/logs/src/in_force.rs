@@ -7,9 +7,11 @@ use natgate_engine::{
     AddressRange, Allocation, Config, DeterministicConfig, Plan, PlanError, PoolConfig, Prefix,
     Timestamp,
 };
+use natgate_gateway::Settings;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::io::{self, Read};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// Most bytes of a record that is decompressed.
@@ -66,6 +68,10 @@ pub struct StaticInForce {
     pub internal: (Ipv4Addr, Option<u16>),
     /// External address and port.
     pub external: (Ipv4Addr, Option<u16>),
+    /// The host of NAT64 that the internal address stands for, and the length of its subscriber's
+    /// prefix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<(Ipv6Addr, u8)>,
 }
 
 /// A service of several servers.
@@ -98,6 +104,7 @@ impl OwnersInForce {
             protocol: fixed.protocol,
             internal: fixed.internal,
             external: fixed.external,
+            host: None,
         });
         let services = config.services.iter().map(|service| ServiceInForce {
             realm: service.realm,
@@ -111,6 +118,21 @@ impl OwnersInForce {
             statics: fixed.collect(),
             services: services.collect(),
         }
+    }
+
+    /// Owners by settings, with the addresses of hosts of NAT64.
+    pub fn of_settings(settings: &Settings) -> Self {
+        let mut owners = Self::of(&settings.engine);
+        let Some(nat64) = &settings.ipv6.nat64 else { return owners };
+        let hosts = nat64.static_hosts.iter();
+        let hosts: HashMap<Ipv4Addr, Ipv6Addr> =
+            hosts.map(|host| (host.number, host.address)).collect();
+        let of_hosts = settings.realms.len() as u16 + 1;
+        for fixed in owners.statics.iter_mut().filter(|fixed| fixed.realm == of_hosts) {
+            let host = hosts.get(&fixed.internal.0);
+            fixed.host = host.map(|host| (*host, nat64.subscriber_length));
+        }
+        owners
     }
 
     /// Name of a realm, if there are several.

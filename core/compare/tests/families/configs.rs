@@ -2,12 +2,15 @@
 //! them.
 
 use crate::rng::Rng;
-use natgate_engine::{AddressRange, Config, Limits, PoolConfig, Prefix, SideConfig};
+use natgate_engine::{
+    AddressRange, Begun, Config, Limits, PoolConfig, Prefix, SideConfig, StaticMapping,
+};
 use natgate_ipv6::convert::UdpChecksumZero;
 use natgate_ipv6::{
     ClatSettings, Conversion, EamEntry, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6,
-    Nptv6Settings, Pref64, Prefix6, Settings, Side6, SiitSettings,
+    Nptv6Settings, Pref64, Prefix6, Settings, Side6, SiitSettings, StaticHost,
 };
+use natgate_wire::protocol::{TCP, UDP};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 pub(crate) fn prefix6(text: &str, len: u8) -> Prefix6 {
@@ -28,6 +31,8 @@ pub(crate) const OWN4: [Ipv4Addr; 2] =
     [Ipv4Addr::new(10, 0, 0, 254), Ipv4Addr::new(203, 0, 113, 254)];
 /// The external address.
 pub(crate) const EXTERNAL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+/// The external address of a static mapping.
+const WHOLE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 
 /// A prefix for SIIT, the CLAT or NAT64, one of each length.
 fn one_of_prefixes(rng: &mut Rng, number: u16) -> Pref64 {
@@ -155,6 +160,8 @@ pub(crate) fn stateful(rng: &mut Rng) -> Settings {
     let (first, second) = (one_of_prefixes(rng, 0x50), one_of_prefixes(rng, 0x60));
     let well_known = pref64("64:ff9b::", 96);
     let all = [prefix6("2001:db8:f000::", 36), prefix6("fd00::", 8)];
+    let subscriber_length = rng.one_of(&[48, 64, 64, 120, 126, 128]);
+    let hosts = &STATIC_HOSTS.map(ipv6)[..rng.below(STATIC_HOSTS.len() + 1)];
     let nat64 = Nat64Settings {
         prefixes: match rng.below(3) {
             0 => vec![well_known],
@@ -162,14 +169,35 @@ pub(crate) fn stateful(rng: &mut Rng) -> Settings {
             _ => vec![first, second],
         },
         subscribers: if rng.chance(2) { vec![] } else { all.to_vec() },
-        subscriber_length: rng.one_of(&[48, 64, 64, 120, 126, 128]),
+        subscriber_length,
         non_global: rng.one_of(&[NonGlobal::Refuse, NonGlobal::Translate]),
+        static_hosts: StaticHost::first(hosts, subscriber_length),
     };
     let others = stateless(rng);
     let siit = others.siit.clone().filter(|_| rng.chance(4));
     let siit = siit.filter(|siit| !siit.prefixes.contains(&well_known));
     let clat = others.clat.clone().filter(|clat| rng.chance(4) && clat.prefix != well_known);
     Settings { nat64: Some(nat64), siit, clat, ..others }
+}
+
+/// Hosts of static mappings: addresses that packets have.
+const STATIC_HOSTS: [&str; 3] =
+    ["2001:db8:f000::1", "2001:db8:f000::ffff:ffff:ffff:ffff", "2001:db8:f000::2"];
+
+/// Static mappings of hosts of NAT64: a port of a pool, a whole address, and a port in one
+/// direction.
+fn statics(rng: &mut Rng, settings: &Settings) -> Vec<StaticMapping> {
+    let Some(nat64) = &settings.nat64 else { return Vec::new() };
+    let places = [(EXTERNAL, Some(80)), (WHOLE, None), (EXTERNAL, Some(443))];
+    let numbers = nat64.static_hosts.iter().map(|host| host.number).zip(places);
+    let mapping = |(number, external): (Ipv4Addr, (Ipv4Addr, Option<u16>))| StaticMapping {
+        realm: 1,
+        protocol: rng.one_of(&[None, Some(TCP), Some(UDP)]),
+        internal: (number, external.1.map(|_| rng.one_of(&[80, 5000]))),
+        external,
+        begun: rng.one_of(&[Begun::Anywhere, Begun::Anywhere, Begun::Outside, Begun::Inside]),
+    };
+    numbers.map(mapping).collect()
 }
 
 /// A configuration of the engine beside these settings.
@@ -191,6 +219,7 @@ pub(crate) fn engine(rng: &mut Rng, settings: &Settings) -> Config {
         inside: link(inside, &settings.inside),
         outside: link(outside, &settings.outside),
         pools: vec![pool],
+        statics: statics(rng, settings),
         limits: Limits {
             // The tables of hosts take little time to make.
             subscribers: Some(1000),
@@ -205,7 +234,7 @@ pub(crate) fn engine(rng: &mut Rng, settings: &Settings) -> Config {
     }
 }
 
-const IPV4: [[u8; 4]; 22] = [
+const IPV4: [[u8; 4]; 23] = [
     [192, 0, 2, 1],
     [192, 0, 2, 7],
     [192, 0, 2, 18],
@@ -226,6 +255,7 @@ const IPV4: [[u8; 4]; 22] = [
     [255, 255, 255, 255],
     [203, 0, 113, 1],
     [203, 0, 113, 254],
+    [203, 0, 113, 9],
     [10, 0, 0, 254],
     [192, 0, 0, 8],
 ];

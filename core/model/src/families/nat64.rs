@@ -35,7 +35,14 @@ pub(crate) struct Hosts {
 impl Hosts {
     pub(crate) fn new(settings: Option<&Nat64Settings>) -> Self {
         let host_bits = settings.map_or(0, |nat64| 128 - nat64.subscriber_length);
-        Self { host_bits: host_bits.min(8), ..Self::default() }
+        let mut hosts = Self { host_bits: host_bits.min(8), ..Self::default() };
+        // 19.13: hosts of static mappings count from the start.
+        if let Some(nat64) = settings {
+            for host in &nat64.static_hosts {
+                hosts.place_or_new(host.address.to_bits(), nat64.subscriber_length);
+            }
+        }
+        hosts
     }
 
     fn place(&self, host: u128) -> Option<u32> {

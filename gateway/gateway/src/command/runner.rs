@@ -17,8 +17,15 @@ use crate::tap::Captures;
 use crate::team::{Invitation, Member, Partition};
 use crate::wiring::{Devices, LinkMap};
 use natgate_engine::{Config, Engine, Review, Timestamp};
+use natgate_ipv6::{StaticHost, Translator};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+/// Time for which hosts of new static mappings of NAT64 keep their numbers before the mappings are
+/// in force.
+const RESERVATION: Duration = Duration::from_secs(600);
 
 /// A command in progress.
 enum Task {
@@ -58,6 +65,8 @@ pub(crate) struct WorkerParts<'a> {
     pub(crate) cables: &'a mut LinkMap,
     pub(crate) devices: &'a mut Devices,
     pub(crate) team: &'a mut Option<Member>,
+    /// Translator between the families, if IPv6 is configured.
+    pub(crate) translator: Option<&'a mut Translator>,
 }
 
 /// Settings that have come into force, and the partition among the workers.
@@ -167,7 +176,9 @@ impl CommandRunner {
     /// Executes a short command at once; returns the task of a long one. If the receiver of an
     /// answer has ended, the answer is not needed and is lost.
     fn start(&mut self, command: Command, parts: &mut WorkerParts<'_>) -> Option<Task> {
-        let WorkerParts { now, captures, engine, router, cables, devices, team } = parts;
+        let WorkerParts {
+            now, captures, engine, router, cables, devices, team, translator, ..
+        } = parts;
         let (engine, team) = (&mut **engine, &mut **team);
         match command {
             Command::Check(part, reply) => return Some(Task::Check(part, reply)),
@@ -177,9 +188,14 @@ impl CommandRunner {
                 Err(error) => drop(reply.send((Err(CommandError::Refused(error)), part))),
             },
             Command::Write(writing, reply) => return Some(Task::Write(writing, reply)),
-            Command::Numbered(reply) => {
+            Command::Numbered(hosts, reply) => {
                 let partition = team.as_ref().map(|team| Arc::clone(team.partition()));
-                let _ = reply.send((numbered(engine.config()), partition));
+                let numbers = hosts.map_or(Ok(Vec::new()), |hosts| {
+                    reserve(translator.as_deref_mut(), &hosts, *now)
+                });
+                let numbering =
+                    numbers.map(|numbers| (numbered(engine.config()), partition, numbers));
+                let _ = reply.send(numbering);
             }
             Command::Invite(alone, reply) => {
                 if let Some(invitation) = invite(alone, engine, team) {
@@ -270,6 +286,12 @@ fn advance_review(
 /// all of them, and none may refuse alone because a block has changed hands since.
 fn prepare(prepared: &mut Part, parts: &mut WorkerParts<'_>) -> Result<(), CommandError> {
     prepared.wiring.check(&prepared.settings, parts.devices)?;
+    let hosts = prepared.settings.ipv6.static_hosts();
+    let numbers = reserve(parts.translator.as_deref_mut(), hosts, parts.now)?;
+    if !hosts.iter().map(|host| host.number).eq(numbers) {
+        let message = "hosts of static mappings have lost their numbers meanwhile; reload again";
+        return Err(CommandError::Hosts(message.to_owned()));
+    }
     let new = &mut prepared.engine;
     let result = match parts.team {
         Some(_) => parts.engine.prepare_checked(new),
@@ -286,5 +308,20 @@ fn numbered(config: &Config) -> Config {
         default_pool: config.default_pool,
         allocation: config.allocation.clone(),
         ..Config::default()
+    }
+}
+
+/// Numbers of the hosts of static mappings of NAT64, reserved for a while.
+fn reserve(
+    translator: Option<&mut Translator>,
+    hosts: &[StaticHost],
+    now: Timestamp,
+) -> Result<Vec<Ipv4Addr>, CommandError> {
+    match translator {
+        Some(translator) => {
+            translator.reserve(hosts, now, now.plus(RESERVATION)).map_err(CommandError::Hosts)
+        }
+        None if hosts.is_empty() => Ok(Vec::new()),
+        None => Err(CommandError::Hosts("there is no NAT64".to_owned())),
     }
 }

@@ -233,6 +233,7 @@ impl Stages {
                 families.translator.exchange_bindings(Arc::clone(&lw4o6.bindings));
             }
             families.bindings = settings.bindings.clone().map(BindingTaker::new);
+            families.translator.keep(settings.ipv6.static_hosts());
             // Next hops have been checked when the settings were prepared. An error changes
             // nothing.
             let _ = families.router.reconfigure(settings);

@@ -1,8 +1,6 @@
 //! Export of a worker's state to another process, and adoption of another process's state.
 
 use super::Worker;
-use super::stages::Stages;
-use crate::command::WorkerParts;
 use crate::handover::{Exchange, Legacy};
 use crate::router::Router;
 use crate::team::Division;
@@ -40,9 +38,7 @@ impl Worker {
 
     /// Does one turn's share of a command, and nothing else.
     pub(crate) fn obey_standing(&mut self, now: Timestamp) {
-        let Stages { engine, router, cables, team, captures, .. } = &mut self.stages;
-        let devices = &mut self.devices;
-        let mut parts = WorkerParts { now, captures, engine, router, cables, devices, team };
+        let mut parts = self.stages.command_parts(now, &mut self.devices);
         // No other settings come into force while another process may take over.
         self.clerk.turn(&mut parts);
     }

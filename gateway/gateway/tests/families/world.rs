@@ -86,6 +86,7 @@ pub(crate) fn with_nat64(prefixes: &[&str]) -> Settings {
         subscribers: Vec::new(),
         subscriber_length: 64,
         non_global: NonGlobal::Refuse,
+        static_hosts: Vec::new(),
     });
     settings
 }

@@ -71,6 +71,7 @@ impl Translation {
                     subscribers: Vec::new(),
                     subscriber_length: 64,
                     non_global: NonGlobal::Refuse,
+                    static_hosts: Vec::new(),
                 });
             }
             Self::Siit => settings.siit = Some(siit(Vec::new())),

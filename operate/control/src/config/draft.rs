@@ -183,7 +183,13 @@ pub(super) struct StaticDraft {
 /// The hosts behind a static mapping.
 pub(super) enum Targeted {
     Host(Located<(Ipv4Addr, Option<Span>)>),
-    Servers { place: Place, members: Vec<ServerDraft>, affinity: Affinity },
+    /// A host of NAT64.
+    Host6(Located<(Ipv6Addr, Option<Span>)>),
+    Servers {
+        place: Place,
+        members: Vec<ServerDraft>,
+        affinity: Affinity,
+    },
 }
 
 /// A server of a service.
@@ -305,7 +311,7 @@ impl Draft {
             pools: self.to_pools(&allocation),
             allocation,
             default_pool,
-            statics: self.statics.iter().flat_map(statics_of).collect(),
+            statics: self.statics.iter().flat_map(statics_of).chain(self.statics6()).collect(),
             services: self.statics.iter().filter_map(service_of).collect(),
             rules,
             classes: self.to_classes(),
@@ -431,12 +437,13 @@ impl PoolDraft {
 }
 
 impl StaticDraft {
-    /// The internal ends: place, address and ports of each.
+    /// The internal ends of IPv4: place, address and ports of each.
     pub(super) fn internals(&self) -> Vec<(&Place, Ipv4Addr, Option<Span>)> {
         match &self.target {
             Targeted::Host(internal) => {
                 vec![(&internal.place, internal.value.0, internal.value.1)]
             }
+            Targeted::Host6(_) => Vec::new(),
             Targeted::Servers { members, .. } => {
                 let end = |member: &'_ ServerDraft| {
                     let port = member.internal.value.1;
@@ -459,8 +466,13 @@ impl StaticDraft {
     /// Makes one static mapping per port.
     fn statics(&self, realm: u16) -> Vec<StaticMapping> {
         let Targeted::Host(internal) = &self.target else { return Vec::new() };
-        let (StaticDraft { protocol, begun, .. }, (inside, outside)) =
-            (self, (internal.value, self.external.value));
+        self.each(realm, internal.value)
+    }
+
+    /// Makes one static mapping per port of an internal end.
+    pub(super) fn each(&self, realm: u16, inside: (Ipv4Addr, Option<Span>)) -> Vec<StaticMapping> {
+        let Self { protocol, begun, external, .. } = self;
+        let outside = external.value;
         let mapping = |ports: Option<(u16, u16)>| StaticMapping {
             realm,
             protocol: *protocol,

@@ -14,7 +14,7 @@ use natgate_engine::Prefix;
 use natgate_ipv6::convert::UdpChecksumZero;
 use natgate_ipv6::{
     ClatSettings, Conversion, Eam, EamEntry, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6,
-    Nptv6Settings, Pref64, Prefix6, Settings, Side6, SiitSettings,
+    Nptv6Settings, Pref64, Prefix6, Settings, Side6, SiitSettings, StaticHost,
 };
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -340,8 +340,9 @@ impl SideDraft {
 }
 
 impl Nat64Draft {
-    fn settings(&self) -> Nat64Settings {
+    fn settings(&self, static_hosts: Vec<StaticHost>) -> Nat64Settings {
         Nat64Settings {
+            static_hosts,
             prefixes: self.prefixes.iter().map(|prefix| prefix.value).collect(),
             subscribers: self.subscribers.iter().map(|prefix| prefix.value).collect(),
             subscriber_length: self.subscriber_length,
@@ -412,7 +413,7 @@ impl Draft {
             forwarding: *forwarding,
             filter: *filter,
             conversion: *conversion,
-            nat64: nat64.as_ref().map(Nat64Draft::settings),
+            nat64: nat64.as_ref().map(|nat64| nat64.settings(self.static_hosts())),
             siit: siit.as_ref().map(SiitDraft::settings),
             clat,
             nptv6: nptv6.iter().map(pair).collect(),

@@ -6,8 +6,10 @@ use super::{Configuration, parse_piece, pieces, values};
 use natgate_engine::{Begun, BlockConflict, Config, RealmConfig, StaticMapping, restart_keys};
 use natgate_gateway::{Backend, ControlSettings, Settings, SideSettings};
 use natgate_ipv6::softwire::Lw4o6Settings;
-use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr};
+use natgate_ipv6::{Nat64Settings, Settings as Ipv6Settings};
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -27,8 +29,8 @@ pub(super) fn problems(
     let (head, _) = pieces::cut(text, pieces::RULES);
     let tree = parse_piece(text, 0..head, &report);
     for key in keys {
-        let fixed =
-            (key == "static").then(|| changed_static(&in_force.engine, &new.settings.engine));
+        let fixed = (key == "static")
+            .then(|| changed_static(&in_force.engine, &numbered(in_force, &new.settings)));
         let place = fixed.flatten().and_then(|end| place_of_static(tree.get_ref(), end));
         let key_itself = || Place { offset: offset(tree.get_ref(), &key), key: key.clone() };
         let place = place.unwrap_or_else(key_itself);
@@ -49,13 +51,18 @@ pub(super) fn block_conflict(
     text: &str,
     name: &str,
     conflict: &BlockConflict,
-    engine: &Config,
+    settings: &Settings,
 ) -> Problem {
     let report = Report::new(name, text);
     let (head, _) = pieces::cut(text, pieces::RULES);
     let tree = parse_piece(text, 0..head, &report);
+    let engine = &settings.engine;
     let of_realm = |realm: u16| engine.realms.get(usize::from(realm).checked_sub(1)?);
     let host = |realm, address: Ipv4Addr| match of_realm(realm) {
+        Some(realm) if realm.host_bits.is_some() => match settings.ipv6.static_host(address) {
+            Some(host) => host.to_string(),
+            None => "another subscriber of nat64".to_owned(),
+        },
         Some(realm) => format!("{address} of realm {}", realm.name),
         None => address.to_string(),
     };
@@ -121,7 +128,7 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
         keys.extend(of_side(side, old, new, errors));
     }
     keys.extend(of_ipv6(in_force, new).into_iter().map(str::to_owned));
-    let of_engine = restart_keys(&in_force.engine, &new.engine);
+    let of_engine = restart_keys(&in_force.engine, &numbered(in_force, new));
     // The exact keys of these tables are reported by the other comparisons.
     let of_engine = of_engine.into_iter().filter(|key| !["inside", "outside"].contains(key));
     let starts = !in_force.pcp.enabled && new.pcp.enabled;
@@ -161,6 +168,10 @@ fn of_ipv6(in_force: &Settings, new: &Settings) -> Vec<&'static str> {
     // The hosts of NAT64 are a realm of the engine, behind all others.
     let is_numbered = old.nat64.is_some() && names(&engine.realms) != names(&new.engine.realms);
     let new = &new.ipv6;
+    let nat64 = |settings: &Ipv6Settings| {
+        let nat64 = settings.nat64.clone()?;
+        Some(Nat64Settings { static_hosts: Vec::new(), ..nat64 })
+    };
     let differs = [
         (old.inside.address != new.inside.address, "inside.address6"),
         (old.inside.gateway != new.inside.gateway, "inside.gateway6"),
@@ -171,7 +182,7 @@ fn of_ipv6(in_force: &Settings, new: &Settings) -> Vec<&'static str> {
                 != (new.forwarding, new.filter, new.conversion),
             "ipv6",
         ),
-        (old.nat64 != new.nat64, "nat64"),
+        (nat64(old) != nat64(new), "nat64"),
         (old.siit != new.siit, "siit"),
         (old.clat != new.clat, "clat"),
         (old.nptv6 != new.nptv6, "nptv6"),
@@ -192,6 +203,28 @@ fn is_same_relay(old: &natgate_ipv6::Settings, new: &natgate_ipv6::Settings) -> 
         }
         _ => false,
     }
+}
+
+/// The engine's new configuration with the numbers in force for hosts of static mappings. A host
+/// without a number there gets one that no host has.
+fn numbered<'s>(in_force: &Settings, new: &'s Settings) -> Cow<'s, Config> {
+    if new.ipv6.static_hosts().is_empty() {
+        return Cow::Borrowed(&new.engine);
+    }
+    let before = in_force.ipv6.static_hosts().iter();
+    let before: HashMap<Ipv6Addr, Ipv4Addr> =
+        before.map(|host| (host.address, host.number)).collect();
+    let unknown = (Ipv4Addr::LOCALHOST.to_bits()..).map(Ipv4Addr::from_bits);
+    let hosts = new.ipv6.static_hosts().iter().zip(unknown);
+    let numbers: HashMap<Ipv4Addr, Ipv4Addr> = hosts
+        .map(|(host, unknown)| (host.number, before.get(&host.address).copied().unwrap_or(unknown)))
+        .collect();
+    let mut engine = new.engine.clone();
+    let realm = new.realms.len() as u16 + 1;
+    for one in engine.statics.iter_mut().filter(|one| one.realm == realm) {
+        one.internal.0 = numbers.get(&one.internal.0).copied().unwrap_or(one.internal.0);
+    }
+    Cow::Owned(engine)
 }
 
 /// The listener for other machines. Its certificates and operator names can be reread.

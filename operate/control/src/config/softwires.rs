@@ -58,7 +58,7 @@ fn read_softwire(section: &Section<'_>, path_mtu: bool) -> SoftwireSettings {
 }
 
 fn read_end(value: &Value<'_>) -> Option<Located<Ipv6Addr>> {
-    value.parsed("an IPv6 address", values6::tunnel_end)
+    value.parsed("an IPv6 address", values6::routed_address6)
 }
 
 /// Reads `[lw4o6]`.

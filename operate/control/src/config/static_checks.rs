@@ -5,12 +5,15 @@
 //! There may be a million ports, so ranges are compared as ranges.
 
 use super::draft::{Draft, PoolDraft, ServerDraft, StaticDraft, Targeted};
-use super::problem::{Place, Report};
+use super::problem::{Located, Place, Report};
+use super::statics6;
 use super::values::Span;
 use super::whole;
 use natgate_engine::{Allocation, Begun, BlockConfig, Blocking, Plan, Pooling};
+use natgate_ipv6::Prefix6;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::net::Ipv4Addr;
+use std::fmt::{self, Display, Formatter};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Most static mappings, each port of a range counted.
 const MOST: u64 = 1 << 20;
@@ -20,6 +23,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     are_not_too_many(draft, report);
     do_not_overlap(draft, report);
     internals(draft, report);
+    statics6::check(draft, report);
     for mapping in &draft.statics {
         if let Targeted::Servers { place, members, .. } = &mapping.target {
             servers_differ(members, report);
@@ -60,7 +64,7 @@ fn are_not_too_many(draft: &Draft, report: &Report<'_>) {
 struct ClaimedPorts {
     /// Realm of an internal address.
     realm: u16,
-    address: Ipv4Addr,
+    address: IpAddr,
     protocol: u8,
     first: u16,
     last: u16,
@@ -69,7 +73,7 @@ struct ClaimedPorts {
 }
 
 impl ClaimedPorts {
-    fn whose(&self) -> (u16, Ipv4Addr, u8) {
+    fn whose(&self) -> (u16, IpAddr, u8) {
         (self.realm, self.address, self.protocol)
     }
 }
@@ -85,21 +89,20 @@ fn do_not_overlap(draft: &Draft, report: &Report<'_>) {
                 let Span { first, last } = all(ports);
                 ClaimedPorts { realm, address, protocol, first, last, number }
             };
-            outer.push(taken(0, mapping.external.value.0, mapping.external.value.1));
+            outer.push(taken(0, mapping.external.value.0.into(), mapping.external.value.1));
             // Several external endpoints may lead to one host if sessions begin outside only.
-            if let Targeted::Host(internal) = &mapping.target
-                && mapping.begun != Begun::Outside
-            {
-                inner.push(taken(realm, internal.value.0, internal.value.1));
+            let internal = mapping.internal().filter(|_| mapping.begun != Begun::Outside);
+            if let Some((_, address, ports)) = internal {
+                inner.push(taken(realm, address, ports));
             }
         }
     }
     for (number, earlier) in overlapping(inner) {
-        let Targeted::Host(internal) = &draft.statics[number].target else { continue };
+        let Some((place, ..)) = draft.statics[number].internal() else { continue };
         let line = report.line(draft.statics[earlier].place.offset);
         let message = format!("overlaps the static mapping in line {line}");
         let remedy = "map each endpoint once, or all but one with direction = \"inbound\"";
-        report.wrong(&internal.place, format!("{message}; {remedy}"));
+        report.wrong(place, format!("{message}; {remedy}"));
     }
     for (number, earlier) in overlapping(outer) {
         let line = report.line(draft.statics[earlier].place.offset);
@@ -126,6 +129,21 @@ fn overlapping(mut taken: Vec<ClaimedPorts>) -> BTreeMap<usize, usize> {
         }
     }
     found
+}
+
+impl StaticDraft {
+    /// The internal end of a mapping of one host: place, address and ports.
+    fn internal(&self) -> Option<(&Place, IpAddr, Option<Span>)> {
+        match &self.target {
+            Targeted::Host(Located { value: (address, ports), place }) => {
+                Some((place, (*address).into(), *ports))
+            }
+            Targeted::Host6(Located { value: (address, ports), place }) => {
+                Some((place, (*address).into(), *ports))
+            }
+            Targeted::Servers { .. } => None,
+        }
+    }
 }
 
 /// The protocols of a static mapping.
@@ -193,9 +211,29 @@ fn of_pool<'d>(
     })
 }
 
-/// The hosts behind a mapping, each once.
-fn hosts(mapping: &StaticDraft) -> BTreeSet<Ipv4Addr> {
-    mapping.internals().into_iter().map(|(_, address, _)| address).collect()
+/// A subscriber behind a mapping: a host, or the prefix of a host of NAT64.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Holder {
+    Host(Ipv4Addr),
+    Prefix(Ipv6Addr, u8),
+}
+
+impl Display for Holder {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(address) => write!(f, "{address}"),
+            Self::Prefix(address, len) => write!(f, "{address}/{len}"),
+        }
+    }
+}
+
+/// The subscribers behind a mapping, each once.
+fn hosts(draft: &Draft, mapping: &StaticDraft) -> BTreeSet<Holder> {
+    if let Targeted::Host6(internal) = &mapping.target {
+        let Prefix6 { address, len } = draft.subscriber6(internal.value.0);
+        return BTreeSet::from([Holder::Prefix(address, len)]);
+    }
+    mapping.internals().into_iter().map(|(_, address, _)| Holder::Host(address)).collect()
 }
 
 /// Blocks that hosts have permanently because of static mappings.
@@ -205,9 +243,9 @@ struct Blocks<'d> {
     max: usize,
     paired: bool,
     /// Owner and line by external address and block.
-    owners: HashMap<(Ipv4Addr, u32), (Ipv4Addr, usize)>,
+    owners: HashMap<(Ipv4Addr, u32), (Holder, usize)>,
     /// Blocks by host.
-    had: HashMap<Ipv4Addr, BTreeSet<(Ipv4Addr, u32)>>,
+    had: HashMap<Holder, BTreeSet<(Ipv4Addr, u32)>>,
 }
 
 impl<'d> Blocks<'d> {
@@ -223,7 +261,7 @@ impl<'d> Blocks<'d> {
         for (mapping, address, ports) in of_pool(draft, pool) {
             let all: BTreeSet<u32> =
                 ports.ports().filter_map(|port| blocks.blocking.block_of(port)).collect();
-            let hosts = hosts(mapping);
+            let hosts = hosts(draft, mapping);
             let place = &mapping.external.place;
             if let (Some(&block), true) = (all.first(), hosts.len() > 1) {
                 let (first, last) = blocks.blocking.ports(block);
@@ -247,7 +285,7 @@ impl<'d> Blocks<'d> {
     }
 
     /// Assigns a block to a host, or says why it is impossible.
-    fn give(&mut self, host: Ipv4Addr, block: (Ipv4Addr, u32), line: usize) -> Option<String> {
+    fn give(&mut self, host: Holder, block: (Ipv4Addr, u32), line: usize) -> Option<String> {
         let (first, last) = self.blocking.ports(block.1);
         let shown = format!("block {first}-{last} of {}", block.0);
         if let Some((other, line)) = self.owners.get(&block).filter(|(other, _)| *other != host) {
@@ -273,10 +311,11 @@ impl<'d> Blocks<'d> {
 /// A port of a deterministic subscriber can be forwarded to that subscriber only.
 fn ports_are_the_hosts(draft: &Draft, pool: &PoolDraft, plan: &Plan, report: &Report<'_>) {
     for (mapping, address, ports) in of_pool(draft, pool) {
-        let hosts = hosts(mapping);
+        let hosts = hosts(draft, mapping);
         let (Some(&host), alone) = (hosts.first(), hosts.len() == 1) else { continue };
-        let others =
-            |port: &u16| plan.reverse(address, *port).is_some_and(|owner| !alone || owner != host);
+        let others = |port: &u16| {
+            plan.reverse(address, *port).is_some_and(|owner| !alone || Holder::Host(owner) != host)
+        };
         let Some(port) = ports.ports().find(others) else { continue };
         let Some(owner) = plan.reverse(address, port) else { continue };
         let range = |host| {
@@ -284,7 +323,11 @@ fn ports_are_the_hosts(draft: &Draft, pool: &PoolDraft, plan: &Plan, report: &Re
             Some(format!("{first}-{last} of {external}"))
         };
         let theirs = range(owner).unwrap_or_default();
-        let own = range(host).filter(|_| alone).map(|own| format!("one of {host}'s own ({own})"));
+        let own = match host {
+            Holder::Host(host) if alone => range(host),
+            _ => None,
+        };
+        let own = own.map(|own| format!("one of {host}'s own ({own})"));
         let nobodys = match plan.dynamic() {
             Some((first, last)) => format!("a dynamic one ({first}-{last})"),
             None => "one that is nobody's".to_owned(),
@@ -304,7 +347,7 @@ mod tests {
     fn ranges_overlap_where_they_share_a_port() {
         let taken = |number, first, last| ClaimedPorts {
             realm: 0,
-            address: Ipv4Addr::LOCALHOST,
+            address: Ipv4Addr::LOCALHOST.into(),
             protocol: 6,
             first,
             last,

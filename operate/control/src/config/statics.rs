@@ -8,10 +8,11 @@ use super::problem::Located;
 use super::reader::{Section, Value};
 use super::realms;
 use super::sections::is_usable;
+use super::statics6;
 use super::values::{self, Span};
 use natgate_engine::{Affinity, Begun, Server};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Reads a static mapping.
 pub(super) fn read_static(section: &Section<'_>) -> Option<StaticDraft> {
@@ -57,8 +58,7 @@ fn read_target(section: &Section<'_>, begun: Option<&Located<Option<Begun>>>) ->
         if let Some((_, value)) = affinity {
             value.wrong("has no effect here; only a static mapping with servers has it");
         }
-        let value = section.require("internal", "\"10.0.0.80:8080\"")?;
-        return read_endpoint(&value).map(Targeted::Host);
+        return read_host(&section.require("internal", "\"10.0.0.80:8080\"")?);
     };
     if let Some(internal) = section.get("internal") {
         internal.wrong("stands beside servers; name the host there");
@@ -84,6 +84,31 @@ fn read_target(section: &Section<'_>, begun: Option<&Located<Option<Begun>>>) ->
     }
     Some(Targeted::Servers { place: servers.place, members, affinity })
 }
+
+/// Reads the internal endpoint of a host of either family.
+fn read_host(value: &Value<'_>) -> Option<Targeted> {
+    let parse = |text: &str| -> Result<Host, String> {
+        match statics6::is_ipv6(text) {
+            true => statics6::endpoint_range(text).map(Host::Six),
+            false => values::endpoint_range(text).map(Host::Four),
+        }
+    };
+    let Located { value: host, place } = value.parsed(ENDPOINT, parse)?;
+    match host {
+        Host::Four(host) => {
+            is_usable(value, host.0).then_some(Targeted::Host(Located { value: host, place }))
+        }
+        Host::Six(host) => Some(Targeted::Host6(Located { value: host, place })),
+    }
+}
+
+/// An endpoint of one of the two families.
+enum Host {
+    Four((Ipv4Addr, Option<Span>)),
+    Six((Ipv6Addr, Option<Span>)),
+}
+
+const ENDPOINT: &str = "an address, with or without a port or a range of ports";
 
 const EXAMPLE: &str = "{ internal = \"10.0.0.80:8080\" }";
 
@@ -111,8 +136,7 @@ fn read_server(section: &Section<'_>) -> Option<ServerDraft> {
 }
 
 fn read_endpoint(value: &Value<'_>) -> Option<Located<(Ipv4Addr, Option<Span>)>> {
-    let wanted = "an address, with or without a port or a range of ports";
-    let endpoint = value.parsed(wanted, values::endpoint_range)?;
+    let endpoint = value.parsed(ENDPOINT, values::endpoint_range)?;
     is_usable(value, endpoint.value.0).then_some(endpoint)
 }
 
@@ -136,25 +160,34 @@ fn ports_agree(
             }
             None => wrong("has no port; servers share one, so write \"ADDRESS:PORT\"".to_owned()),
         },
-        Targeted::Host(internal) => match (internal.value.1, outer) {
-            (None, None) => true,
-            (Some(inner), Some(outer)) if inner.count() == outer.count() => true,
-            (Some(inner), Some(outer)) => {
-                let (inner_count, outer_count) = (inner.count(), outer.count());
-                let last = u32::from(outer.first) + inner_count - 1;
-                let remedy = match last {
-                    0..=65_535 => format!("ports {}-{last} would fit", outer.first),
-                    _ => "give both equally many".to_owned(),
-                };
-                let (inner, outer) = (inner.show(), outer.show());
-                wrong(format!(
-                    "{outer} are {outer_count} ports, internal {inner} are {inner_count}; {remedy}"
-                ))
-            }
-            _ => {
-                let message = "one endpoint has a port and the other has none";
-                wrong(format!("{message}; give both a port, or neither"))
-            }
-        },
+        Targeted::Host(Located { value: (_, inner), .. }) => spans_agree((*inner, outer), wrong),
+        Targeted::Host6(Located { value: (_, inner), .. }) => spans_agree((*inner, outer), wrong),
+    }
+}
+
+/// Checks that the ports of one host and its external ports are as many.
+fn spans_agree(
+    (inner, outer): (Option<Span>, Option<Span>),
+    wrong: impl Fn(String) -> bool,
+) -> bool {
+    match (inner, outer) {
+        (None, None) => true,
+        (Some(inner), Some(outer)) if inner.count() == outer.count() => true,
+        (Some(inner), Some(outer)) => {
+            let (inner_count, outer_count) = (inner.count(), outer.count());
+            let last = u32::from(outer.first) + inner_count - 1;
+            let remedy = match last {
+                0..=65_535 => format!("ports {}-{last} would fit", outer.first),
+                _ => "give both equally many".to_owned(),
+            };
+            let (inner, outer) = (inner.show(), outer.show());
+            wrong(format!(
+                "{outer} are {outer_count} ports, internal {inner} are {inner_count}; {remedy}"
+            ))
+        }
+        _ => {
+            let message = "one endpoint has a port and the other has none";
+            wrong(format!("{message}; give both a port, or neither"))
+        }
     }
 }

@@ -212,14 +212,25 @@ impl Span {
 /// Parses an address without a port, with one, or with a range of ports.
 pub(super) fn endpoint_range(text: &str) -> Result<(Ipv4Addr, Option<Span>), String> {
     match text.split_once(':') {
-        Some((host, range)) if range.contains('-') => {
-            let (first, last) = ports(range)?;
-            Ok((address(host)?, Some(Span { first, last })))
+        Some((host, ports)) => {
+            let host = address(host)?;
+            Ok((host, Some(span(ports)?)))
         }
-        _ => {
-            let (host, port) = endpoint(text)?;
-            Ok((host, port.map(|port| Span { first: port, last: port })))
+        None => address(text).map(|host| (host, None)),
+    }
+}
+
+/// Parses one port or a range of ports.
+pub(super) fn span(text: &str) -> Result<Span, String> {
+    if text.contains('-') {
+        let (first, last) = ports(text)?;
+        return Ok(Span { first, last });
+    }
+    match number(text).and_then(|port| u16::try_from(port).ok()) {
+        Some(0) | None => {
+            Err(format!("{} is no port; write one from 1 to 65535, or none", quoted(text)))
         }
+        Some(port) => Ok(Span { first: port, last: port }),
     }
 }
 

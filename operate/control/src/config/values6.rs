@@ -16,8 +16,8 @@ pub(super) fn address6(text: &str) -> Result<Ipv6Addr, String> {
     Ok(address)
 }
 
-/// Parses an address at which tunnels end.
-pub(super) fn tunnel_end(text: &str) -> Result<Ipv6Addr, String> {
+/// Parses an address that a host can have and that other networks reach.
+pub(super) fn routed_address6(text: &str) -> Result<Ipv6Addr, String> {
     let address = address6(text)?;
     not_link_local(address)?;
     Ok(address)

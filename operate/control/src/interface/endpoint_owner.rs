@@ -108,7 +108,7 @@ fn by(answers: &[who::Answer]) -> Vec<Value> {
 
 /// Owners by the configuration in force.
 fn in_force(interface: &Interface) -> OwnersInForce {
-    OwnersInForce::of(&interface.settings().engine)
+    OwnersInForce::of_settings(&interface.settings())
 }
 
 /// Finds all that a subscriber has: static mappings, ranges and blocks, then dynamic mappings.

@@ -3,6 +3,7 @@
 use super::text::{endpoint, plural};
 use natgate_engine::{Affinity, Begun, Server, Service, StaticMapping};
 use std::fmt::{self, Formatter};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Most lines about static mappings, and about services.
 const MOST: usize = 20;
@@ -28,14 +29,20 @@ impl Run {
             && follows(first.external.1, next.external.1)
     }
 
-    fn show(&self, f: &mut Formatter<'_>, of: &str) -> fmt::Result {
+    /// Writes the run; `host` is the host of NAT64 that the internal address stands for.
+    fn show(&self, f: &mut Formatter<'_>, of: &str, host: Option<Ipv6Addr>) -> fmt::Result {
         let last = |port: u16| match self.count {
             1 => String::new(),
             count => format!("-{}", u32::from(port) + count - 1),
         };
         let StaticMapping { protocol, internal, external, begun, .. } = self.first;
+        let shown = |end: (Ipv4Addr, Option<u16>)| match (host.filter(|_| end == internal), end.1) {
+            (Some(host), Some(port)) => format!("[{host}]:{port}"),
+            (Some(host), None) => host.to_string(),
+            (None, _) => endpoint(end),
+        };
         let [inner, outer] =
-            [internal, external].map(|end| endpoint(end) + &end.1.map(last).unwrap_or_default());
+            [internal, external].map(|end| shown(end) + &end.1.map(last).unwrap_or_default());
         let way = match begun {
             Begun::Anywhere => "",
             Begun::Outside => ", begun from outside only",
@@ -61,6 +68,7 @@ pub(super) fn explain(
     statics: &[StaticMapping],
     services: &[Service],
     of_realm: impl Fn(u16) -> String,
+    host: impl Fn(&StaticMapping) -> Option<Ipv6Addr>,
 ) -> fmt::Result {
     let mut runs: Vec<Run> = Vec::new();
     for mapping in statics {
@@ -70,7 +78,9 @@ pub(super) fn explain(
         }
     }
     for run in runs.iter().take(MOST) {
-        run.show(f, &of_realm(run.first.realm))?;
+        let host = host(&run.first);
+        let of = if host.is_some() { String::new() } else { of_realm(run.first.realm) };
+        run.show(f, &of, host)?;
     }
     if let Some(more) = runs.len().checked_sub(MOST).filter(|more| *more > 0) {
         writeln!(f, "  and {} more", plural(more as u64, "static mapping", "static mappings"))?;

@@ -7,7 +7,9 @@
 use super::policy;
 use super::{Meaning, PerProtocol, Pool, Shares, ports, statics};
 use crate::config::{show_duration, show_prefix, show_range};
-use natgate_engine::{Behavior, Match, Pooling, Prefix, Refusal, Rule, RuleAction, Side};
+use natgate_engine::{
+    Behavior, Match, Pooling, Prefix, Refusal, Rule, RuleAction, Side, StaticMapping,
+};
 use natgate_gateway::{
     AnnounceSettings, Backend, LearnSettings, ReceiveMode, Settings, SideSettings,
 };
@@ -270,7 +272,13 @@ impl Meaning {
 
     fn statics(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let config = &self.settings.engine;
-        statics::explain(f, &config.statics, &config.services, |realm| self.of_realm(realm))
+        let of_hosts = self.settings.realms.len() as u16 + 1;
+        let host = |one: &StaticMapping| {
+            let number = Some(one.internal.0).filter(|_| one.realm == of_hosts)?;
+            self.settings.ipv6.static_host(number)
+        };
+        let of_realm = |realm| self.of_realm(realm);
+        statics::explain(f, &config.statics, &config.services, of_realm, host)
     }
 
     fn rules(&self, f: &mut Formatter<'_>) -> fmt::Result {
