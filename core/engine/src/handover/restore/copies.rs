@@ -134,7 +134,7 @@ impl Engine {
             restoration.put(fields.number, ABSENT);
             return Ok(None);
         }
-        let created = self.table.mapping(slot).created;
+        let created = self.created(self.table.mapping(slot));
         copies.note(fields.number, Some((fields.protocol, fields.external, created)));
         Ok(Some(essence))
     }
@@ -178,7 +178,7 @@ impl Engine {
         let mapping = self.table.mapping(slot);
         let external = mapping.external();
         let address = self.external.address(external.index);
-        made == (mapping.protocol, AddressPort::new(address, external.port), mapping.created)
+        made == (mapping.protocol, AddressPort::new(address, external.port), self.created(mapping))
     }
 }
 
