@@ -59,6 +59,8 @@ pub struct Endpoints {
 /// The translator's ports, as a protocol needs them.
 pub trait Ports {
     /// Makes the expectation for a control flow. The answer is the external endpoint of the
-    /// expected flow. `None`: there is no port, or the subscriber is at its quota.
+    /// expected flow. An internal endpoint that already has one keeps it, so that a message that
+    /// comes again, or a renewal, changes nothing. `None`: there is no port, or the subscriber is
+    /// at its quota.
     fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4>;
 }

@@ -71,6 +71,7 @@ struct Conversation<'c> {
     budget: &'c mut Budget,
     from: Side,
     opener: Side,
+    is_datagram: bool,
     now: u32,
     ports: &'c mut dyn Ports,
     opened: &'c mut Vec<Opened>,
@@ -97,6 +98,7 @@ impl Conversation<'_> {
             flow: self.endpoints,
             from: self.from,
             opener: self.opener,
+            is_datagram: self.is_datagram,
             now: self.now,
             budget: &mut *self.budget,
             draft,
@@ -181,6 +183,7 @@ impl Flow {
             budget: &mut self.budget,
             from,
             opener: self.opener,
+            is_datagram: self.protocol == natgate_wire::protocol::UDP,
             now: tools.now,
             ports: &mut *tools.ports,
             opened: &mut *tools.opened,
@@ -211,6 +214,8 @@ impl Flow {
         if read == Read::More {
             conversation.leave(Cause::Truncated);
         }
+        // Anybody outside can forge a datagram; only the host inside proves what its flow is.
+        *conversation.has_left &= from == Side::Inside;
         let is_edited = matches!(read, Read::Pass(_)) && !draft.is_empty();
         draft.write(0, bytes, 0, &mut out);
         *tools.out = out;

@@ -8,6 +8,8 @@ pub enum Kind {
     Ftp,
     /// Trivial File Transfer Protocol (RFC 1350).
     Tftp,
+    /// Session Initiation Protocol with SDP (RFC 3261, RFC 8866).
+    Sip,
     /// Real Time Streaming Protocol (RFC 2326, RFC 7826).
     Rtsp,
     /// Internet Relay Chat with direct connections (RFC 2812, DCC).
@@ -16,13 +18,14 @@ pub enum Kind {
 
 impl Kind {
     /// Every protocol.
-    pub const ALL: [Self; 4] = [Self::Ftp, Self::Tftp, Self::Rtsp, Self::Irc];
+    pub const ALL: [Self; 5] = [Self::Ftp, Self::Tftp, Self::Sip, Self::Rtsp, Self::Irc];
 
     /// The protocol's name in configuration, events and counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ftp => "ftp",
             Self::Tftp => "tftp",
+            Self::Sip => "sip",
             Self::Rtsp => "rtsp",
             Self::Irc => "irc",
         }

@@ -34,6 +34,8 @@ mod protocols;
 mod reason;
 mod room;
 mod rtsp;
+mod sdp;
+mod sip;
 mod stream;
 mod text;
 mod tftp;

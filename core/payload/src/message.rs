@@ -11,6 +11,7 @@ use crate::stream::edits::Edits;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr, SocketAddrV4};
 use core::ops::Range;
+use natgate_wire::protocol;
 
 /// Result of a protocol that reads the bytes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,7 @@ pub(crate) struct Context<'c> {
     pub(crate) flow: &'c Endpoints,
     pub(crate) from: Side,
     pub(crate) opener: Side,
+    pub(crate) is_datagram: bool,
     pub(crate) now: u32,
     pub(crate) budget: &'c mut Budget,
     pub(crate) draft: &'c mut Edits,
@@ -92,6 +94,11 @@ impl Context<'_> {
     /// The side that the bytes come from.
     pub(crate) fn from(&self) -> Side {
         self.from
+    }
+
+    /// IP protocol number of the flow.
+    pub(crate) fn transport(&self) -> u8 {
+        if self.is_datagram { protocol::UDP } else { protocol::TCP }
     }
 
     /// True if the bytes come from the client.

@@ -5,6 +5,7 @@ use crate::irc::Irc;
 use crate::kind::Kind;
 use crate::message::{Context, Protocol, Step};
 use crate::rtsp::Rtsp;
+use crate::sip::Sip;
 use crate::tftp::Tftp;
 
 /// State of a protocol.
@@ -12,6 +13,7 @@ use crate::tftp::Tftp;
 pub(crate) enum Alg {
     Ftp(Ftp),
     Tftp(Tftp),
+    Sip(Sip),
     Rtsp(Rtsp),
     Irc(Irc),
 }
@@ -21,6 +23,7 @@ impl Alg {
         match kind {
             Kind::Ftp => Self::Ftp(Ftp::default()),
             Kind::Tftp => Self::Tftp(Tftp),
+            Kind::Sip => Self::Sip(Sip::default()),
             Kind::Rtsp => Self::Rtsp(Rtsp::default()),
             Kind::Irc => Self::Irc(Irc::default()),
         }
@@ -30,6 +33,7 @@ impl Alg {
         match self {
             Self::Ftp(_) => Kind::Ftp,
             Self::Tftp(_) => Kind::Tftp,
+            Self::Sip(_) => Kind::Sip,
             Self::Rtsp(_) => Kind::Rtsp,
             Self::Irc(_) => Kind::Irc,
         }
@@ -41,6 +45,7 @@ impl Protocol for Alg {
         match self {
             Self::Ftp(ftp) => ftp.read(bytes, context),
             Self::Tftp(tftp) => tftp.read(bytes, context),
+            Self::Sip(sip) => sip.read(bytes, context),
             Self::Rtsp(rtsp) => rtsp.read(bytes, context),
             Self::Irc(irc) => irc.read(bytes, context),
         }

@@ -39,13 +39,15 @@ pub enum Reason {
     BadChecksum,
     /// A segment that could neither pass nor be held. TCP sends it again.
     Dropped,
+    /// The protocol is not translated between families. The flow is no ALG's any more.
+    Families,
     /// The edited datagram does not fit into its buffer.
     NoRoom,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::NotProtocol,
         Self::Encrypted,
         Self::TooLong,
@@ -62,6 +64,7 @@ impl Reason {
         Self::Fragment,
         Self::BadChecksum,
         Self::Dropped,
+        Self::Families,
         Self::NoRoom,
     ];
 
@@ -84,6 +87,7 @@ impl Reason {
             Self::Fragment => "fragment",
             Self::BadChecksum => "bad_checksum",
             Self::Dropped => "dropped",
+            Self::Families => "families",
             Self::NoRoom => "no_room",
         }
     }

@@ -82,7 +82,7 @@ pub(crate) fn addresses(text: &[u8], part: Range<usize>) -> Vec<Place> {
                 let port = opt(preceded(':', dec_uint::<_, u16, winnow::error::ContextError>));
                 let port = { port }.parse_next(&mut rest).ok().flatten();
                 let is_cut = |from: usize| rest.get(from).is_some_and(u8::is_ascii_digit);
-                let is_whole = !(is_cut(0) || rest.first() == Some(&b':') && is_cut(1));
+                let is_whole = !(is_cut(0) || (rest.first() == Some(&b':') && is_cut(1)));
                 let range = at..part.end - rest.len();
                 at = range.end;
                 if is_whole {

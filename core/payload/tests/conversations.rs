@@ -71,6 +71,33 @@ const RTSP_CLIENT: &[(Side, &str)] = &[
     (Inside, "PLAY rtsp://a/b RTSP/1.0\r\nContent-Length: 3\r\n\r\nabcPLAY a RTSP/1.0\r\n\r\n"),
 ];
 
+const SIP: &[(Side, &str)] = &[
+    (
+        Inside,
+        "\r\nREGISTER sip:a.example SIP/2.0\r\n\
+         Via: SIP/2.0/TCP 10.0.0.5:40000;branch=z9hG4bK1;rport\r\n\
+         m: <sip:u@10.0.0.5:40000;transport=tcp>;expires=600\r\nl: 0\r\n\r\n",
+    ),
+    (
+        Outside,
+        "SIP/2.0 200 OK\r\nVia: SIP/2.0/TCP 203.0.113.1:50000;branch=z9hG4bK1\r\n\
+         Contact:\r\n <sip:u@203.0.113.1:50000;transport=tcp>\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        Outside,
+        "INVITE sip:u@203.0.113.1:50000 SIP/2.0\r\ni: 1\r\nc: application/sdp\r\nl: 55\r\n\r\n\
+         v=0\r\nc=IN IP4 198.51.100.9\r\nm=audio 5000 RTP/AVP 0\r\nx=0\r\n",
+    ),
+    (
+        Inside,
+        "SIP/2.0 200 OK\r\ni: 1\r\nContent-Type: application/sdp\r\nContent-Length: 54\r\n\
+         Contact: <sip:u@10.0.0.5>\r\n\r\n\
+         v=0\r\nc=IN IP4 10.0.0.5\r\nm=audio 4000 RTP/AVP 0\r\na=1234\r\n\
+         BYE sip:a SIP/2.0\r\nContent-Length: 1\r\n\r\nx",
+    ),
+    (Outside, "\r\n\r\n"),
+];
+
 const IRC: &[(Side, &str)] = &[
     (Inside, "CAP LS 302\r\nNICK a\r\nUSER a 0 * :a\r\n"),
     (Outside, ":server CAP * LS :a\r\n:server 001 a :Welcome\r\nPING :1\r\n"),
@@ -86,6 +113,7 @@ fn conversations() -> Vec<Conversation> {
         ftp("server", Opening::new(Kind::Ftp, server_inside(21), Outside), FTP_SERVER),
         ftp("families", Opening::new(Kind::Ftp, client_inside_v6(21), Inside), FTP_FAMILIES),
         ftp("rtsp", Opening::new(Kind::Rtsp, client_inside(554), Inside), RTSP_CLIENT),
+        ftp("sip", Opening::new(Kind::Sip, client_inside(5060), Inside), SIP),
         ftp("irc", Opening::new(Kind::Irc, client_inside(6667), Inside), IRC),
     ]
 }

@@ -1,0 +1,200 @@
+//! SIP through the framework, by UDP.
+
+mod common;
+
+use common::host::{datagram, transport_is_valid};
+use common::{Book, client_inside, client_inside_v6};
+use natgate_payload::Side::{self, Inside, Outside};
+use natgate_payload::{
+    ControlPacket, Endpoints, Kind, Limits, Payloads, Reason, Room, Uses, Wanted,
+};
+
+struct Telephone {
+    payloads: Payloads,
+    book: Book,
+    endpoints: Endpoints,
+}
+
+impl Telephone {
+    fn new(endpoints: Endpoints) -> Self {
+        let payloads = Payloads::new(Limits { flows: 2, buffers: 1 }, [2; 32]);
+        Self { payloads, book: Book::default(), endpoints }
+    }
+
+    /// The data of a datagram behind the framework.
+    fn send(&mut self, from: Side, text: &str) -> String {
+        let Endpoints { external, remote, .. } = self.endpoints;
+        let (source, destination) =
+            if from == Inside { (external, remote) } else { (remote, external) };
+        let packet = datagram(source, destination, text.as_bytes());
+        let mut buffer = [0; 4096];
+        buffer[..packet.len()].copy_from_slice(&packet);
+        let mut room = Room::new(&mut buffer, packet.len());
+        let control = ControlPacket { kind: Kind::Sip, from, endpoints: self.endpoints };
+        self.payloads.process(5, control, &mut room, &mut self.book);
+        assert!(transport_is_valid(room.bytes()));
+        let length = u16::from_be_bytes([room.bytes()[24], room.bytes()[25]]);
+        assert_eq!(usize::from(length), room.bytes().len() - 20);
+        String::from_utf8_lossy(&room.bytes()[28..]).into_owned()
+    }
+
+    fn refused(&self, reason: Reason) -> u64 {
+        self.payloads.counters(Kind::Sip).refused[reason as usize]
+    }
+}
+
+fn client() -> Telephone {
+    Telephone::new(client_inside(5060))
+}
+
+/// A message of a start line, headers, and a description.
+fn message(line: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    let kind = if body.is_empty() { "" } else { "Content-Type: application/sdp\r\n" };
+    format!("{line}\r\n{headers}{kind}Content-Length: {length}\r\n\r\n{body}")
+}
+
+fn description(address: &str, media: &str) -> String {
+    format!("v=0\r\no=- 1 1 IN IP4 {address}\r\ns=-\r\nc=IN IP4 {address}\r\nt=0 0\r\n{media}")
+}
+
+#[test]
+fn a_registration_names_the_external_endpoint_and_keeps_it() {
+    let mut telephone = client();
+    let headers = |end: &str| {
+        format!(
+            "Via: SIP/2.0/UDP {end};branch=z9hG4bK1;rport\r\nFrom: <sip:u@{end}>;tag=1\r\n\
+             Contact: \"10.0.0.55\" <sip:u@{end};ob>;expires=600\r\nCall-ID: 1@10.0.0.5\r\n"
+        )
+    };
+    let heard = telephone
+        .send(Inside, &message("REGISTER sip:a.example SIP/2.0", &headers("10.0.0.5:40000"), ""));
+    assert_eq!(heard, message("REGISTER sip:a.example SIP/2.0", &headers("203.0.113.1:50000"), ""));
+    let made = telephone.book.made[0];
+    assert_eq!((made.wanted, made.lifetime, made.uses), (Wanted::EndpointOfFlow, 600, Uses::Many));
+    let back = telephone.send(
+        Outside,
+        &message(
+            "SIP/2.0 200 OK",
+            "Via: SIP/2.0/UDP 203.0.113.1:50000;received=203.0.113.1;rport=50000\r\n\
+             Contact: <sip:u@203.0.113.1:50000;ob>;expires=600\r\n",
+            "",
+        ),
+    );
+    assert!(back.contains("UDP 10.0.0.5:40000;received=203.0.113.1;rport=50000\r\n"), "{back}");
+    assert!(back.contains("Contact: <sip:u@10.0.0.5:40000;ob>"), "{back}");
+    // The end of a registration keeps nothing.
+    telephone.send(
+        Inside,
+        &message("REGISTER a SIP/2.0", "m: <sip:u@10.0.0.5:40000>;expires=0\r\n", ""),
+    );
+    assert_eq!(telephone.book.made.len(), 1);
+}
+
+#[test]
+fn a_port_besides_the_flows_own_is_expected_and_comes_back() {
+    let mut telephone = client();
+    let heard = telephone
+        .send(Inside, &message("REGISTER a SIP/2.0", "m: <sip:u@10.0.0.5>\r\nExpires: 90\r\n", ""));
+    assert!(heard.contains("m: <sip:u@203.0.113.1:60002>"), "{heard}");
+    let made = telephone.book.made[0];
+    assert_eq!((made.internal.port(), made.lifetime, made.protocol), (5060, 180, 17));
+    let line = "OPTIONS sip:u@203.0.113.1:60002 SIP/2.0";
+    let back = telephone.send(Outside, &message(line, "", ""));
+    assert!(back.starts_with("OPTIONS sip:u@10.0.0.5:5060 SIP/2.0\r\n"), "{back}");
+}
+
+#[test]
+fn media_become_pairs_and_the_length_follows() {
+    let mut telephone = client();
+    let media = |audio: u16, video: u16, rtcp: u16| {
+        format!(
+            "m=audio {audio} RTP/AVP 0\r\na=candidate:1 1 UDP 1 10.0.0.5 4000 typ host\r\n\
+             m=video {video} RTP/AVP 31\r\na=rtcp:{rtcp}\r\nm=text 0 RTP/AVP 1\r\n"
+        )
+    };
+    let offer = |address: &str, media: &str| {
+        message("INVITE sip:b@c SIP/2.0", "Call-ID: 1\r\n", &description(address, media))
+    };
+    let heard = telephone.send(Inside, &offer("10.0.0.5", &media(4000, 4002, 4003)));
+    assert_eq!(heard, offer("203.0.113.1", &media(60002, 60004, 60005)));
+    let all: Vec<_> = telephone.book.made.iter().map(|made| (made.wanted, made.remote)).collect();
+    assert_eq!(all, [(Wanted::Pair, None), (Wanted::Pair, None)]);
+    // A repeated offer, or one that holds, keeps its ports.
+    let heard = telephone.send(Inside, &offer("10.0.0.5", &media(4000, 4002, 4003)));
+    assert_eq!(heard, offer("203.0.113.1", &media(60002, 60004, 60005)));
+}
+
+#[test]
+fn media_of_an_answer_come_from_the_offers_address() {
+    let mut telephone = client();
+    let audio = "m=audio 5000 RTP/AVP 0\r\n";
+    let offer = message(
+        "INVITE sip:u@203.0.113.1:50000 SIP/2.0",
+        "Call-ID: 7\r\n",
+        &description("198.51.100.99", audio),
+    );
+    telephone.send(Outside, &offer);
+    assert_eq!(telephone.book.made, []);
+    for (call, remote) in [("7", Some("198.51.100.99".parse().unwrap())), ("8", None)] {
+        let answer = message(
+            "SIP/2.0 183 Session Progress",
+            &format!("i: {call}\r\n"),
+            &description("10.0.0.5", "m=audio 4001 RTP/AVP 0\r\n"),
+        );
+        let heard = telephone.send(Inside, &answer);
+        assert!(heard.contains("m=audio 60002 RTP/AVP 0\r\n"), "{heard}");
+        let made = telephone.book.made.last().expect("one");
+        assert_eq!((made.wanted, made.remote), (Wanted::AddressOfFlow, remote));
+    }
+}
+
+#[test]
+fn descriptions_of_others_and_low_ports_open_nothing() {
+    let mut telephone = client();
+    for (address, media) in [
+        ("10.0.0.6", "m=audio 4000 RTP/AVP 0\r\n"),
+        ("203.0.113.1", "m=audio 4000 RTP/AVP 0\r\n"),
+        ("10.0.0.5", "m=audio 22 RTP/AVP 0\r\n"),
+        ("10.0.0.5", "m=audio 99999 RTP/AVP 0\r\n"),
+        ("0.0.0.0", "m=audio 4000 RTP/AVP 0\r\n"),
+    ] {
+        let text = message("INVITE sip:b@c SIP/2.0", "", &description(address, media));
+        let heard = telephone.send(Inside, &text);
+        assert!(heard.ends_with(media), "{heard}");
+        let (head, body) = heard.split_once("\r\n\r\n").expect("a head");
+        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{heard}");
+    }
+    assert_eq!(telephone.book.made, []);
+    assert_eq!(telephone.refused(Reason::ForeignAddress), 2);
+    assert_eq!(telephone.refused(Reason::LowPort), 1);
+}
+
+/// A message from inside that is no SIP, such as one of TURN or HTTP, ends it; one from outside,
+/// which anybody can forge, does not.
+#[test]
+fn other_datagrams_end_it_only_from_inside() {
+    let register = message("REGISTER a SIP/2.0", "m: <sip:u@10.0.0.5:40000>\r\n", "");
+    let mut telephone = client();
+    for forged in
+        ["\0\u{1}\0\u{8}", "POST / HTTP/1.1\r\n\r\n", "REGISTER a SIP/2.0\r\nl: 9\r\n\r\n"]
+    {
+        assert_eq!(telephone.send(Outside, forged), forged);
+        telephone.send(Inside, "\r\n\r\n");
+    }
+    assert!(telephone.send(Inside, &register).contains("203.0.113.1:50000"));
+    for other in ["\0\u{1}\0\u{8}!\u{12}\u{a4}B", "POST / HTTP/1.1\r\n\r\n", "REGISTER a SIP"] {
+        let mut telephone = client();
+        telephone.send(Inside, other);
+        assert_eq!(telephone.send(Inside, &register), register);
+        assert_eq!(telephone.book.made, []);
+    }
+}
+
+#[test]
+fn between_families_it_is_left_alone() {
+    let mut telephone = Telephone::new(client_inside_v6(5060));
+    let register = message("REGISTER a SIP/2.0", "m: <sip:u@[2001:db8:2::31]>\r\n", "");
+    assert_eq!(telephone.send(Inside, &register), register);
+    assert_eq!(telephone.refused(Reason::Families), 1);
+}
