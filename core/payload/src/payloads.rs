@@ -19,6 +19,7 @@ use crate::stream::segment::{Segment, datagram_is_valid};
 use crate::stream::work::Pool;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::net::SocketAddrV4;
 use natgate_wire::tcp::flags::{ACK, SYN};
 use natgate_wire::{Ipv4, Udp, protocol};
 
@@ -126,6 +127,17 @@ impl Payloads {
     /// Counters of a protocol.
     pub fn counters(&self, kind: Kind) -> &Counters {
         &self.counters[kind as usize]
+    }
+
+    /// The endpoints of a flow, from what is known of it outside.
+    pub fn endpoints(
+        &self,
+        number: u8,
+        external: SocketAddrV4,
+        remote: SocketAddrV4,
+    ) -> Option<&Endpoints> {
+        let at = self.index.get(Key::new(number, external, remote))?;
+        self.flows[at as usize].as_ref().map(|flow| &flow.endpoints)
     }
 
     /// Takes a packet of a control flow at a time in seconds. The packet may grow in its room, and

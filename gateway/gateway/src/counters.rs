@@ -39,6 +39,8 @@ pub struct Losses {
     own: u64,
     /// Counts of the translator for packets that did not come in.
     excluded: Counters,
+    /// Input packets that the translator did not see: their bytes leave with others.
+    kept: Counters,
 }
 
 impl Losses {
@@ -51,6 +53,12 @@ impl Losses {
             }
             None => self.own += 1,
         }
+    }
+
+    /// Counts an input packet that the translator does not see, because its bytes leave with those
+    /// of another packet.
+    pub fn keep(&mut self, Origin { direction, outcome, len }: Origin) {
+        self.kept.count(direction, outcome, len);
     }
 
     /// Excludes a packet of the gateway's own making that had to be translated, and is no input
@@ -70,6 +78,7 @@ impl Losses {
     pub fn correct(&self, counters: &Counters) -> Counters {
         let mut corrected = counters.clone();
         combine(&mut corrected, &self.excluded, |count, excluded| *count -= excluded);
+        combine(&mut corrected, &self.kept, |count, kept| *count += kept);
         let lost = &self.counted;
         for (way, outcomes) in corrected.packets.iter_mut().zip(&lost.packets) {
             move_to_dropped(way, outcomes);

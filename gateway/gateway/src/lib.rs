@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 mod bindings;
+mod alg;
 pub mod capture;
 mod clock;
 mod command;
@@ -81,6 +82,7 @@ mod worker;
 mod worker_error;
 
 pub use bindings::{BindingChange, BindingChanges, Bindings};
+pub use alg::{AlgCounters, AlgEvent, AlgSettings, Kind as AlgKind};
 pub use clock::Clock;
 pub use command::{
     CommandError, Commander, Commands, Numbered, Prepared, Reconfigured, commands, team_commands,
@@ -102,6 +104,7 @@ pub use logs::{
 pub use monitoring::{Master, MetricsPlace, MonitoringSettings, SnmpSettings};
 pub use natgate_io::Device;
 pub use natgate_ipv6 as ipv6;
+pub use natgate_payload::Reason as AlgReason;
 pub use observer::{Observer, SideStatus, SideStatus6, Status, Status6};
 pub use ordered::{MappingPlace, Page, SubscriberPlace};
 pub use pcp::{PCP_PORT, PcpCounters, PcpSettings, ResultCode, write_datagram};

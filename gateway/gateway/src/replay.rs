@@ -17,6 +17,7 @@ mod output;
 pub use input::{Arrival, Input, InputError, Step};
 
 use crate::Settings;
+use crate::alg::{self, AlgCounters, AlgEvent, Arrived, Kind as AlgKind, Taken};
 use crate::counters::{Losses, Origin, summed};
 use crate::fragment::fragment;
 use crate::link::VLAN_BITS;
@@ -27,6 +28,7 @@ use natgate_engine::{
 use natgate_io::pcap::{Interface, LinkType};
 use natgate_ipv6::convert::Cut;
 use natgate_ipv6::{Departure, Fate, Translator};
+use natgate_payload::{Payloads, Room};
 use natgate_wire::link::ethertype;
 use output::{Cause, Header, Output};
 use std::io::{self, Read, Write};
@@ -36,6 +38,9 @@ pub type Interfaces = [(Side, Interface); 2];
 
 /// Bytes before a packet that may change its family: as many as the longest ICMPv6 error has.
 const HEADROOM: usize = 1280;
+
+/// Room behind a packet of a control flow, bytes: as much as edits may add.
+const ALG_ROOM: usize = 2048;
 
 /// Longest packet that the translator makes, bytes.
 const MAX_PACKET: usize = 65_535;
@@ -50,6 +55,14 @@ pub trait Observer {
     /// # Errors
     /// The error of the write.
     fn event(&mut self, event: &Event, translator: Option<&Translator>) -> io::Result<()>;
+
+    /// Takes an expectation that an application-level gateway made. Unless written, nobody is told.
+    ///
+    /// # Errors
+    /// The error of the write.
+    fn expectation(&mut self, _time: Timestamp, _event: &AlgEvent) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Flushes all events taken so far.
     ///
@@ -89,6 +102,8 @@ pub enum ReplayError {
 pub struct Report {
     /// Counters at the end.
     pub counters: Counters,
+    /// Counters of the application-level gateways that are on.
+    pub algs: Vec<(AlgKind, AlgCounters)>,
     /// `Ok` if the replay reached the end of the input.
     pub end: Result<(), ReplayError>,
 }
@@ -108,13 +123,15 @@ pub fn replay<R: Read, W: Write>(
         Ok(translator) => translator,
         Err(message) => {
             let end = Err(ReplayError::Config(ConfigError { message }));
-            return Report { counters: Counters::default(), end };
+            return Report { counters: Counters::default(), algs: Vec::new(), end };
         }
     };
+    alg::Stage::prepare(&settings.alg, &mut config);
     let config = &config;
     let mut replay = Replay {
         output: Output::new(output),
         translator,
+        alg: alg::Stage::new(&settings.alg, config, seed),
         observer,
         mtu_outside: mtu(&config.outside),
         mtus_inside: config.realm_numbers().map(|realm| mtu(config.inside_of(realm))).collect(),
@@ -142,7 +159,8 @@ pub fn replay<R: Read, W: Write>(
         replay.losses.correct(&counters)
     });
     counters.clock_backwards += replay.backwards;
-    Report { counters, end: end.and(finished) }
+    let algs = replay.alg.as_ref().map(alg::Stage::all_counters).unwrap_or_default();
+    Report { counters, algs, end: end.and(finished) }
 }
 
 fn mtu(side: &SideConfig) -> usize {
@@ -153,6 +171,8 @@ struct Replay<'a, W> {
     output: Output<W>,
     /// The translator of both families, if IPv6 is used.
     translator: Option<Translator>,
+    /// Application-level gateways, if any is on.
+    alg: Option<alg::Stage>,
     observer: &'a mut dyn Observer,
     /// Largest packets, bytes: of the outside, and of each realm inside.
     mtu_outside: usize,
@@ -250,11 +270,63 @@ impl<W: Write> Replay<'_, W> {
         if self.translator.is_some() {
             return self.take_any(engine, (side, realm, header), &frame[start..]);
         }
+        if self.alg.as_ref().is_some_and(|alg| alg.claims(side, &frame[start..])) {
+            return self.take_control(engine, (side, realm, header), &frame[start..]);
+        }
         let mut packets = [Packet::new(frame, start).in_realm(realm)];
         let mut verdicts = [Verdict::Held];
         engine.process(self.now, side, &mut packets, &mut verdicts);
         let ([mut packet], [verdict]) = (packets, verdicts);
-        let realm = packet.realm();
+        let from = (side, packet.realm(), header);
+        self.send_decided(engine, from, verdict, packet.bytes_mut())?;
+        self.drain(engine, Some((side, header)))
+    }
+
+    /// Takes a packet that may be of a control flow.
+    fn take_control(
+        &mut self,
+        engine: &mut Engine,
+        (side, realm, header): (Side, u16, Header),
+        bytes: &[u8],
+    ) -> Result<(), ReplayError> {
+        let Some(mut alg) = self.alg.take() else { return Ok(()) };
+        let mut work = std::mem::take(&mut self.work);
+        work.clear();
+        work.extend_from_slice(bytes);
+        work.resize((bytes.len() + ALG_ROOM).min(MAX_PACKET), 0);
+        let mut room = Room::new(&mut work, bytes.len());
+        let arrived = Arrived { now: self.now, from: side, realm };
+        let taken = alg.take(engine, arrived, &mut room, &mut self.losses);
+        let mut sent = Ok(());
+        if let Taken::Decided(verdict, realm) = taken {
+            sent = self.send_decided(engine, (side, realm, header), verdict, room.bytes_mut());
+        }
+        work.resize(work.len().max(Payloads::BUFFER), 0);
+        while let Some((to, realm, len)) =
+            alg.poll_transmit(engine, self.now, &mut work, &mut self.losses)
+        {
+            let cause = if to == side { Cause::Answered(header) } else { Cause::Passed(header) };
+            sent = sent.and(self.send((to, realm), self.now, cause, &work[..len], None));
+        }
+        while let Some(event) = alg.poll_event() {
+            let told = self.observer.expectation(self.now, &event);
+            sent = sent.and(told.map_err(ReplayError::Events));
+        }
+        alg.sweep(self.now);
+        (self.work, self.alg) = (work, Some(alg));
+        sent?;
+        self.drain(engine, Some((side, header)))
+    }
+
+    /// Sends a packet on which the engine has decided. `from`: its side, the realm that it goes to,
+    /// and its link header.
+    fn send_decided(
+        &mut self,
+        engine: &mut Engine,
+        (side, realm, header): (Side, u16, Header),
+        verdict: Verdict,
+        packet: &mut [u8],
+    ) -> Result<(), ReplayError> {
         let way = match verdict {
             Verdict::Forward(to) => {
                 Some((to, Cause::Passed(header), Origin::forwarded(side, to, packet.len())))
@@ -264,10 +336,8 @@ impl<W: Write> Replay<'_, W> {
             }
             Verdict::Drop(_) | Verdict::Held | Verdict::HandOver => None,
         };
-        if let Some((to, cause, origin)) = way {
-            self.send_translated(engine, (to, realm), cause, packet.bytes_mut(), origin)?;
-        }
-        self.drain(engine, Some((side, header)))
+        let Some((to, cause, origin)) = way else { return Ok(()) };
+        self.send_translated(engine, (to, realm), cause, packet, origin)
     }
 
     /// Sends an IPv4 packet that the engine has translated.

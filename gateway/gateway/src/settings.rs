@@ -1,6 +1,7 @@
 //! Settings of a gateway: the engine's configuration and everything around the engine.
 
 use crate::bindings::Bindings;
+use crate::alg::AlgSettings;
 use crate::kernel::KernelSettings;
 use crate::limits::{FEWEST_NEIGHBORS, MOST_NEIGHBORS};
 use crate::link::Link;
@@ -187,6 +188,8 @@ pub struct Settings {
     pub pcp: PcpSettings,
     /// Settings of monitoring.
     pub monitoring: MonitoringSettings,
+    /// Application-level gateways.
+    pub alg: AlgSettings,
     /// Settings of IPv6; its translators stand beside the engine.
     pub ipv6: natgate_ipv6::Settings,
     /// File of the bindings of lw4o6, which is read again when it changes.
@@ -287,6 +290,7 @@ impl Settings {
             page: PageSettings::default(),
             pcp: PcpSettings::default(),
             monitoring: MonitoringSettings::default(),
+            alg: AlgSettings::default(),
             ipv6: natgate_ipv6::Settings::default(),
             bindings: None,
             router6: Settings6::default(),

@@ -20,8 +20,9 @@ use natgate_engine::{
     Server, Service, Side, SideConfig, StaticMapping, TimeoutSet,
 };
 use natgate_gateway::{
-    Backend, ControlSettings, InsideRoutes, LogSettings, LogWhat, MonitoringSettings, PageSettings,
-    PcpSettings, ReceiveMode, Route, Settings, SideSettings, StateSettings, WorkerSettings,
+    AlgSettings, Backend, ControlSettings, InsideRoutes, LogSettings, LogWhat, MonitoringSettings,
+    PageSettings, PcpSettings, ReceiveMode, Route, Settings, SideSettings, StateSettings,
+    WorkerSettings,
 };
 use natgate_wire::arp::Mac;
 use std::collections::HashMap;
@@ -335,6 +336,8 @@ impl Draft {
             kernel: self.kernel.settings([&self.inside, &self.outside]),
             state: self.state,
             pcp: self.pcp,
+            // Refused as not built in yet.
+            alg: AlgSettings::default(),
             control: self.control,
             logs: self.logs,
             page: self.page,

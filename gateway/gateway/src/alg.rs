@@ -1,0 +1,256 @@
+//! Application-level gateways around the engine: packets of control flows go through the payload
+//! framework, outbound ones behind the engine and inbound ones before it.
+//!
+//! A control flow is told by its server's port. A client inside is known from its first packet, a
+//! server inside from its static mapping. Expectations are mappings that the engine makes as if the
+//! host had requested them, with a filter for the remote address. Hairpinned flows and flows of
+//! both families pass unread.
+
+mod ports;
+mod settings;
+
+use crate::counters::{Losses, Origin};
+use natgate_engine::{Config, Engine, Packet, Side, Timestamp, Verdict};
+use natgate_payload::{ControlPacket, Endpoints, Fate, Limits, Payloads, Room};
+pub use natgate_payload::{Counters as AlgCounters, Event as AlgEvent, Kind};
+use natgate_wire::{Ipv4, protocol};
+use ports::EnginePorts;
+pub use settings::AlgSettings;
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// Mappings that hosts and application-level gateways may request, if no table says another number.
+const REQUESTED_MAPPINGS: u32 = 65_536;
+
+/// Time and side of a packet's arrival, and its realm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) now: Timestamp,
+    pub(crate) from: Side,
+    pub(crate) realm: u16,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// The engine's verdict, and the realm that a packet to the inside goes to.
+    Decided(Verdict, u16),
+    /// The packet is kept, or was of no use: nothing leaves.
+    Kept,
+}
+
+/// Protocol and endpoints in a packet's headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Ends {
+    protocol: u8,
+    source: SocketAddrV4,
+    destination: SocketAddrV4,
+}
+
+impl Ends {
+    /// The ends of a whole packet, or of a first fragment, with ports.
+    fn read(packet: &[u8]) -> Option<Self> {
+        let ip = Ipv4::new_checked(packet).ok()?;
+        let is_known = [protocol::TCP, protocol::UDP].contains(&ip.protocol());
+        if !is_known || ip.fragment_offset() > 0 {
+            return None;
+        }
+        let ports: [u8; 4] = ip.payload().get(..4)?.try_into().ok()?;
+        let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
+        let end = |address: u32, port| SocketAddrV4::new(Ipv4Addr::from_bits(address), port);
+        Some(Self {
+            protocol: ip.protocol(),
+            source: end(ip.source(), port(0)),
+            destination: end(ip.destination(), port(2)),
+        })
+    }
+}
+
+/// Seconds of the framework's clock.
+fn seconds(now: Timestamp) -> u32 {
+    (now.0 / 1_000_000_000) as u32
+}
+
+/// The application-level gateways of one engine.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    payloads: Payloads,
+    settings: AlgSettings,
+    /// Servers inside behind static mappings of a port: from protocol and external endpoint to the
+    /// internal one.
+    servers: HashMap<(u8, SocketAddrV4), (Kind, SocketAddrV4)>,
+}
+
+impl Stage {
+    /// The stage of an engine with this configuration. `None`: no gateway is on.
+    pub(crate) fn new(settings: &AlgSettings, config: &Config, seed: [u8; 32]) -> Option<Self> {
+        if settings.is_off() {
+            return None;
+        }
+        let mut servers = HashMap::new();
+        for one in config.statics.iter().filter(|one| one.realm == 0) {
+            let (Some(internal), Some(external)) = (one.internal.1, one.external.1) else {
+                continue;
+            };
+            for number in [protocol::TCP, protocol::UDP] {
+                let is_of = one.protocol.is_none_or(|only| only == number);
+                if let Some(kind) = settings.kind(number, internal).filter(|_| is_of) {
+                    let external = SocketAddrV4::new(one.external.0, external);
+                    let internal = SocketAddrV4::new(one.internal.0, internal);
+                    servers.insert((number, external), (kind, internal));
+                }
+            }
+        }
+        let payloads = Payloads::new(Limits::default(), seed);
+        Some(Self { payloads, settings: settings.clone(), servers })
+    }
+
+    /// Has the engine keep room for expectations.
+    pub(crate) fn prepare(settings: &AlgSettings, config: &mut Config) {
+        if !settings.is_off() && config.limits.explicit_mappings == 0 {
+            config.limits.explicit_mappings = REQUESTED_MAPPINGS;
+        }
+    }
+
+    /// True if a packet may be of a control flow, and has to be taken by [`Stage::take`].
+    pub(crate) fn claims(&self, from: Side, packet: &[u8]) -> bool {
+        Ends::read(packet).is_some_and(|ends| match from {
+            Side::Inside => {
+                let client = self.settings.kind(ends.protocol, ends.destination.port());
+                client.or_else(|| self.settings.kind(ends.protocol, ends.source.port())).is_some()
+            }
+            Side::Outside => self.inbound(ends).is_some(),
+        })
+    }
+
+    /// Protocol and endpoints of an inbound packet.
+    fn inbound(&self, Ends { protocol, source, destination }: Ends) -> Option<(Kind, Endpoints)> {
+        if let Some((kind, internal)) = self.servers.get(&(protocol, destination)) {
+            return Some((*kind, endpoints(*internal, destination, source)));
+        }
+        let kind = self.settings.kind(protocol, source.port())?;
+        let known = self.payloads.endpoints(protocol, destination, source)?;
+        Some((kind, *known))
+    }
+
+    /// Protocol and endpoints of a packet that the engine has sent out.
+    fn outbound(&self, before: Ends, after: Ends) -> Option<(Kind, Endpoints)> {
+        let Ends { protocol, source: external, destination: remote } = after;
+        let server = self.servers.get(&(protocol, external));
+        let server = server.filter(|(_, internal)| *internal == before.source);
+        let kind = match server {
+            Some((kind, _)) => *kind,
+            None => self.settings.kind(protocol, before.destination.port())?,
+        };
+        // A destination that was translated too has two names; such flows pass unread.
+        let is_plain = before.destination == remote;
+        is_plain.then(|| (kind, endpoints(before.source, external, remote)))
+    }
+
+    /// Takes a packet through the engine and the framework. `losses` counts an input packet that
+    /// the engine does not see.
+    pub(crate) fn take(
+        &mut self,
+        engine: &mut Engine,
+        arrived: Arrived,
+        room: &mut Room<'_>,
+        losses: &mut Losses,
+    ) -> Taken {
+        match (arrived.from, Ends::read(room.bytes())) {
+            (Side::Outside, Some(ends)) => {
+                let len = room.bytes().len();
+                if let Some((kind, endpoints)) = self.inbound(ends)
+                    && self.edit(engine, arrived, (kind, endpoints), room) == Fate::Held
+                {
+                    losses.keep(Origin::forwarded(Side::Outside, Side::Inside, len));
+                    return Taken::Kept;
+                }
+                translate(engine, arrived, room)
+            }
+            (Side::Inside, Some(before)) => {
+                let taken = translate(engine, arrived, room);
+                if matches!(taken, Taken::Decided(Verdict::Forward(Side::Outside), _))
+                    && let Some(after) = Ends::read(room.bytes())
+                    && let Some(control) = self.outbound(before, after)
+                    && self.edit(engine, arrived, control, room) == Fate::Held
+                {
+                    return Taken::Kept;
+                }
+                taken
+            }
+            (_, None) => translate(engine, arrived, room),
+        }
+    }
+
+    fn edit(
+        &mut self,
+        engine: &mut Engine,
+        Arrived { now, from, realm }: Arrived,
+        (kind, endpoints): (Kind, Endpoints),
+        room: &mut Room<'_>,
+    ) -> Fate {
+        let mut ports = EnginePorts { engine, now, realm };
+        let packet = ControlPacket { kind, from, endpoints };
+        self.payloads.process(seconds(now), packet, room, &mut ports)
+    }
+
+    /// Copies the next packet of the framework's own to a buffer, translated: the side and realm to
+    /// send it to, and its length. `losses` excludes it from the engine's counters of input.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        buffer: &mut [u8],
+        losses: &mut Losses,
+    ) -> Option<(Side, u16, usize)> {
+        loop {
+            let (side, len) = self.payloads.poll_transmit(buffer)?;
+            if side == Side::Outside {
+                return Some((side, 0, len));
+            }
+            let before = engine.counters().clone();
+            let mut room = Room::new(buffer, len);
+            let arrived = Arrived { now, from: Side::Outside, realm: 0 };
+            let taken = translate(engine, arrived, &mut room);
+            losses.exclude(&before, engine.counters());
+            if let Taken::Decided(Verdict::Forward(Side::Inside), realm) = taken {
+                return Some((side, realm, room.bytes().len()));
+            }
+        }
+    }
+
+    /// The next expectation that was made and not reported.
+    pub(crate) fn poll_event(&mut self) -> Option<AlgEvent> {
+        self.payloads.poll_event()
+    }
+
+    /// Forgets old flows.
+    pub(crate) fn sweep(&mut self, now: Timestamp) {
+        self.payloads.sweep(seconds(now));
+    }
+
+    /// Counters of all protocols that are on.
+    pub(crate) fn all_counters(&self) -> Vec<(Kind, AlgCounters)> {
+        let all = self.settings.iter();
+        all.map(|(kind, _)| (kind, *self.payloads.counters(kind))).collect()
+    }
+}
+
+fn endpoints(internal: SocketAddrV4, external: SocketAddrV4, remote: SocketAddrV4) -> Endpoints {
+    Endpoints { internal: internal.into(), external, remote, remote_inside: (*remote.ip()).into() }
+}
+
+/// Lets the engine take a packet.
+fn translate(engine: &mut Engine, arrived: Arrived, room: &mut Room<'_>) -> Taken {
+    let Arrived { now, from, realm } = arrived;
+    let mut packets = [Packet::new(room.bytes_mut(), 0).in_realm(realm)];
+    let mut verdicts = [Verdict::Held];
+    engine.process(now, from, &mut packets, &mut verdicts);
+    let ([packet], [verdict]) = (packets, verdicts);
+    let (realm, len) = (packet.realm(), packet.len());
+    room.set_len(len);
+    Taken::Decided(verdict, realm)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! The engine's ports for expectations: mappings that are made as if a host had requested them.
+//!
+//! The hold of such a mapping lasts as long as the expectation. The mapping counts against the
+//! subscriber's quota, and stays as long as its sessions after the hold.
+
+use natgate_engine::{
+    Endpoint, Engine, ExplicitError, MapRequest, Nonce, RemoteFilter, Timestamp, WantedEndpoint,
+};
+use natgate_payload::{Endpoints, Expectation, Ports, Wanted};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+/// Owner of all mappings of this module: any control flow of a host may renew what another made.
+const OWNER: Nonce = *b"natgate-alg\0";
+
+/// Draws of a pair of ports before the framework gives up.
+const DRAWS: usize = 8;
+
+/// The ports of an engine, for hosts of one realm.
+pub(super) struct EnginePorts<'e> {
+    pub(super) engine: &'e mut Engine,
+    pub(super) now: Timestamp,
+    pub(super) realm: u16,
+}
+
+/// An endpoint to map, and the expectation's other parts.
+#[derive(Clone, Copy)]
+struct Request<'r> {
+    wanted: &'r Expectation,
+    internal: SocketAddrV4,
+    external: (Ipv4Addr, u16),
+}
+
+impl EnginePorts<'_> {
+    fn map(&mut self, request: Request<'_>) -> Option<SocketAddrV4> {
+        let Expectation { protocol, remote, remote_port, lifetime, .. } = *request.wanted;
+        let filter = remote.map(|remote| RemoteFilter {
+            address: remote.to_bits(),
+            prefix_len: 32,
+            port: remote_port,
+        });
+        let filters = filter.as_slice();
+        let map = |engine: &mut Engine, replaces_filters| {
+            let (address, port) = request.external;
+            engine.map(
+                self.now,
+                &MapRequest {
+                    protocol,
+                    realm: self.realm,
+                    internal: end(request.internal),
+                    wanted: WantedEndpoint { address: Some(address), port, strict: true },
+                    lifetime: Duration::from_secs(lifetime.into()),
+                    nonce: OWNER,
+                    replaces_filters,
+                    filters,
+                },
+            )
+        };
+        // Without a remote address, everybody is admitted. Old filters go if there are too many.
+        let made = match map(self.engine, remote.is_none()) {
+            Err(ExplicitError::Filters) => map(self.engine, true),
+            made => made,
+        };
+        made.ok().map(|made| SocketAddrV4::new(made.external.address, made.external.port))
+    }
+
+    fn unmap(&mut self, protocol: u8, internal: SocketAddrV4) {
+        // A mapping that does not go now goes at the end of its hold.
+        let _ = self.engine.unmap(self.now, protocol, self.realm, end(internal), OWNER);
+    }
+
+    /// Maps two ports that follow each other to two that do.
+    fn map_pair(&mut self, request: Request<'_>) -> Option<SocketAddrV4> {
+        let second = request.internal.port().checked_add(1)?;
+        let second = SocketAddrV4::new(*request.internal.ip(), second);
+        for _ in 0..DRAWS {
+            let first = self.map(request)?;
+            let external = (request.external.0, first.port().checked_add(1)?);
+            if first.port() % 2 == 0
+                && self.map(Request { internal: second, external, ..request }).is_some()
+            {
+                return Some(first);
+            }
+            self.unmap(request.wanted.protocol, request.internal);
+        }
+        None
+    }
+}
+
+impl Ports for EnginePorts<'_> {
+    fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
+        let SocketAddr::V4(internal) = wanted.internal else { return None };
+        let address = *flow.external.ip();
+        let request = Request { wanted, internal, external: (address, 0) };
+        match wanted.wanted {
+            Wanted::AddressOfFlow => self.map(request),
+            Wanted::EndpointOfFlow => {
+                self.map(Request { external: (address, flow.external.port()), ..request })
+            }
+            Wanted::Pair => self.map_pair(request),
+        }
+    }
+}
+
+fn end(end: SocketAddrV4) -> Endpoint {
+    Endpoint { address: *end.ip(), port: end.port() }
+}

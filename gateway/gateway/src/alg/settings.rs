@@ -1,0 +1,53 @@
+//! Settings of application-level gateways: which protocols are on, and the ports of their servers.
+
+use natgate_payload::Kind;
+use natgate_wire::protocol::{TCP, UDP};
+
+/// Ports of the servers of each protocol; a protocol without ports is off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlgSettings {
+    ports: Vec<(Kind, Vec<u16>)>,
+}
+
+impl AlgSettings {
+    /// The usual port of a protocol's servers.
+    pub fn usual_port(kind: Kind) -> u16 {
+        match kind {
+            Kind::Ftp => 21,
+            Kind::Tftp => 69,
+            Kind::Sip => 5060,
+            Kind::Rtsp => 554,
+            Kind::Irc => 6667,
+        }
+    }
+
+    /// Turns a protocol on, for servers at these ports.
+    pub fn set(&mut self, kind: Kind, ports: Vec<u16>) {
+        self.ports.retain(|(other, _)| *other != kind);
+        if !ports.is_empty() {
+            self.ports.push((kind, ports));
+        }
+    }
+
+    /// True if no protocol is on.
+    pub fn is_off(&self) -> bool {
+        self.ports.is_empty()
+    }
+
+    /// The protocols that are on, with the ports of their servers.
+    pub fn iter(&self) -> impl Iterator<Item = (Kind, &[u16])> {
+        self.ports.iter().map(|(kind, ports)| (*kind, &ports[..]))
+    }
+
+    /// The protocol of servers at a port.
+    pub(crate) fn kind(&self, protocol: u8, port: u16) -> Option<Kind> {
+        let is_carried = |kind: Kind| match kind {
+            Kind::Tftp => protocol == UDP,
+            Kind::Sip => protocol == UDP || protocol == TCP,
+            Kind::Ftp | Kind::Rtsp | Kind::Irc => protocol == TCP,
+        };
+        let mut all =
+            self.iter().filter(|(kind, ports)| is_carried(*kind) && ports.contains(&port));
+        all.next().map(|(kind, _)| kind)
+    }
+}

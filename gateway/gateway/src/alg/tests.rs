@@ -1,0 +1,273 @@
+//! A client or server of FTP inside and a real engine: what leaves, and who may come in.
+
+use super::*;
+use natgate_engine::{AddressRange, Begun, PoolConfig, StaticMapping};
+use natgate_wire::checksum;
+
+const ACK: u8 = 16;
+const SYN: u8 = 2;
+
+struct World {
+    engine: Engine,
+    stage: Stage,
+    losses: Losses,
+    now: Timestamp,
+}
+
+/// A segment in short.
+#[derive(Clone, Copy)]
+struct Short<'d> {
+    from: &'static str,
+    to: &'static str,
+    numbers: (u32, u32),
+    flags: u8,
+    data: &'d str,
+}
+
+fn end(text: &str) -> SocketAddrV4 {
+    text.parse().expect("an endpoint")
+}
+
+fn segment(short: Short<'_>) -> Vec<u8> {
+    let (from, to) = (end(short.from), end(short.to));
+    let mut tcp = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+    tcp.extend(short.numbers.0.to_be_bytes());
+    tcp.extend(short.numbers.1.to_be_bytes());
+    tcp.extend([0x50, short.flags, 0xff, 0xff, 0, 0, 0, 0]);
+    tcp.extend(short.data.bytes());
+    packet(from, to, protocol::TCP, 16, &tcp)
+}
+
+fn packet(
+    from: SocketAddrV4,
+    to: SocketAddrV4,
+    number: u8,
+    sum_at: usize,
+    transport: &[u8],
+) -> Vec<u8> {
+    let len = transport.len() as u16;
+    let mut bytes = vec![0; 20 + transport.len()];
+    let mut ip = Ipv4::init(&mut bytes[..], 20);
+    ip.set_total_len(20 + len);
+    ip.set_ttl(64);
+    ip.set_protocol(number);
+    ip.set_source(from.ip().to_bits());
+    ip.set_destination(to.ip().to_bits());
+    ip.payload_mut().copy_from_slice(transport);
+    ip.fill_checksum();
+    let pseudo = checksum::pseudo_header(from.ip().to_bits(), to.ip().to_bits(), number, len);
+    let sum = !checksum::fold(checksum::sum(transport, pseudo));
+    bytes[20 + sum_at..22 + sum_at].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+impl World {
+    fn new() -> Self {
+        let mut settings = AlgSettings::default();
+        for kind in Kind::ALL {
+            settings.set(kind, vec![AlgSettings::usual_port(kind)]);
+        }
+        let external = Ipv4Addr::new(203, 0, 113, 1);
+        let addresses = vec![AddressRange { first: external, last: external }];
+        let statics = vec![StaticMapping {
+            realm: 0,
+            protocol: Some(protocol::TCP),
+            internal: (Ipv4Addr::new(10, 0, 0, 80), Some(21)),
+            external: (Ipv4Addr::new(203, 0, 113, 1), Some(2121)),
+            begun: Begun::Anywhere,
+        }];
+        let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
+        let mut config = Config { pools, statics, ..Config::default() };
+        Stage::prepare(&settings, &mut config);
+        let now = Timestamp(1_000_000_000_000);
+        let engine = Engine::new(&config, [7; 32], now).expect("a valid configuration");
+        let stage = Stage::new(&settings, &config, [7; 32]).expect("protocols are on");
+        Self { engine, stage, losses: Losses::default(), now }
+    }
+
+    /// What leaves for a packet: the side and the packet of each.
+    fn send(&mut self, from: Side, bytes: &[u8]) -> Vec<(Side, Vec<u8>)> {
+        while self.engine.advance(self.now) {}
+        let mut buffer = vec![0; 4096];
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        let mut room = Room::new(&mut buffer, bytes.len());
+        let arrived = Arrived { now: self.now, from, realm: 0 };
+        let taken = if self.stage.claims(from, bytes) {
+            self.stage.take(&mut self.engine, arrived, &mut room, &mut self.losses)
+        } else {
+            translate(&mut self.engine, arrived, &mut room)
+        };
+        let mut out = vec![];
+        if let Taken::Decided(Verdict::Forward(to), _) = taken {
+            out.push((to, room.bytes().to_vec()));
+        }
+        let now = self.now;
+        while let Some((to, _, len)) =
+            self.stage.poll_transmit(&mut self.engine, now, &mut buffer, &mut self.losses)
+        {
+            out.push((to, buffer[..len].to_vec()));
+        }
+        out
+    }
+
+    /// The only packet that leaves, by the other side: its ends and its data.
+    fn pass(&mut self, from: Side, bytes: &[u8]) -> (SocketAddrV4, SocketAddrV4, String) {
+        let mut out = self.send(from, bytes);
+        assert_eq!(out.len(), 1, "{} packets leave", out.len());
+        let (to, bytes) = out.remove(0);
+        assert_eq!(to, from.other());
+        let ends = Ends::read(&bytes).expect("ends");
+        let data = String::from_utf8_lossy(&bytes[40.min(bytes.len())..]).into_owned();
+        (ends.source, ends.destination, data)
+    }
+}
+
+const CLIENT: &str = "10.0.0.5:40000";
+const SERVER: &str = "198.51.100.2:21";
+
+/// A world with a client inside that the server has greeted, and the client's external endpoint.
+fn greeted() -> (World, &'static str) {
+    let mut world = World::new();
+    let syn = Short { from: CLIENT, to: SERVER, numbers: (100, 0), flags: SYN, data: "" };
+    let (external, _, _) = world.pass(Side::Inside, &segment(syn));
+    let external: &'static str = Box::leak(external.to_string().into_boxed_str());
+    let syn = Short { from: SERVER, to: external, numbers: (500, 101), flags: SYN | ACK, data: "" };
+    world.pass(Side::Outside, &segment(syn));
+    let greeting = Short { numbers: (501, 101), flags: ACK, data: "220 ready\r\n", ..syn };
+    world.pass(Side::Outside, &segment(greeting));
+    (world, external)
+}
+
+#[test]
+fn an_active_client_is_reached_by_its_server_alone() {
+    let (mut world, external) = greeted();
+    let text = "PORT 10,0,0,5,200,13\r\n";
+    let port = Short { from: CLIENT, to: SERVER, numbers: (101, 512), flags: ACK, data: text };
+    let (_, _, heard) = world.pass(Side::Inside, &segment(port));
+    let numbers: Vec<u16> =
+        heard.trim_end()[5..].split(',').map(|part| part.parse().expect("a number")).collect();
+    assert_eq!(numbers[..4], [203, 0, 113, 1], "{heard}");
+    let data = format!("203.0.113.1:{}", numbers[4] * 256 + numbers[5]);
+    let data: &'static str = Box::leak(data.into_boxed_str());
+    // Another host finds no way, the server finds the client.
+    let stranger =
+        Short { from: "198.51.100.3:20", to: data, numbers: (1, 0), flags: SYN, data: "" };
+    assert_eq!(world.send(Side::Outside, &segment(stranger)), []);
+    let (_, to, _) =
+        world.pass(Side::Outside, &segment(Short { from: "198.51.100.2:20", ..stranger }));
+    assert_eq!(to, end("10.0.0.5:51213"));
+    // The server acknowledges what it got; the client hears its own numbers.
+    let ack = 101 + heard.len() as u32;
+    let reply =
+        Short { from: SERVER, to: external, numbers: (512, ack), flags: ACK, data: "200 ok\r\n" };
+    let out = world.send(Side::Outside, &segment(reply));
+    assert_eq!(out.len(), 1);
+    let number = u32::from_be_bytes(out[0].1[28..32].try_into().expect("four bytes"));
+    assert_eq!(number, 101 + text.len() as u32);
+    let counters = world.stage.all_counters();
+    assert!(counters.iter().any(|(kind, of)| *kind == Kind::Ftp && of.expectations == 1));
+    let event = world.stage.poll_event().expect("an event");
+    assert_eq!(event.opened.external, end(data));
+}
+
+#[test]
+fn without_a_flow_the_expectation_ends() {
+    let (mut world, _) = greeted();
+    let text = "PORT 10,0,0,5,200,13\r\n";
+    let port = Short { from: CLIENT, to: SERVER, numbers: (101, 512), flags: ACK, data: text };
+    world.pass(Side::Inside, &segment(port));
+    let external = world.stage.poll_event().expect("an event").opened.external;
+    world.now = Timestamp(world.now.0 + 62_000_000_000);
+    let to = Box::leak(external.to_string().into_boxed_str());
+    let late = Short { from: "198.51.100.2:20", to, numbers: (1, 0), flags: SYN, data: "" };
+    assert_eq!(world.send(Side::Outside, &segment(late)), []);
+}
+
+#[test]
+fn parts_of_a_command_are_kept_and_counted_once() {
+    let (mut world, external) = greeted();
+    let part =
+        Short { from: CLIENT, to: SERVER, numbers: (101, 512), flags: ACK, data: "PORT 10,0" };
+    let out = world.send(Side::Inside, &segment(part));
+    // No byte leaves: the client's acknowledgment of the greeting goes to the server, and one of
+    // the part to the client.
+    let ends: Vec<_> = out
+        .iter()
+        .map(|(to, bytes)| (*to, bytes.len(), Ends::read(bytes).map(|ends| ends.destination)))
+        .collect();
+    assert_eq!(
+        ends,
+        [(Side::Outside, 40, Some(end(SERVER))), (Side::Inside, 40, Some(end(CLIENT)))]
+    );
+    let rest = Short { numbers: (110, 512), data: ",0,5,200,13\r\n", ..part };
+    let (_, _, heard) = world.pass(Side::Inside, &segment(rest));
+    assert!(heard.starts_with("PORT 203,0,113,1,"), "{heard}");
+    // A part of a reply.
+    let half = Short { from: SERVER, to: external, numbers: (512, 101), flags: ACK, data: "200" };
+    world.send(Side::Outside, &segment(half));
+    let counters = world.losses.correct(world.engine.counters());
+    assert_eq!(counters.packets.iter().flatten().sum::<u64>(), 6);
+}
+
+#[test]
+fn a_server_inside_is_known_by_its_static_mapping() {
+    let mut world = World::new();
+    let remote = "198.51.100.2:40000";
+    let syn =
+        Short { from: remote, to: "203.0.113.1:2121", numbers: (500, 0), flags: SYN, data: "" };
+    world.pass(Side::Outside, &segment(syn));
+    let answer =
+        Short { from: "10.0.0.80:21", to: remote, numbers: (100, 501), flags: SYN | ACK, data: "" };
+    world.pass(Side::Inside, &segment(answer));
+    let text = "220 ready\r\n227 Entering Passive Mode (10,0,0,80,4,1)\r\n";
+    let reply = Short { numbers: (101, 501), flags: ACK, data: text, ..answer };
+    let (from, _, heard) = world.pass(Side::Inside, &segment(reply));
+    assert_eq!(from, end("203.0.113.1:2121"));
+    assert!(heard.starts_with("220 ready\r\n227 Entering Passive Mode (203,0,113,1,"), "{heard}");
+    let external = world.stage.poll_event().expect("an event").opened.external;
+    let to = Box::leak(external.to_string().into_boxed_str());
+    let data = Short { from: "198.51.100.2:40001", to, numbers: (1, 0), flags: SYN, data: "" };
+    assert_eq!(world.pass(Side::Outside, &segment(data)).1, end("10.0.0.80:1025"));
+}
+
+#[test]
+fn media_get_two_ports_that_follow_each_other() {
+    let mut world = World::new();
+    let client = "10.0.0.5:5060";
+    let body = "v=0\r\nc=IN IP4 10.0.0.5\r\nm=audio 4000 RTP/AVP 0\r\n";
+    let text = format!(
+        "INVITE sip:b@c SIP/2.0\r\nContent-Type: application/sdp\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let (from, to) = (end(client), end("198.51.100.2:5060"));
+    let mut udp = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+    udp.extend((8 + text.len() as u16).to_be_bytes());
+    udp.extend([0, 0]);
+    udp.extend(text.bytes());
+    let bytes = packet(from, to, protocol::UDP, 6, &udp);
+    world.send(Side::Inside, &bytes);
+    let event = world.stage.poll_event().expect("an event");
+    let external = event.opened.external;
+    assert_eq!(external.port() % 2, 0);
+    for (above, port) in [(0, 4000), (1, 4001)] {
+        let to = SocketAddrV4::new(*external.ip(), external.port() + above);
+        let from = end("192.0.2.77:7000");
+        let mut udp = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+        udp.extend([0, 8, 0, 0]);
+        let bytes = packet(from, to, protocol::UDP, 6, &udp);
+        assert_eq!(world.pass(Side::Outside, &bytes).1, end(&format!("10.0.0.5:{port}")));
+    }
+}
+
+#[test]
+fn nothing_is_on_unless_it_is_named() {
+    let config = Config::default();
+    assert!(Stage::new(&AlgSettings::default(), &config, [0; 32]).is_none());
+    let mut settings = AlgSettings::default();
+    settings.set(Kind::Ftp, vec![21, 2121]);
+    assert_eq!(settings.kind(protocol::TCP, 2121), Some(Kind::Ftp));
+    assert_eq!(settings.kind(protocol::UDP, 21), None);
+    settings.set(Kind::Ftp, vec![]);
+    assert!(settings.is_off());
+}
