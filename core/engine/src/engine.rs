@@ -78,6 +78,8 @@ pub struct Engine {
     pub(crate) fragments: Fragments,
     pub(crate) identifications: Identifications,
     pub(crate) counters: Counters,
+    /// Packets that took the complete way in a batch.
+    pub(crate) complete_ways: u64,
     /// Dynamic mappings made, and removed, by [`quota_class`](crate::protocols::quota_class).
     pub(crate) made: [u64; 3],
     pub(crate) gone: [u64; 3],

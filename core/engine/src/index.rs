@@ -17,9 +17,10 @@ const ENTRIES: usize = 10;
 /// Bytes of the smallest page of memory.
 pub(crate) const PAGE: usize = 4096;
 
-/// Entries per hundred places when the index is as full as it was made for: beyond this share,
-/// buckets overflow too often.
-const LOAD_PERCENT: usize = 68;
+/// Entries per hundred places when the index is as full as it was made for. One entry in sixteen
+/// then lies beyond its first bucket, and lookups follow it there. Beyond this share, buckets
+/// overflow too often.
+const LOAD_PERCENT: usize = 80;
 
 /// A line of ten tags, one count and ten slot numbers, in this order. The tags are the low bits of
 /// the entries' hashes, never 0; a tag 0 marks a free place. The count is that of the entries whose
@@ -176,8 +177,7 @@ impl Index {
         }
     }
 
-    /// [`Index::candidate`] of an entry that is not in the bucket where its search begins. Of a
-    /// full index, one entry in fifty is such.
+    /// [`Index::candidate`] of an entry that is not in the bucket where its search begins.
     #[cold]
     #[inline(never)]
     fn candidate_beyond(&self, hash: u64) -> Option<u32> {

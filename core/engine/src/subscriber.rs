@@ -213,7 +213,7 @@ impl Subscribers {
         &self.tenants
     }
 
-    /// Prefetches the most likely record of a subscriber, whose hash [`Subscribers::prefetch`] gave.
+    /// Prefetches the most likely record of a subscriber. [`Subscribers::prefetch`] gave the hash.
     /// Returns its place or [`NONE`].
     #[inline(always)]
     pub(crate) fn approach(&self, hash: u64) -> u32 {

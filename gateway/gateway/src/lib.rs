@@ -39,8 +39,8 @@
 
 #![forbid(unsafe_code)]
 
-mod bindings;
 mod alg;
+mod bindings;
 pub mod capture;
 mod clock;
 mod command;
@@ -81,8 +81,8 @@ mod wiring;
 mod worker;
 mod worker_error;
 
-pub use bindings::{BindingChange, BindingChanges, Bindings};
 pub use alg::{AlgCounters, AlgEvent, AlgSettings, Kind as AlgKind};
+pub use bindings::{BindingChange, BindingChanges, Bindings};
 pub use clock::Clock;
 pub use command::{
     CommandError, Commander, Commands, Numbered, Prepared, Reconfigured, commands, team_commands,

@@ -1,7 +1,7 @@
 //! Settings of a gateway: the engine's configuration and everything around the engine.
 
-use crate::bindings::Bindings;
 use crate::alg::AlgSettings;
+use crate::bindings::Bindings;
 use crate::kernel::KernelSettings;
 use crate::limits::{FEWEST_NEIGHBORS, MOST_NEIGHBORS};
 use crate::link::Link;

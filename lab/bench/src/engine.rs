@@ -33,6 +33,9 @@ use std::time::{Duration, Instant};
 /// Sessions of the table for comparison with larger tables.
 const REFERENCE: u64 = 1_000_000;
 
+/// Kinds of rounds with packets of established sessions.
+const KINDS: usize = 3;
+
 /// Lowest number of rounds.
 const ROUNDS: usize = 5;
 
@@ -76,6 +79,9 @@ pub struct Figures {
     pub create_ns: f64,
     /// One random line of memory, read and written.
     pub limit_ns: f64,
+    /// Packets of established sessions that did not take the engine's quick way, percent. Such a
+    /// packet costs several times what the others cost.
+    pub complete_percent: f64,
     /// Resident memory of the engine, divided by the number of sessions.
     pub bytes_per_session: f64,
     /// `mixed_ns` with a million sessions, measured alternately; `None` if there are at most a
@@ -117,6 +123,7 @@ pub fn measure(plan: &Plan) -> Figures {
     let mut limit = Limit::new(plan.sessions as usize, ROUND);
     bar.set_message("established sessions");
     let [mut limits, mut outbound, mut inbound, mut mixed, mut million] = [const { Vec::new() }; 5];
+    let complete_before = bench.complete_ways();
     let begun = Instant::now();
     while begun.elapsed() < plan.time || limits.len() < ROUNDS {
         limit.prepare(&mut bench.random);
@@ -128,6 +135,8 @@ pub fn measure(plan: &Plan) -> Figures {
         million.extend(reference.as_mut().map(|bench| bench.round(Mode::Mixed).cpu));
     }
     bar.finish_and_clear();
+    let complete = bench.complete_ways() - complete_before;
+    let packets = (limits.len() * KINDS * ROUND) as f64;
     let [limit, outbound, inbound, mixed] =
         [limits, outbound, inbound, mixed].map(|times| Spread::of(&times));
     Figures {
@@ -139,6 +148,7 @@ pub fn measure(plan: &Plan) -> Figures {
         mixed_ns: mixed.median,
         create_ns: create.median,
         limit_ns: limit.median,
+        complete_percent: complete as f64 / packets * 100.0,
         bytes_per_session,
         mixed_at_million_ns: reference.map(|_| Spread::of(&million).median),
         spreads: Spreads {

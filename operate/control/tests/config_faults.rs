@@ -45,27 +45,32 @@ const FAULTS: &[Fault] = &[
     fault(
         Add("ports = \"1024-65535\"\nallocation = \"address\"\n"),
         7,
-        "pool.ports",
+        "pool[0].ports",
         "1024-65535 are 64512 of the 65535 ports",
     ),
     fault(
         Add("exclude_ports = [\"80\"]\nallocation = \"address\"\n"),
         7,
-        "pool.exclude_ports",
+        "pool[0].exclude_ports[0]",
         "gives a host a whole address; remove it",
     ),
-    fault(Add("allocation = \"address\"\noverloading = true\n"), 5, "pool", "remove overloading"),
+    fault(
+        Add("allocation = \"address\"\noverloading = true\n"),
+        5,
+        "pool[0]",
+        "remove overloading",
+    ),
     fault(
         Add("allocation = \"address\"\n[nat]\nmapping = \"address-dependent\"\n"),
         7,
-        "pool.allocation",
+        "pool[0].allocation",
         "write nat.mapping = \"endpoint-independent\"",
     ),
     fault(
         Add("allocation = \"address\"\n[[static]]\ninternal = \"10.0.0.8:80\"\n\
              external = \"203.0.113.1:80\"\n"),
         10,
-        "static.external",
+        "static[0].external",
         "takes a part of 203.0.113.1",
     ),
     // The text.

@@ -338,13 +338,13 @@ mod tests {
     #[test]
     fn every_element_is_looked_at_once_and_before_its_turn() {
         let (mut lead, seen) = (Lead::default(), RefCell::new(Vec::new()));
-        for turn in 0..20_u32 {
+        for turn in 0..20 {
             let hint = lead.take(turn, |element| {
                 seen.borrow_mut().push(element);
-                (Some(element + 1).filter(|&next| next < 20), u64::from(100 + element))
+                (Some(element + 1).filter(|&next| next < 20), u64::from(element) + 100)
             });
             assert!(seen.borrow().contains(&turn));
-            assert_eq!(hint, if turn < 19 { u64::from(101 + turn) } else { 0 });
+            assert_eq!(hint, if turn < 19 { u64::from(turn) + 101 } else { 0 });
             assert_eq!(lead.len, (turn + 1).min(DISTANCE).min(19 - turn));
         }
         assert_eq!(seen.into_inner(), (0..20).collect::<Vec<_>>());

@@ -12,6 +12,12 @@ impl Engine {
         &self.counters
     }
 
+    /// Number of packets since the start that did not take the quick way. A packet of an
+    /// established session that is among them costs several times what it should.
+    pub fn complete_ways(&self) -> u64 {
+        self.complete_ways
+    }
+
     /// Counts a frame that came in on `from` and does not carry IPv4. [`Engine::process`] does not
     /// take such frames.
     pub fn count_foreign(&mut self, from: Side, len: usize) {

@@ -88,6 +88,7 @@ impl Engine {
             fragments: Fragments::new(&config.limits, config.timeouts.fragment, key),
             identifications,
             counters: Counters::default(),
+            complete_ways: 0,
             events: Events::new(),
             pinned: Vec::new(),
             is_divided: false,

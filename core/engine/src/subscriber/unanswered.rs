@@ -3,10 +3,11 @@
 //! oldest first: one of all unanswered subscribers, and one of subscribers that requested mappings.
 //! Each subscriber has a list of its mappings. No change of a queue or of a list needs a search.
 //!
-//! A list has an entry for each mapping that an unanswered subscriber begins. The mapping's line has
-//! the number of the entry in place of the time at which the mapping was made, and the entry has
-//! that time. So few unanswered mappings take little memory, and the entries lie close together. An
-//! answer ends the subscriber's list, but an entry stays until its mapping is removed.
+//! A list has an entry for each mapping that an unanswered subscriber begins. The line of the
+//! mapping has the number of the entry in place of the time at which the mapping was made, and the
+//! entry has that time. So few unanswered mappings take little memory, and the entries lie close
+//! together. An answer ends the list of the subscriber. Entries that are left then stay until their
+//! mappings are removed.
 //!
 //! `reclaim.rs` decides when the oldest give way.
 
@@ -289,6 +290,38 @@ mod tests {
     use alloc::collections::{BTreeMap, VecDeque};
     use proptest::prelude::*;
 
+    type ByNumber<T> = BTreeMap<u32, T>;
+
+    /// Compares a queue of subscribers, by the places of their records.
+    fn check_queue(
+        unanswered: &Unanswered,
+        queue: Queue,
+        expected: &VecDeque<u32>,
+    ) -> Result<(), TestCaseError> {
+        prop_assert_eq!(unanswered.count(queue) as usize, expected.len());
+        let oldest = unanswered.oldest(queue).map(|at| unanswered.record(at));
+        prop_assert_eq!(oldest, expected.front().copied());
+        Ok(())
+    }
+
+    /// Compares the lists of mappings, by subscriber, and the creation times, by slot.
+    fn check_mappings(
+        unanswered: &Unanswered,
+        mappings: &ByNumber<Vec<u32>>,
+        entries: &ByNumber<u32>,
+        siblings: &ByNumber<(u32, u32)>,
+    ) -> Result<(), TestCaseError> {
+        let all: usize = mappings.values().map(Vec::len).sum();
+        prop_assert_eq!(unanswered.mappings() as usize, all);
+        for (at, own) in mappings {
+            prop_assert_eq!(unanswered.latest_mapping(entries[at]), own.last().copied());
+        }
+        for &(sibling, created) in siblings.values() {
+            prop_assert_eq!(unanswered.created(sibling), created);
+        }
+        Ok(())
+    }
+
     proptest! {
         /// Compares with queues that are searched.
         #[test]
@@ -355,19 +388,9 @@ mod tests {
                         }
                     }
                 }
-                for (queue, expected) in [(Queue::All, &order), (Queue::Asking, &asking)] {
-                    prop_assert_eq!(unanswered.count(queue) as usize, expected.len());
-                    let oldest = unanswered.oldest(queue).map(|at| unanswered.record(at));
-                    prop_assert_eq!(oldest, expected.front().copied());
-                }
-                let all: usize = mappings.values().map(Vec::len).sum();
-                prop_assert_eq!(unanswered.mappings() as usize, all);
-                for (&at, own) in &mappings {
-                    prop_assert_eq!(unanswered.latest_mapping(entries[&at]), own.last().copied());
-                }
-                for &(sibling, created) in siblings.values() {
-                    prop_assert_eq!(unanswered.created(sibling), created);
-                }
+                check_queue(&unanswered, Queue::All, &order)?;
+                check_queue(&unanswered, Queue::Asking, &asking)?;
+                check_mappings(&unanswered, &mappings, &entries, &siblings)?;
                 prop_assert!(unanswered.siblings.len() <= 32 && unanswered.entries.len() <= 8);
             }
         }

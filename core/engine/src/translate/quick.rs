@@ -506,6 +506,7 @@ impl Engine {
             Side::Inside => Direction::Outbound,
             Side::Outside => Direction::Inbound,
         };
+        self.complete_ways += tally.others;
         let packets = all as u64 - tally.others;
         self.counters.count_forwarded(direction, packets, tally.bytes);
     }

@@ -54,6 +54,8 @@ pub(crate) struct Bench {
     subscribers: u64,
     /// External endpoint of each session.
     external: Vec<(u32, u16)>,
+    /// True for a subscriber that a remote endpoint has answered.
+    is_answered: Vec<bool>,
     frames: Vec<Frame>,
     verdicts: Vec<Verdict>,
     pub(super) random: Random,
@@ -85,6 +87,7 @@ impl Bench {
             tcp: plan.tcp,
             subscribers: subscribers(plan.sessions),
             external,
+            is_answered: vec![false; subscribers(plan.sessions) as usize],
             frames,
             verdicts: vec![Verdict::Held; ROUND],
             random: Random::new(7),
@@ -132,19 +135,24 @@ impl Bench {
         }
     }
 
-    /// Records the external endpoints of these packets. A TCP connection gets an answer.
+    /// Records the external endpoints of these packets. A TCP connection gets an answer. So does a
+    /// subscriber's first session: nobody has many sessions without an answer.
     pub(crate) fn finish_creation(&mut self, places: Range<u64>) {
         let order = Shuffle::new(self.sessions);
-        let count = (places.end - places.start) as usize;
-        let sessions = places.map(|place| order.at(place)).enumerate();
-        for (place, session) in sessions.clone() {
+        let sessions = places.map(|place| order.at(place));
+        for (place, session) in sessions.clone().enumerate() {
             self.external[session as usize] = frame::source(&self.frames[place]);
         }
-        if self.tcp {
-            for (place, session) in sessions {
+        let mut count = 0;
+        for session in sessions {
+            let subscriber = (session % self.subscribers) as usize;
+            if !std::mem::replace(&mut self.is_answered[subscriber], true) || self.tcp {
                 let external = self.external[session as usize];
-                self.write(place, Self::remote(session), external, SYN | ACK);
+                self.write(count, Self::remote(session), external, SYN | ACK);
+                count += 1;
             }
+        }
+        if count > 0 {
             self.process(0..count, Mode::Inbound);
         }
     }
@@ -266,6 +274,11 @@ impl Bench {
                 break;
             }
         }
+    }
+
+    /// Number of packets so far that did not take the engine's quick way.
+    pub(super) fn complete_ways(&self) -> u64 {
+        self.engine.complete_ways()
     }
 
     /// Changes the number of packets in a batch.

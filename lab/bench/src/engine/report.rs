@@ -51,6 +51,8 @@ impl Results {
     /// The figures in a few lines, for a terminal.
     pub fn summary(&self, changes: &[Comparison]) -> String {
         let mut text = self.speeds().to_string();
+        let complete = self.figures.complete_percent;
+        text.push_str(&format!("\n{complete:.3} % of these packets did not take the quick way\n"));
         if !changes.is_empty() {
             text.push_str(&format!("\n{}", comparison(changes)));
         }
@@ -73,6 +75,10 @@ impl Results {
             grouped(ROUND as u64),
         ));
         report.table(self.speeds());
+        report.text(format!(
+            "Of the packets of established sessions, {:.3} % did not take the quick way.",
+            self.figures.complete_percent,
+        ));
         report.table(self.targets());
         if let (Some(million), Some(ratio)) =
             (self.figures.mixed_at_million_ns, self.mixed_to_million)

@@ -299,8 +299,7 @@ impl Draft {
         };
         let statics_of = |fixed: &StaticDraft| fixed.statics(of(fixed));
         let service_of = |fixed: &StaticDraft| fixed.service(of(fixed));
-        let default_pool = self.default_pool();
-        let allocation = self.common_allocation();
+        let (default_pool, allocation) = (self.default_pool(), self.common_allocation());
         let (ipv6, router6) = (self.to_ipv6(), self.to_router6());
         let bindings = self.ipv6.lw4o6.as_ref().map(Lw4o6Draft::bindings);
         let engine = Config {
