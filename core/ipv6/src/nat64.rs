@@ -61,6 +61,7 @@ impl Nat64 {
         add_realm(&settings, mtu, config);
         let several = settings.prefixes.len() > 1;
         let mut hosts = Hosts::new(settings.subscriber_length, most, seed);
+        //= rfc6146#section-3.1-manual
         let numbers = hosts.reserve(&settings.static_hosts, (0, 0));
         let numbers = numbers.map_err(|(host, _)| no_number(host, most))?;
         let mut pairs = settings.static_hosts.iter().zip(numbers);
