@@ -208,7 +208,7 @@ impl Model {
         let (first, last) = self.config.pools[pool].ports;
         let of_protocol = self.mappings.iter().filter(|(other, _)| other.protocol == key.protocol);
         let used: BTreeSet<Endpoint> = of_protocol.map(|(_, mapping)| mapping.external).collect();
-        let is_split = first < 1024 && last >= 1024 && !self.is_whole(pool); // 5.58
+        let is_split = first < 1024 && last >= 1024 && self.splits_ports(pool); // 5.58
         let split = is_split && key.protocol != ICMP; // 5.2
         (first..=last)
             .filter(|&port| self.config.pools[pool].uses_port(port)) // 5.40

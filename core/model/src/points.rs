@@ -75,6 +75,8 @@ pub(crate) trait DecisionPoints {
     fn permits_from_outside(&self, key: Key) -> Permit { Ok(()) }
     /// True if its first session could not be told apart from another session.
     fn is_ambiguous_new(&self, key: Key, remote: Endpoint) -> bool { false }
+    /// True if ports of a pool below 1024 are for internal ports below 1024 alone.
+    fn splits_ports(&self, pool: usize) -> bool { true }
     /// True if a port rests after its mapping.
     fn rests(&self, external: Endpoint) -> bool { true }
     /// Lets a packet into the realm of its receiver.

@@ -267,6 +267,10 @@ impl DecisionPoints for Model {
         self.is_ambiguous(key, remote) // 3.36
     }
 
+    fn splits_ports(&self, pool: usize) -> bool {
+        !self.is_whole(pool) // 5.58
+    }
+
     fn rests(&self, external: Endpoint) -> bool {
         let pool = self.pool_of(external.address.to_bits());
         !pool.is_some_and(|pool| self.is_whole(pool)) // 5.63

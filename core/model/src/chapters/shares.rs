@@ -167,7 +167,7 @@ impl Model {
     }
 
     /// True if a pool gives out whole addresses (5.58).
-    pub(crate) fn is_whole(&self, pool: usize) -> bool {
+    pub(super) fn is_whole(&self, pool: usize) -> bool {
         *self.allocation(pool) == Allocation::Address
     }
 
