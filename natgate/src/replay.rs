@@ -9,9 +9,10 @@ use crate::captures::{Captures, create, input_failure};
 use anyhow::Context;
 use indicatif::ProgressBar;
 use natgate_control::{config, json};
-use natgate_engine::{Counters, Event};
+use natgate_engine::Event;
+use natgate_gateway::AlgExpectation;
 use natgate_gateway::ipv6::Translator;
-use natgate_gateway::replay::{Observer, ReplayError, replay};
+use natgate_gateway::replay::{Observer, ReplayError, Report, replay};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -60,7 +61,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let report = replay(&settings, seed, input, output, &mut log, flush);
     progress.finish_and_clear();
     if let Some(mut stats) = stats {
-        write_stats(&mut stats, &report.counters).context("the counters cannot be written")?;
+        write_stats(&mut stats, &report).context("the counters cannot be written")?;
     }
     report.end.map_err(|error| args.failure(error))
 }
@@ -82,8 +83,10 @@ fn seed(number: u64) -> [u8; 32] {
     seed
 }
 
-fn write_stats(output: &mut impl Write, counters: &Counters) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *output, &json::counters(counters))?;
+fn write_stats(output: &mut impl Write, report: &Report) -> io::Result<()> {
+    let mut counters = json::counters(&report.counters);
+    json::add_algs(&mut counters, &report.algs);
+    serde_json::to_writer_pretty(&mut *output, &counters)?;
     writeln!(output)?;
     output.flush()
 }
@@ -119,6 +122,12 @@ impl Observer for EventLog {
             None => object,
         };
         serde_json::to_writer(&mut *output, &object)?;
+        output.write_all(b"\n")
+    }
+
+    fn expectation(&mut self, expectation: &AlgExpectation) -> io::Result<()> {
+        let Some(output) = &mut self.output else { return Ok(()) };
+        serde_json::to_writer(&mut *output, &json::expectation(expectation, &self.names))?;
         output.write_all(b"\n")
     }
 

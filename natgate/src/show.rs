@@ -48,6 +48,7 @@ natgate show blocks --external 203.0.113.1:2300
 natgate show subscribers --limit 20
 natgate show bindings --external 203.0.113.7:1024
 natgate show domains
+natgate show expectations --json
 natgate show counters
 natgate show workers --json --socket /run/natgate/second.sock";
 
@@ -98,6 +99,8 @@ enum What {
     Bindings,
     /// lw4o6 and the domains of MAP, with their packets
     Domains,
+    /// Flows that application-level gateways expect
+    Expectations,
 }
 
 impl What {
@@ -116,6 +119,7 @@ impl What {
             Self::Workers => "workers",
             Self::Bindings => "bindings",
             Self::Domains => "domains",
+            Self::Expectations => "expectations",
         }
     }
 

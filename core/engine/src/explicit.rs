@@ -11,6 +11,7 @@
 
 mod holds;
 mod making;
+mod once;
 mod peer;
 
 use crate::config::Behavior;

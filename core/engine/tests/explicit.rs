@@ -370,6 +370,54 @@ fn filters_let_in_whom_they_name() {
     lab.inward(&udp(strangers[2], &external));
 }
 
+#[test]
+fn a_filter_for_one_session_admits_one() {
+    let mut lab = Lab::new(&asking());
+    let filter = |last| RemoteFilter {
+        address: u32::from_be_bytes([198, 51, 100, last]),
+        prefix_len: 32,
+        port: 0,
+    };
+    let filters = [filter(1), filter(2), filter(3)];
+    let external = lab.mapped(&MapRequest { filters: &filters, ..request(UDP, HOST, HOUR) });
+    let once = |lab: &mut Lab, one| lab.engine.admit_once(UDP, 0, end(HOST), one);
+    let admits = |lab: &mut Lab, one| lab.engine.admits_requested(UDP, 0, end(HOST), one);
+    assert!(once(&mut lab, Some(filters[0])) && once(&mut lab, Some(filters[2])));
+    assert!(!once(&mut lab, Some(filter(9))) && !once(&mut lab, None));
+    lab.inward(&udp("198.51.100.1:9", &external));
+    // The session goes on, and there is no other one.
+    lab.inward(&udp("198.51.100.1:9", &external));
+    assert_eq!(
+        lab.refused(Side::Outside, &udp("198.51.100.1:10", &external)),
+        DropReason::Filtered
+    );
+    assert_eq!(filters.map(|one| admits(&mut lab, Some(one))), [false, true, true]);
+    lab.inward(&udp("198.51.100.2:9", &external));
+    lab.inward(&udp("198.51.100.2:10", &external));
+    lab.inward(&udp("198.51.100.3:9", &external));
+    lab.refused(Side::Outside, &udp("198.51.100.3:10", &external));
+    lab.inward(&udp("198.51.100.2:11", &external));
+}
+
+#[test]
+fn a_hold_for_one_session_ends_when_the_session_begins() {
+    let mut lab = Lab::new(&asking());
+    let external = lab.mapped(&request(UDP, HOST, HOUR));
+    assert!(lab.engine.admits_requested(UDP, 0, end(HOST), None));
+    assert!(lab.engine.admit_once(UDP, 0, end(HOST), None));
+    lab.inward(&udp("198.51.100.1:9", &external));
+    assert!(!lab.engine.admits_requested(UDP, 0, end(HOST), None));
+    assert_eq!(lab.unmap(UDP, HOST, NONCE), Err(ExplicitError::NotExplicit));
+    lab.inward(&udp("198.51.100.1:9", &external));
+    // The last of several filters for one session ends the hold as well.
+    let filter = RemoteFilter { address: 0xc633_6401, prefix_len: 32, port: 0 };
+    let other = "10.0.0.5:7";
+    let external = lab.mapped(&MapRequest { filters: &[filter], ..request(UDP, other, HOUR) });
+    assert!(lab.engine.admit_once(UDP, 0, end(other), Some(filter)));
+    lab.inward(&udp("198.51.100.1:9", &external));
+    assert_eq!(lab.unmap(UDP, other, NONCE), Err(ExplicitError::NotExplicit));
+}
+
 //= test rfc6887#section-15-sooner
 //= test rfc6887#section-15.1-closing
 #[test]

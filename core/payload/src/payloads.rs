@@ -59,6 +59,16 @@ pub struct Counters {
     pub refused: [u64; Reason::ALL.len()],
 }
 
+impl Counters {
+    /// Adds the counters of another worker.
+    pub fn add(&mut self, other: &Self) {
+        self.expectations += other.expectations;
+        for (sum, one) in self.refused.iter_mut().zip(other.refused) {
+            *sum += one;
+        }
+    }
+}
+
 /// A packet of a control flow, as the caller's tables see it.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlPacket {

@@ -6,17 +6,20 @@
 //! host had requested them, with a filter for the remote address. Hairpinned flows and flows of
 //! both families pass unread.
 
+mod expected;
 mod ports;
 mod settings;
 
 use crate::counters::{Losses, Origin};
+use expected::OpenList;
+pub use expected::{AlgExpectation, OpenExpectation};
 use natgate_engine::{Config, Engine, Packet, Side, Timestamp, Verdict};
 use natgate_payload::{ControlPacket, Endpoints, Fate, Limits, Payloads, Room};
-pub use natgate_payload::{Counters as AlgCounters, Event as AlgEvent, Kind};
+pub use natgate_payload::{Counters as AlgCounters, Kind};
 use natgate_wire::{Ipv4, protocol};
 use ports::EnginePorts;
 pub use settings::AlgSettings;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Mappings that hosts and application-level gateways may request, if no table says another number.
@@ -79,6 +82,9 @@ pub(crate) struct Stage {
     /// Servers inside behind static mappings of a port: from protocol and external endpoint to the
     /// internal one.
     servers: HashMap<(u8, SocketAddrV4), (Kind, SocketAddrV4)>,
+    /// Expectations that were made and not reported: those of one packet.
+    made: VecDeque<AlgExpectation>,
+    open: OpenList,
 }
 
 impl Stage {
@@ -87,7 +93,18 @@ impl Stage {
         if settings.is_off() {
             return None;
         }
-        let mut servers = HashMap::new();
+        let payloads = Payloads::new(Limits::default(), seed);
+        let (settings, servers) = (settings.clone(), HashMap::new());
+        let (made, open) = (VecDeque::new(), OpenList::default());
+        let mut stage = Self { payloads, settings, servers, made, open };
+        stage.renew(config);
+        Some(stage)
+    }
+
+    /// Learns the servers behind static mappings of a new configuration.
+    pub(crate) fn renew(&mut self, config: &Config) {
+        let Self { settings, servers, .. } = self;
+        servers.clear();
         for one in config.statics.iter().filter(|one| one.realm == 0) {
             let (Some(internal), Some(external)) = (one.internal.1, one.external.1) else {
                 continue;
@@ -101,8 +118,6 @@ impl Stage {
                 }
             }
         }
-        let payloads = Payloads::new(Limits::default(), seed);
-        Some(Self { payloads, settings: settings.clone(), servers })
     }
 
     /// Has the engine keep room for expectations.
@@ -185,13 +200,21 @@ impl Stage {
     fn edit(
         &mut self,
         engine: &mut Engine,
-        Arrived { now, from, realm }: Arrived,
+        arrived: Arrived,
         (kind, endpoints): (Kind, Endpoints),
         room: &mut Room<'_>,
     ) -> Fate {
+        let Arrived { now, from, realm } = arrived;
         let mut ports = EnginePorts { engine, now, realm };
         let packet = ControlPacket { kind, from, endpoints };
-        self.payloads.process(seconds(now), packet, room, &mut ports)
+        let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
+        while let Some(event) = self.payloads.poll_event() {
+            for made in AlgExpectation::of(arrived, &event) {
+                self.open.add(made, &event);
+                self.made.push_back(made);
+            }
+        }
+        fate
     }
 
     /// Copies the next packet of the framework's own to a buffer, translated: the side and realm to
@@ -220,8 +243,18 @@ impl Stage {
     }
 
     /// The next expectation that was made and not reported.
-    pub(crate) fn poll_event(&mut self) -> Option<AlgEvent> {
-        self.payloads.poll_event()
+    pub(crate) fn poll_expectation(&mut self) -> Option<AlgExpectation> {
+        self.made.pop_front()
+    }
+
+    /// Expectations whose flow may begin, in no order.
+    pub(crate) fn open(&self, engine: &mut Engine, now: Timestamp) -> Vec<OpenExpectation> {
+        self.open.list(engine, now)
+    }
+
+    /// Forgets old expectations.
+    pub(crate) fn expire(&mut self, now: Timestamp) {
+        self.open.expire(now);
     }
 
     /// Forgets old flows.
@@ -230,9 +263,8 @@ impl Stage {
     }
 
     /// Counters of all protocols that are on.
-    pub(crate) fn all_counters(&self) -> Vec<(Kind, AlgCounters)> {
-        let all = self.settings.iter();
-        all.map(|(kind, _)| (kind, *self.payloads.counters(kind))).collect()
+    pub(crate) fn counters(&self) -> impl Iterator<Item = (Kind, AlgCounters)> + '_ {
+        self.settings.iter().map(|(kind, _)| (kind, *self.payloads.counters(kind)))
     }
 }
 

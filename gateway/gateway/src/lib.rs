@@ -81,7 +81,7 @@ mod wiring;
 mod worker;
 mod worker_error;
 
-pub use alg::{AlgCounters, AlgEvent, AlgSettings, Kind as AlgKind};
+pub use alg::{AlgCounters, AlgExpectation, AlgSettings, Kind as AlgKind, OpenExpectation};
 pub use bindings::{BindingChange, BindingChanges, Bindings};
 pub use clock::Clock;
 pub use command::{

@@ -1,5 +1,6 @@
 //! Reading figures and lists of all workers, part by part.
 
+use crate::alg::OpenExpectation;
 use crate::command::{CommandError, Commander};
 use crate::link::Link;
 use crate::router::{LearntRoutes, NeighborInfo};
@@ -147,6 +148,19 @@ impl Commander {
     /// [`CommandError::Stopping`].
     pub fn neighbors6(&self) -> Result<Vec<(Link, NeighborInfo6)>, CommandError> {
         self.question(0, Question::Neighbors6)
+    }
+
+    /// Expectations of application-level gateways whose flow may begin, the oldest first.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn expectations(&self) -> Result<Vec<OpenExpectation>, CommandError> {
+        let mut all = Vec::new();
+        for worker in 0..self.workers() {
+            all.extend(self.question(worker, Question::Expectations)?);
+        }
+        all.sort_by_key(|open| (open.made.time, open.made.external));
+        Ok(all)
     }
 
     /// Learnt routes in force.

@@ -1,5 +1,6 @@
 //! Reports of a running worker to its program: events, changes and the state.
 
+use crate::alg::{AlgCounters, AlgExpectation, Kind as AlgKind};
 use crate::load::LoadNow;
 use crate::pcp::PcpCounters;
 use crate::router::{NeighborInfo, NeighborReport, RouterCounters};
@@ -22,6 +23,10 @@ pub trait Observer {
     fn event_of(&mut self, event: &Event, _host: Option<&HostName>) {
         self.event(event);
     }
+
+    /// Reports an expectation that an application-level gateway has made, after the changes that it
+    /// caused.
+    fn expectation(&mut self, _: &AlgExpectation) {}
 
     /// Reports the loss of `_count` changes between two times: they came faster than they could be
     /// taken. The loss is after the last reported event and before the next one.
@@ -75,6 +80,8 @@ pub struct Status<'a> {
     pub pcp: PcpCounters,
     /// State of IPv6, if it is configured.
     pub ipv6: Option<Status6<'a>>,
+    /// Counters of the application-level gateways that are on.
+    pub algs: Vec<(AlgKind, AlgCounters)>,
     pub(crate) member: Option<&'a Member>,
 }
 

@@ -17,7 +17,7 @@ mod output;
 pub use input::{Arrival, Input, InputError, Step};
 
 use crate::Settings;
-use crate::alg::{self, AlgCounters, AlgEvent, Arrived, Kind as AlgKind, Taken};
+use crate::alg::{self, AlgCounters, AlgExpectation, Arrived, Kind as AlgKind, Taken};
 use crate::counters::{Losses, Origin, summed};
 use crate::fragment::fragment;
 use crate::link::VLAN_BITS;
@@ -60,7 +60,7 @@ pub trait Observer {
     ///
     /// # Errors
     /// The error of the write.
-    fn expectation(&mut self, _time: Timestamp, _event: &AlgEvent) -> io::Result<()> {
+    fn expectation(&mut self, _: &AlgExpectation) -> io::Result<()> {
         Ok(())
     }
 
@@ -159,7 +159,7 @@ pub fn replay<R: Read, W: Write>(
         replay.losses.correct(&counters)
     });
     counters.clock_backwards += replay.backwards;
-    let algs = replay.alg.as_ref().map(alg::Stage::all_counters).unwrap_or_default();
+    let algs = replay.alg.iter().flat_map(alg::Stage::counters).collect();
     Report { counters, algs, end: end.and(finished) }
 }
 
@@ -267,11 +267,15 @@ impl<W: Write> Replay<'_, W> {
             return Ok(());
         };
         self.output.saw(side, header);
-        if self.translator.is_some() {
-            return self.take_any(engine, (side, realm, header), &frame[start..]);
+        let packet = &frame[start..];
+        let translator = self.translator.as_ref();
+        if self.alg.as_ref().is_some_and(|alg| alg.claims(side, packet))
+            && !translator.is_some_and(|translator| translator.claims(side, realm, packet))
+        {
+            return self.take_control(engine, (side, realm, header), packet);
         }
-        if self.alg.as_ref().is_some_and(|alg| alg.claims(side, &frame[start..])) {
-            return self.take_control(engine, (side, realm, header), &frame[start..]);
+        if translator.is_some() {
+            return self.take_any(engine, (side, realm, header), packet);
         }
         let mut packets = [Packet::new(frame, start).in_realm(realm)];
         let mut verdicts = [Verdict::Held];
@@ -291,16 +295,26 @@ impl<W: Write> Replay<'_, W> {
     ) -> Result<(), ReplayError> {
         let Some(mut alg) = self.alg.take() else { return Ok(()) };
         let mut work = std::mem::take(&mut self.work);
-        work.clear();
+        work.resize(HEADROOM, 0);
         work.extend_from_slice(bytes);
-        work.resize((bytes.len() + ALG_ROOM).min(MAX_PACKET), 0);
-        let mut room = Room::new(&mut work, bytes.len());
+        work.resize(HEADROOM + (bytes.len() + ALG_ROOM).min(MAX_PACKET), 0);
+        let mut room = Room::new(&mut work[HEADROOM..], bytes.len());
         let arrived = Arrived { now: self.now, from: side, realm };
         let taken = alg.take(engine, arrived, &mut room, &mut self.losses);
-        let mut sent = Ok(());
-        if let Taken::Decided(verdict, realm) = taken {
-            sent = self.send_decided(engine, (side, realm, header), verdict, room.bytes_mut());
-        }
+        let end = HEADROOM + room.bytes().len();
+        let of_hosts = self.translator.as_ref().and_then(Translator::realm);
+        let mut sent = match taken {
+            Taken::Decided(Verdict::Forward(Side::Inside), realm) if of_hosts == Some(realm) => {
+                let packet = Packet::new(&mut work[..end], HEADROOM);
+                let origin = Origin::forwarded(side, Side::Inside, bytes.len());
+                self.send_to_host(packet, self.now, Cause::Passed(header), Some(origin))
+            }
+            Taken::Decided(verdict, realm) => {
+                let packet = &mut work[HEADROOM..end];
+                self.send_decided(engine, (side, realm, header), verdict, packet)
+            }
+            Taken::Kept => Ok(()),
+        };
         work.resize(work.len().max(Payloads::BUFFER), 0);
         while let Some((to, realm, len)) =
             alg.poll_transmit(engine, self.now, &mut work, &mut self.losses)
@@ -308,14 +322,16 @@ impl<W: Write> Replay<'_, W> {
             let cause = if to == side { Cause::Answered(header) } else { Cause::Passed(header) };
             sent = sent.and(self.send((to, realm), self.now, cause, &work[..len], None));
         }
-        while let Some(event) = alg.poll_event() {
-            let told = self.observer.expectation(self.now, &event);
+        alg.sweep(self.now);
+        alg.expire(self.now);
+        // The mapping of an expectation is told before the expectation.
+        sent = sent.and(self.drain(engine, Some((side, header))));
+        while let Some(expectation) = alg.poll_expectation() {
+            let told = self.observer.expectation(&expectation);
             sent = sent.and(told.map_err(ReplayError::Events));
         }
-        alg.sweep(self.now);
         (self.work, self.alg) = (work, Some(alg));
-        sent?;
-        self.drain(engine, Some((side, header)))
+        sent
     }
 
     /// Sends a packet on which the engine has decided. `from`: its side, the realm that it goes to,
@@ -499,7 +515,7 @@ impl<W: Write> Replay<'_, W> {
             let realm = engine.transmit_realm();
             if side == Side::Inside && of_hosts == Some(realm) {
                 let packet = Packet::new(&mut buffer[..HEADROOM + len], HEADROOM);
-                self.send_to_host(packet, time, cause)?;
+                self.send_to_host(packet, time, cause, None)?;
             } else {
                 self.send((side, realm), time, cause, packet, None)?;
             }
@@ -526,12 +542,13 @@ impl<W: Write> Replay<'_, W> {
         mut packet: Packet<'_>,
         time: Timestamp,
         cause: Cause,
+        origin: Option<Origin>,
     ) -> Result<(), ReplayError> {
         let Some(translator) = &mut self.translator else { return Ok(()) };
         match translator.convert_to_host(&mut packet) {
             Ok(cut) => self.send_converted((Side::Inside, cut), time, cause, packet.bytes()),
             Err(reason) => {
-                self.losses.note(None, reason);
+                self.losses.note(origin, reason);
                 Ok(())
             }
         }

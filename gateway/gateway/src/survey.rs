@@ -7,6 +7,7 @@
 //!
 //! Each worker has its own subscribers; a list is the concatenation of the workers' lists.
 
+use crate::alg::{AlgCounters, Kind as AlgKind, OpenExpectation, Stage};
 use crate::link::Link;
 use crate::load::LoadNow;
 use crate::router::{LearntRoutes, NeighborInfo, RouterCounters};
@@ -62,6 +63,8 @@ pub struct Figures {
     /// Packets of lw4o6, then of each rule of MAP in the order of the configuration. Empty without
     /// softwires.
     pub domains: Vec<DomainCounters>,
+    /// Counters of the application-level gateways that are on.
+    pub algs: Vec<(AlgKind, AlgCounters)>,
 }
 
 /// The device of one link.
@@ -155,6 +158,18 @@ impl Figures {
         }
     }
 
+    /// Counters of the application-level gateways that are on, over all workers.
+    pub fn algs_of(all: &[Self]) -> Vec<(AlgKind, AlgCounters)> {
+        // All workers have the same protocols.
+        let mut sum = all.first().map(|one| one.algs.clone()).unwrap_or_default();
+        for other in all.iter().skip(1) {
+            for ((_, sum), (_, one)) in sum.iter_mut().zip(&other.algs) {
+                sum.add(one);
+            }
+        }
+        sum
+    }
+
     /// Frames lost because they came too fast, over all devices.
     pub fn overrun(&self) -> u64 {
         self.links.iter().map(|link| link.frames.receive_overrun).sum()
@@ -214,6 +229,8 @@ macro_rules! lists {
             Numbers((Ipv6Addr, u8), SyncSender<Option<(u16, Prefix)>>),
             /// Asks for the neighbours of IPv6.
             Neighbors6(SyncSender<Vec<(Link, NeighborInfo6)>>),
+            /// Asks for the expectations whose flow may begin.
+            Expectations(SyncSender<Vec<OpenExpectation>>),
             /// Asks for the learnt routes.
             Learnt(SyncSender<Arc<LearntRoutes>>),
             /// Asks to remove mappings or sessions.
@@ -265,6 +282,8 @@ pub(crate) struct SurveyContext<'a> {
     pub(crate) translator: Option<&'a Translator>,
     /// Neighbours of IPv6.
     pub(crate) neighbors6: &'a dyn Fn() -> Vec<(Link, NeighborInfo6)>,
+    /// The application-level gateways, if any is on.
+    pub(crate) alg: Option<&'a Stage>,
     /// True if this worker owns a host. Every worker has the static mappings, their blocks and the
     /// deterministic ranges; the host's worker lists them.
     pub(crate) has_host: &'a dyn Fn(u16, Ipv4Addr) -> bool,
@@ -276,6 +295,11 @@ impl SurveyContext<'_> {
         for (realm, number, name) in hosts {
             *name = self.translator.and_then(|one| one.host(*realm, *number));
         }
+    }
+
+    /// Expectations of application-level gateways.
+    fn expectations(&mut self) -> Vec<OpenExpectation> {
+        self.alg.map(|alg| alg.open(self.engine, self.now)).unwrap_or_default()
     }
 
     /// Removes one turn's share of mappings or sessions.
@@ -329,6 +353,10 @@ impl Inquiry {
             }
             Question::Neighbors6(reply) => {
                 let _ = reply.send((sight.neighbors6)());
+                return None;
+            }
+            Question::Expectations(reply) => {
+                let _ = reply.send(sight.expectations());
                 return None;
             }
             Question::Learnt(reply) => {

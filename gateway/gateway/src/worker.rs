@@ -4,6 +4,7 @@
 //! neighbours, send. Between batches it sends the packets that the translator and the router make.
 //! The caller passes the time in; nothing here waits.
 
+mod algs;
 mod families;
 mod leaving;
 mod legacy;
@@ -14,6 +15,7 @@ mod stages;
 mod tell;
 mod together;
 
+use crate::alg::Stage;
 use crate::command::{CommandRunner, Commands};
 use crate::limits::MOST_DEVICES;
 use crate::link::Link;
@@ -30,6 +32,7 @@ use crate::tap::Captures;
 use crate::team::{HandedPacket, Kind, Member};
 use crate::wiring::{Devices, LinkMap, side_of};
 use crate::worker_error::{NarrowDevice, WorkerError};
+use algs::Algs;
 use arrayvec::ArrayVec;
 use families::{Families, input_counters};
 use natgate_engine::{Engine, Side, Timestamp};
@@ -91,6 +94,7 @@ impl Worker {
         let router = Router::new(settings, &macs)?;
         let mut config = settings.engine.clone();
         let families = Families::new(settings, &mut config, seed, &macs)?;
+        Stage::prepare(&settings.alg, &mut config);
         let mut engine = Engine::new(&config, seed, now).map_err(WorkerError::Engine)?;
         engine.populate();
         let mut worker = Self {
@@ -105,6 +109,7 @@ impl Worker {
                 pcp: PcpService::new(&settings.pcp, &settings.engine, now),
                 local_tcp: LocalTcpPort::default(),
                 families,
+                algs: Algs::new(&settings.alg, &config, seed),
             },
             devices,
             scratch: vec![0; HEADROOM + LONGEST],
@@ -224,6 +229,7 @@ impl Worker {
                 team.set_partition(partition, &mut self.stages.engine);
             }
             self.stages.renew_ipv6(&settings);
+            self.stages.renew_algs();
             self.stages.pcp.renew(&settings.pcp, self.stages.engine.config(), now);
             self.follow_mtus_anew();
             observer.reconfigured(settings);
@@ -300,6 +306,7 @@ impl Worker {
         if let Some(team) = &self.stages.team {
             team.tidy(&self.stages.engine);
         }
+        self.stages.sweep_algs(now);
         self.stages.load.mappings.store(self.stages.engine.count_mappings(), Ordering::Relaxed);
         for (place, device) in self.devices.iter_mut().enumerate() {
             let Some(change) = device.maintain() else { continue };
@@ -379,6 +386,7 @@ impl Worker {
             load: self.stages.load.now(),
             pcp: self.stages.pcp.counters,
             ipv6: families.as_deref().map(Families::status),
+            algs: self.stages.algs.iter().flat_map(|algs| algs.counters()).collect(),
             member: self.stages.team.as_ref(),
         }
     }
@@ -443,6 +451,9 @@ impl Worker {
         while let Some(event) = self.stages.engine.poll_event() {
             observer.event_of(&event, self.stages.host_name(&event).as_ref());
             last = Some(event.time);
+        }
+        for expectation in self.stages.expectations_made() {
+            observer.expectation(&expectation);
         }
         // Events were lost while the queue was full, so after all events that were in it.
         let lost = self.stages.engine.counters().events_lost;

@@ -17,7 +17,9 @@ use natgate_control::routes::{Announcer, external_prefixes};
 use natgate_engine::{Event, Side, Timestamp};
 use natgate_gateway::ipv6::HostName;
 use natgate_gateway::router::NeighborReport;
-use natgate_gateway::{Clock, LogSettings, LogTo, Observer, Settings, Status, Worker, create_anew};
+use natgate_gateway::{
+    AlgExpectation, Clock, LogSettings, LogTo, Observer, Settings, Status, Worker, create_anew,
+};
 use natgate_io::{Change, Device, LinkInfo};
 use natgate_logs::{Feed, Gap, InForce, Logs, OpenError};
 use natgate_service::{explain, explain_folder};
@@ -251,6 +253,10 @@ impl Observer for Log {
             Some(host) => self.feed.event_of(event, host),
             None => self.feed.event(event),
         }
+    }
+
+    fn expectation(&mut self, expectation: &AlgExpectation) {
+        self.feed.expectation(expectation);
     }
 
     fn events_lost(&mut self, lost: u64, from: Timestamp, to: Timestamp) {

@@ -110,9 +110,11 @@ fn object(status: &Status<'_>, names: &json::Names) -> Value {
             "leaves": one.leaves,
         })
     });
+    let mut counters = json::counters(&status.counters);
+    json::add_algs(&mut counters, &status.algs);
     let mut object = json!({
         "time": now.0 as f64 / 1e9,
-        "counters": json::counters(&status.counters),
+        "counters": counters,
         "mappings": mappings,
         "sessions": sessions.collect::<Vec<_>>(),
         "draining": draining.collect::<Vec<_>>(),

@@ -138,6 +138,17 @@ const DOMAINS: &[Column] = &[
     column("spoofed", "spoofed", 9),
 ];
 
+const EXPECTATIONS: &[Column] = &[
+    column("alg", "kind", 4),
+    column("protocol", "protocol", 8),
+    column("internal", "internal", 21),
+    column("external", "external", 21),
+    column("remote", "remote", 21),
+    column("once", "once", 4),
+    column("expires in", "expires_in_s", 10),
+    column("realm", "realm", 0),
+];
+
 /// A table that gets its rows one by one. A column grows with the longest of its values so far,
 /// such as an IPv6 address.
 pub(super) struct Table(Vec<Column>);
@@ -155,6 +166,7 @@ impl Table {
             What::Pools => POOLS,
             What::Bindings => BINDINGS,
             What::Domains => DOMAINS,
+            What::Expectations => EXPECTATIONS,
             What::Mappings | What::Counters | What::Health | What::Workers => MAPPINGS,
         };
         Self(columns.to_vec())

@@ -175,7 +175,7 @@ pub(crate) fn interfaces(bytes: &[u8]) -> Vec<Interface> {
 
 /// An IPv4 packet with correct checksums around this transport header and payload. The transport's
 /// checksum field is at `checksum_at`.
-fn ipv4(
+pub(crate) fn ipv4(
     protocol: u8,
     source: Ipv4Addr,
     destination: Ipv4Addr,

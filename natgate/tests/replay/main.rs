@@ -1,5 +1,6 @@
 //! `natgate replay` and `natgate p4 replay` from outside: input, output, times and refusals.
 
+mod alg;
 mod bench;
 mod families;
 mod p4;

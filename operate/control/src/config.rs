@@ -9,6 +9,7 @@
 //! reads nothing else outside the file: no device, no name, no clock.
 
 mod admission;
+mod alg;
 mod bindings;
 mod checks;
 mod control;

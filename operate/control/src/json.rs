@@ -7,10 +7,10 @@
 use natgate_engine::{
     Counters, Direction, DropReason, MappingId, MappingInfo, Outcome, SessionInfo, Timestamp,
 };
-use natgate_gateway::LoadNow;
 use natgate_gateway::ipv6::HostName;
+use natgate_gateway::{AlgCounters, AlgKind, AlgReason, LoadNow};
 use natgate_logs::endpoint;
-pub use natgate_logs::{EventObject, Hosts, Names, event, prefix, protocol};
+pub use natgate_logs::{EventObject, Hosts, Names, event, expectation, prefix, protocol, remote};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -39,6 +39,23 @@ pub fn counters(counters: &Counters) -> Value {
         "subscribers_reclaimed": counters.subscribers_reclaimed,
         "mappings_reclaimed": counters.mappings_reclaimed,
     })
+}
+
+/// Adds the counters of application-level gateways to those of packets, if any gateway is on.
+pub fn add_algs(to: &mut Value, algs: &[(AlgKind, AlgCounters)]) {
+    if algs.is_empty() {
+        return;
+    }
+    let each = |value: &dyn Fn(&AlgCounters) -> Value| -> Map<String, Value> {
+        algs.iter().map(|(kind, of)| (kind.name().to_owned(), value(of))).collect()
+    };
+    to["alg_expectations"] = each(&|of| of.expectations.into()).into();
+    to["alg_refused"] = each(&|of| {
+        let reasons = AlgReason::ALL.iter().zip(of.refused);
+        let reasons = reasons.map(|(reason, count)| (reason.name().to_owned(), count.into()));
+        reasons.collect::<Map<String, Value>>().into()
+    })
+    .into();
 }
 
 /// A mapping, identified by protocol and endpoints.

@@ -600,6 +600,30 @@ const FAULTS: &[Fault] = &[
         "pcp.min_lifetime",
         "exchange them",
     ),
+    // Application-level gateways.
+    fault(Add("[alg]\nftp = 21\n"), 8, "alg.ftp", "it must be true, or a table [alg.ftp]"),
+    fault(Add("[alg]\nftp = { port = [21] }\n"), 8, "alg.ftp.port", "did you mean `ports`?"),
+    fault(Add("[alg.tftp]\nports = []\n"), 8, "alg.tftp.ports", "has no port; name one"),
+    fault(Add("[alg.sip]\nports = [0]\n"), 8, "alg.sip.ports[0]", "from 1 to 65535"),
+    fault(Add("[alg.rtsp]\nports = 554\n"), 8, "alg.rtsp.ports", "an array of ports"),
+    fault(
+        Add("[alg]\nftp = true\nirc = { ports = [6667, 21] }\n"),
+        9,
+        "alg.irc.ports",
+        "port 21 is a port of alg.ftp",
+    ),
+    fault(
+        Add("[alg]\nirc = { ports = [7000, 7000] }\n"),
+        8,
+        "alg.irc.ports[1]",
+        "7000 is there more than once",
+    ),
+    fault(
+        Add("[alg]\npptp = true\n"),
+        8,
+        "alg.pptp",
+        "is for PPTP with GRE call ids (RFC 2637), which is not built in yet; take the key out",
+    ),
 ];
 
 fn text(edit: &Edit) -> String {

@@ -268,7 +268,11 @@ impl Damping {
             self.end_until(self.now, into);
             let is_written = match &record {
                 Record::Event(event) => self.add(event, into),
-                Record::Host(_) | Record::Gap(_) | Record::ClockSet(_) | Record::Summary(_) => true,
+                Record::Host(_)
+                | Record::Gap(_)
+                | Record::ClockSet(_)
+                | Record::Summary(_)
+                | Record::Expectation(_) => true,
             };
             let place = if is_written { &mut *into } else { &mut *counted };
             place.extend(self.host.take());

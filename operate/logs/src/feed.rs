@@ -6,6 +6,7 @@
 
 use crate::record::{Gap, Host, Record};
 use natgate_engine::{Event, Timestamp};
+use natgate_gateway::AlgExpectation;
 use natgate_gateway::ipv6::HostName;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
@@ -57,14 +58,24 @@ impl Feed {
     /// Adds an event, no earlier than the last.
     #[inline]
     pub fn event(&mut self, event: &Event) {
+        self.put(Record::Event(*event));
+    }
+
+    /// Adds an expectation of an application-level gateway, no earlier than the last event.
+    pub fn expectation(&mut self, expectation: &AlgExpectation) {
+        self.put(Record::Expectation(*expectation));
+    }
+
+    #[inline]
+    fn put(&mut self, record: Record) {
         if !self.wanted.load(Ordering::Relaxed) {
             return;
         }
         if self.gap.is_some() {
-            return self.after_a_gap(event);
+            return self.after_a_gap(record);
         }
-        if self.ring.push(Record::Event(*event)).is_err() {
-            self.gap = Some(Gap::of(event));
+        if self.ring.push(record).is_err() {
+            self.gap = Some(record.missing());
         }
         self.since_wake += 1;
         if self.since_wake >= WAKE_EVERY {
@@ -105,13 +116,13 @@ impl Feed {
     }
 
     #[cold]
-    fn after_a_gap(&mut self, event: &Event) {
+    fn after_a_gap(&mut self, record: Record) {
         if self.ring.slots() >= 2 && self.tell_gap() {
-            return self.event(event);
+            return self.put(record);
         }
         match &mut self.gap {
-            Some(gap) => gap.add(Gap::of(event)),
-            none => *none = Some(Gap::of(event)),
+            Some(gap) => gap.add(record.missing()),
+            none => *none = Some(record.missing()),
         }
     }
 

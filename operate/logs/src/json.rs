@@ -9,6 +9,7 @@ use crate::record::{Host, Record, host_before};
 use natgate_engine::{
     BlockId, Change, Config, Endpoint, Event, MappingId, PoolConfig, Resource, SessionId, Timestamp,
 };
+use natgate_gateway::AlgExpectation;
 use serde::Serialize;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -28,6 +29,10 @@ pub struct EventObject<'p> {
     realm: Option<&'p str>,
     #[serde(flatten)]
     mapping: Option<MappingObject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(rename = "mapping", skip_serializing_if = "Option::is_none")]
+    expected: Option<ExpectedObject>,
     #[serde(skip_serializing_if = "Option::is_none")]
     subscriber: Option<Subscriber>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,6 +139,14 @@ struct MappingObject {
     kind: &'static str,
 }
 
+/// The mapping of an expectation.
+#[derive(Debug, Serialize)]
+struct ExpectedObject {
+    protocol: String,
+    internal: String,
+    external: String,
+}
+
 /// Name of a subscriber: its IPv4 address, or the text of an IPv6 prefix or address.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
@@ -226,6 +239,33 @@ pub fn event<'p>(event: &Event, names: &'p Names) -> EventObject<'p> {
     }
 }
 
+/// The remote end that an expectation is for: an endpoint, an address if any port may begin the
+/// flow, or nothing if any host may.
+pub fn remote(made: &AlgExpectation) -> Option<String> {
+    made.remote.map(|address| match made.remote_port {
+        0 => address.to_string(),
+        port => endpoint(Endpoint { address, port }),
+    })
+}
+
+/// An expectation of an application-level gateway as an object.
+pub fn expectation<'p>(made: &AlgExpectation, names: &'p Names) -> EventObject<'p> {
+    EventObject {
+        time: seconds(made.time),
+        event: "alg_expectation",
+        realm: names.realm(made.realm),
+        kind: Some(made.kind.name()),
+        expected: Some(ExpectedObject {
+            protocol: protocol(made.protocol),
+            internal: endpoint(made.internal),
+            external: endpoint(made.external),
+        }),
+        subscriber: Some(Subscriber::Ipv4(made.internal.address)),
+        remote: remote(made),
+        ..EventObject::default()
+    }
+}
+
 /// The record at a place as an object; it has remote endpoints only if `remotes` is set. `None`:
 /// the record belongs to the next one.
 pub fn record<'p>(
@@ -255,6 +295,9 @@ pub fn record<'p>(
             to: Some(seconds(gap.to)),
             ..EventObject::default()
         },
+        Record::Expectation(made) => {
+            expectation(made, names).and(|it| it.remote = it.remote.take().filter(|_| remotes))
+        }
         Record::Summary(summary) => EventObject {
             count: Some(summary.count),
             from: Some(seconds(summary.from())),
@@ -553,6 +596,38 @@ mod tests {
         session.remote_inside = Endpoint::new(0xc000_0202, 54);
         expected["remote_inside"] = "192.0.2.2:54".into();
         assert_eq!(line(session, true), expected);
+    }
+
+    #[test]
+    fn expectations_name_their_protocol_their_mapping_and_the_remote_end() {
+        let mut made = AlgExpectation {
+            time: Timestamp(2_500_000_000),
+            kind: natgate_gateway::AlgKind::Ftp,
+            protocol: 6,
+            realm: 0,
+            internal: Endpoint::new(0x0a00_0005, 4000),
+            external: Endpoint::new(0xcb00_7101, 5000),
+            remote: Some(Ipv4Addr::new(192, 0, 2, 1)),
+            remote_port: 0,
+        };
+        let line = |made, remotes| {
+            let records = [Record::Expectation(made)];
+            serde_json::to_value(record(&records, 0, &Names::default(), remotes)).unwrap()
+        };
+        let mut expected = json!({
+            "time": 2.5, "event": "alg_expectation", "kind": "ftp", "subscriber": "10.0.0.5",
+            "mapping": {
+                "protocol": "tcp", "internal": "10.0.0.5:4000", "external": "203.0.113.1:5000",
+            },
+        });
+        assert_eq!(line(made, false), expected);
+        expected["remote"] = "192.0.2.1".into();
+        assert_eq!(line(made, true), expected);
+        made.remote_port = 20;
+        expected["remote"] = "192.0.2.1:20".into();
+        assert_eq!(line(made, true), expected);
+        made.remote = None;
+        assert_eq!(line(made, true), line(made, false));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use crate::damping::Summary;
 use natgate_engine::{Change, Event, Timestamp};
-use natgate_gateway::LogWhat;
 use natgate_gateway::ipv6::HostName;
+use natgate_gateway::{AlgExpectation, LogWhat};
 use std::net::Ipv6Addr;
 
 /// Events that are missing in a log.
@@ -99,6 +99,8 @@ pub enum Record {
     ClockSet(ClockSet),
     /// A series of events about a limit has ended here.
     Summary(Summary),
+    /// An application-level gateway has made an expectation.
+    Expectation(AlgExpectation),
 }
 
 /// Records are no larger than events, because rings and queues hold many.
@@ -113,6 +115,7 @@ impl Record {
             Self::Gap(gap) => gap.to,
             Self::ClockSet(set) => set.to,
             Self::Summary(summary) => summary.time,
+            Self::Expectation(expectation) => expectation.time,
         }
     }
 
@@ -124,6 +127,7 @@ impl Record {
             Self::Gap(gap) => *gap,
             Self::ClockSet(set) => Gap { lost: 0, from: set.to, to: set.to },
             Self::Summary(summary) => Gap { lost: 1, from: summary.time, to: summary.time },
+            Self::Expectation(made) => Gap { lost: 1, from: made.time, to: made.time },
         }
     }
 }

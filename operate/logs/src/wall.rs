@@ -9,6 +9,7 @@
 use crate::damping::Summary;
 use crate::record::{ClockSet, Gap, Host, Record};
 use natgate_engine::{Event, Timestamp};
+use natgate_gateway::AlgExpectation;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -123,6 +124,9 @@ impl Timing {
             Record::ClockSet(_) => record,
             Record::Summary(summary) => {
                 Record::Summary(Summary { time: moved(summary.time, by), ..summary })
+            }
+            Record::Expectation(made) => {
+                Record::Expectation(AlgExpectation { time: moved(made.time, by), ..made })
             }
         }
     }

@@ -9,7 +9,7 @@ mod parts;
 mod series;
 
 use crate::Figures;
-use parts::{announced, devices, engine, listeners, logs, pools, reloads, router, workers};
+use parts::{algs, announced, devices, engine, listeners, logs, pools, reloads, router, workers};
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, TextEncoder};
@@ -25,6 +25,7 @@ pub fn prometheus_text(figures: &Figures) -> (String, &'static str) {
         series.add(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     });
     engine(&mut page, figures);
+    algs(&mut page, figures);
     pools(&mut page, &figures.pools);
     workers(&mut page, &figures.workers);
     devices(&mut page, &figures.devices);

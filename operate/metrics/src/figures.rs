@@ -5,7 +5,7 @@ mod gather;
 use natgate_engine::Counters;
 use natgate_gateway::router::RouterCounters;
 use natgate_gateway::router6::Router6Counters;
-use natgate_gateway::{AnnouncedRoutes, LoadNow, TimingNow};
+use natgate_gateway::{AlgCounters, AlgKind, AnnouncedRoutes, LoadNow, TimingNow};
 use natgate_io::Statistics;
 use std::time::SystemTime;
 
@@ -20,6 +20,8 @@ pub struct Figures {
     pub router: RouterCounters,
     /// Counters of the router of IPv6, if IPv6 is configured.
     pub router6: Option<Router6Counters>,
+    /// Counters of the application-level gateways that are on.
+    pub algs: Vec<(AlgKind, AlgCounters)>,
     /// Lost packets that the gateway made itself.
     pub own_lost: u64,
     /// Frames that were not sent to the gateway.
@@ -160,6 +162,7 @@ impl Figures {
             counters: Counters::default(),
             router: RouterCounters::default(),
             router6: None,
+            algs: Vec::new(),
             own_lost: 0,
             not_addressed: 0,
             mappings: Filled::default(),

@@ -16,7 +16,12 @@ use alloc::vec::Vec;
 pub(crate) struct Filters {
     all: [RemoteFilter; RemoteFilter::MOST],
     count: u8,
+    /// Bit `i`: filter `i` is for one session. The highest bit stands for a hold without filters.
+    once: u16,
 }
+
+/// Bit of a hold without filters.
+const WITHOUT_FILTERS: u16 = 1 << RemoteFilter::MOST;
 
 impl Filters {
     pub(crate) fn as_slice(&self) -> &[RemoteFilter] {
@@ -31,6 +36,38 @@ impl Filters {
         let place = self.all.get_mut(usize::from(self.count));
         self.count += u8::from(place.is_some());
         place.map(|place| *place = filter).is_some()
+    }
+
+    /// Limits a filter to one session; `None`: a hold without filters. Returns `false` if the hold
+    /// has other filters.
+    pub(crate) fn limit_to_one(&mut self, filter: Option<RemoteFilter>) -> bool {
+        let place = match filter {
+            Some(filter) => self.as_slice().iter().position(|one| *one == filter),
+            None => (self.count == 0).then_some(RemoteFilter::MOST),
+        };
+        self.once |= place.map_or(0, |place| 1 << place);
+        place.is_some()
+    }
+
+    /// Removes the filter for one session by which a session has begun. Returns true if no remote
+    /// endpoint is admitted any more.
+    pub(crate) fn use_up(&mut self, remote: AddressPort) -> bool {
+        if self.count == 0 {
+            return self.once & WITHOUT_FILTERS != 0;
+        }
+        let place = self.as_slice().iter().position(|filter| filter.admits(remote));
+        let Some(place) = place.filter(|place| self.once >> place & 1 == 1) else { return false };
+        // The last filter takes the place of the removed one.
+        let last = usize::from(self.count) - 1;
+        self.all.swap(place, last);
+        self.all[last] = RemoteFilter::default();
+        let is_last_once = self.once >> last & 1;
+        self.once &= !(1 << last | 1 << place);
+        if place != last {
+            self.once |= is_last_once << place;
+        }
+        self.count -= 1;
+        self.count == 0
     }
 }
 
@@ -133,6 +170,11 @@ impl Holds {
 
     pub(crate) fn get(&self, hold: u32) -> &Hold {
         &self.slots.0[hold as usize]
+    }
+
+    /// The filters of a hold.
+    pub(super) fn filters_mut(&mut self, hold: u32) -> &mut Filters {
+        &mut self.get_mut(hold).filters
     }
 
     fn get_mut(&mut self, hold: u32) -> &mut Hold {

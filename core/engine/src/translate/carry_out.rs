@@ -145,6 +145,9 @@ impl Engine {
         }
         let slot = self.begin_by(headers, by, way, remote);
         self.begun(slot, remote, seen);
+        if way == Way::In && self.table.mapping(slot).is_explicit() {
+            self.use_up(slot, seen);
+        }
         slot
     }
 

@@ -6,7 +6,7 @@
 use natgate_engine::{
     Endpoint, Engine, ExplicitError, MapRequest, Nonce, RemoteFilter, Timestamp, WantedEndpoint,
 };
-use natgate_payload::{Endpoints, Expectation, Ports, Wanted};
+use natgate_payload::{Endpoints, Expectation, Ports, Uses, Wanted};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
@@ -61,7 +61,12 @@ impl EnginePorts<'_> {
             Err(ExplicitError::Filters) => map(self.engine, true),
             made => made,
         };
-        made.ok().map(|made| SocketAddrV4::new(made.external.address, made.external.port))
+        let made = made.ok()?;
+        if request.wanted.uses == Uses::Once {
+            // A static mapping admits everybody, and has no hold.
+            self.engine.admit_once(protocol, self.realm, end(request.internal), filter);
+        }
+        Some(SocketAddrV4::new(made.external.address, made.external.port))
     }
 
     fn unmap(&mut self, protocol: u8, internal: SocketAddrV4) {

@@ -41,13 +41,23 @@ impl AlgSettings {
 
     /// The protocol of servers at a port.
     pub(crate) fn kind(&self, protocol: u8, port: u16) -> Option<Kind> {
-        let is_carried = |kind: Kind| match kind {
-            Kind::Tftp => protocol == UDP,
-            Kind::Sip => protocol == UDP || protocol == TCP,
-            Kind::Ftp | Kind::Rtsp | Kind::Irc => protocol == TCP,
-        };
         let mut all =
-            self.iter().filter(|(kind, ports)| is_carried(*kind) && ports.contains(&port));
+            self.iter().filter(|(kind, ports)| carries(protocol, *kind) && ports.contains(&port));
         all.next().map(|(kind, _)| kind)
+    }
+
+    /// The protocol that has a port already, so that another one cannot have it.
+    pub fn rival(&self, kind: Kind, port: u16) -> Option<Kind> {
+        let carriers = [TCP, UDP].into_iter().filter(|protocol| carries(*protocol, kind));
+        carriers.filter_map(|protocol| self.kind(protocol, port)).find(|other| *other != kind)
+    }
+}
+
+/// True if an IP protocol carries messages of a protocol.
+fn carries(protocol: u8, kind: Kind) -> bool {
+    match kind {
+        Kind::Tftp => protocol == UDP,
+        Kind::Sip => protocol == UDP || protocol == TCP,
+        Kind::Ftp | Kind::Rtsp | Kind::Irc => protocol == TCP,
     }
 }

@@ -164,10 +164,14 @@ fn an_active_client_is_reached_by_its_server_alone() {
     assert_eq!(out.len(), 1);
     let number = u32::from_be_bytes(out[0].1[28..32].try_into().expect("four bytes"));
     assert_eq!(number, 101 + text.len() as u32);
-    let counters = world.stage.all_counters();
-    assert!(counters.iter().any(|(kind, of)| *kind == Kind::Ftp && of.expectations == 1));
-    let event = world.stage.poll_event().expect("an event");
-    assert_eq!(event.opened.external, end(data));
+    let mut counters = world.stage.counters();
+    assert!(counters.any(|(kind, of)| kind == Kind::Ftp && of.expectations == 1));
+    drop(counters);
+    let made = world.stage.poll_expectation().expect("an expectation");
+    let ends = [made.internal, made.external].map(|end| format!("{}:{}", end.address, end.port));
+    assert_eq!(ends, ["10.0.0.5:51213", data]);
+    assert_eq!((made.kind, made.remote), (Kind::Ftp, Some(*end(SERVER).ip())));
+    assert_eq!(world.stage.poll_expectation(), None);
 }
 
 #[test]
@@ -176,9 +180,10 @@ fn without_a_flow_the_expectation_ends() {
     let text = "PORT 10,0,0,5,200,13\r\n";
     let port = Short { from: CLIENT, to: SERVER, numbers: (101, 512), flags: ACK, data: text };
     world.pass(Side::Inside, &segment(port));
-    let external = world.stage.poll_event().expect("an event").opened.external;
+    let external = world.stage.poll_expectation().expect("an expectation").external;
     world.now = Timestamp(world.now.0 + 62_000_000_000);
-    let to = Box::leak(external.to_string().into_boxed_str());
+    let to = format!("{}:{}", external.address, external.port);
+    let to = Box::leak(to.into_boxed_str());
     let late = Short { from: "198.51.100.2:20", to, numbers: (1, 0), flags: SYN, data: "" };
     assert_eq!(world.send(Side::Outside, &segment(late)), []);
 }
@@ -224,8 +229,9 @@ fn a_server_inside_is_known_by_its_static_mapping() {
     let (from, _, heard) = world.pass(Side::Inside, &segment(reply));
     assert_eq!(from, end("203.0.113.1:2121"));
     assert!(heard.starts_with("220 ready\r\n227 Entering Passive Mode (203,0,113,1,"), "{heard}");
-    let external = world.stage.poll_event().expect("an event").opened.external;
-    let to = Box::leak(external.to_string().into_boxed_str());
+    let external = world.stage.poll_expectation().expect("an expectation").external;
+    let to = format!("{}:{}", external.address, external.port);
+    let to = Box::leak(to.into_boxed_str());
     let data = Short { from: "198.51.100.2:40001", to, numbers: (1, 0), flags: SYN, data: "" };
     assert_eq!(world.pass(Side::Outside, &segment(data)).1, end("10.0.0.80:1025"));
 }
@@ -247,11 +253,15 @@ fn media_get_two_ports_that_follow_each_other() {
     udp.extend(text.bytes());
     let bytes = packet(from, to, protocol::UDP, 6, &udp);
     world.send(Side::Inside, &bytes);
-    let event = world.stage.poll_event().expect("an event");
-    let external = event.opened.external;
-    assert_eq!(external.port() % 2, 0);
+    let external = world.stage.poll_expectation().expect("an expectation").external;
+    assert_eq!(external.port % 2, 0);
+    let second = world.stage.poll_expectation().expect("an expectation for RTCP");
+    assert_eq!((second.external.port, second.internal.port), (external.port + 1, 4001));
+    // Both may begin, until their time has passed.
+    let open = world.stage.open(&mut world.engine, world.now);
+    assert_eq!(open.iter().filter(|one| one.made.internal.port / 2 == 2000).count(), 2);
     for (above, port) in [(0, 4000), (1, 4001)] {
-        let to = SocketAddrV4::new(*external.ip(), external.port() + above);
+        let to = SocketAddrV4::new(external.address, external.port + above);
         let from = end("192.0.2.77:7000");
         let mut udp = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
         udp.extend([0, 8, 0, 0]);

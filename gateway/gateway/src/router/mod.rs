@@ -457,6 +457,11 @@ impl Router {
         &self.outbox.losses
     }
 
+    /// Losses, to be corrected.
+    pub(crate) fn losses_mut(&mut self) -> &mut Losses {
+        &mut self.outbox.losses
+    }
+
     /// Counters besides those of packets.
     pub fn counters(&self) -> RouterCounters {
         RouterCounters { learnt_routes: self.learnt.len() as u64, ..self.outbox.counters }

@@ -153,7 +153,14 @@ impl Stages {
             }
         }
         passage.flush();
+        if self.algs.is_some() {
+            self.families = Some(families);
+            self.carry_controls(now, from, &mut rest, transmitters);
+            let Some(taken) = self.families.take() else { return };
+            families = taken;
+        }
         if !rest.is_empty() {
+            let mut passage = Passage::new(self, &mut families, now, transmitters);
             let mut verdicts = NO_VERDICTS;
             passage.stages.translate(now, from, &mut rest, &mut verdicts);
             passage.send_to_hosts(from, &mut rest, &mut verdicts);

@@ -1,5 +1,6 @@
 //! Stages of a batch: sort, translate, route, send.
 
+use super::algs::Algs;
 use super::families::Families;
 pub(super) use super::leaving::Output;
 use super::leaving::{Finished, Leaving};
@@ -41,6 +42,8 @@ pub(super) struct Stages {
     pub(super) local_tcp: LocalTcpPort,
     /// Parts for IPv6, if it is configured.
     pub(super) families: Option<Box<Families>>,
+    /// Application-level gateways, if any is on.
+    pub(super) algs: Option<Box<Algs>>,
 }
 
 /// Packets of one batch. The frames stay in place from one stage to the next, because moving a
@@ -239,11 +242,14 @@ impl Stages {
         packets: &mut Packets<'_>,
         transmitters: &mut [&mut dyn Transmit],
     ) {
-        if packets.is_empty() {
-            return;
-        }
         if self.families.is_some() {
             return self.carry_both(now, from, packets, transmitters);
+        }
+        if self.algs.is_some() {
+            self.carry_controls(now, from, packets, transmitters);
+        }
+        if packets.is_empty() {
+            return;
         }
         let mut verdicts = NO_VERDICTS;
         self.translate(now, from, packets, &mut verdicts);

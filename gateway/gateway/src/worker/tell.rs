@@ -1,6 +1,7 @@
 //! Answers to questions about a worker: figures, and its part of lists.
 
 use super::Worker;
+use super::algs::Algs;
 use super::families::{Families, input_counters};
 use super::stages::Stages;
 use crate::link::Link;
@@ -25,7 +26,7 @@ impl Worker {
         let Self { stages, devices, clerk, .. } = self;
         let (engine, mut teller) = stages.teller(devices, now);
         let (router, cables, team) = (teller.router, teller.cables, teller.team);
-        let families = teller.families;
+        let (families, algs) = (teller.families, teller.algs);
         let mut neighbors = |list: &mut Vec<_>| {
             for link in links(cables) {
                 router.tell_neighbors(link, |neighbor| {
@@ -49,6 +50,7 @@ impl Worker {
                 };
                 [Link::inside(0), Link::OUTSIDE].into_iter().flat_map(neighbors).collect()
             },
+            alg: algs.map(Algs::stage),
             has_host: &|realm, address| team.is_none_or(|team: &Member| team.has(realm, address)),
         });
     }
@@ -68,6 +70,7 @@ struct FigureWriter<'a> {
     team: Option<&'a Member>,
     load: &'a Load,
     families: Option<&'a Families>,
+    algs: Option<&'a Algs>,
     not_addressed: u64,
     devices: &'a mut Devices,
 }
@@ -79,18 +82,27 @@ impl Stages {
         devices: &'a mut Devices,
         now: Timestamp,
     ) -> (&'a mut Engine, FigureWriter<'a>) {
-        let Self { engine, router, cables, team, load, not_addressed, families, .. } = self;
+        let Self { engine, router, cables, team, load, not_addressed, families, algs, .. } = self;
         let (team, not_addressed) = (team.as_ref(), *not_addressed);
-        let families = families.as_deref();
-        let parts =
-            FigureWriter { now, router, cables, team, load, families, not_addressed, devices };
+        let (families, algs) = (families.as_deref(), algs.as_deref());
+        let parts = FigureWriter {
+            now,
+            router,
+            cables,
+            team,
+            load,
+            families,
+            algs,
+            not_addressed,
+            devices,
+        };
         (engine, parts)
     }
 }
 
 impl FigureWriter<'_> {
     fn write(&mut self, engine: &Engine, figures: &mut Figures) {
-        let Self { now, router, cables, team, load, families, not_addressed, devices } = self;
+        let Self { now, router, cables, team, load, families, algs, not_addressed, devices } = self;
         let losses = router.losses();
         figures.worker = team.map_or((0, 1), |team| (team.number(), team.workers()));
         figures.now = *now;
@@ -100,6 +112,8 @@ impl FigureWriter<'_> {
         let domains = families.map_or(&[][..], |families| families.translator.domain_counters());
         figures.domains.clear();
         figures.domains.extend_from_slice(domains);
+        figures.algs.clear();
+        figures.algs.extend(algs.iter().flat_map(|algs| algs.counters()));
         figures.own_lost = losses.own();
         figures.not_addressed = *not_addressed;
         figures.totals = engine.totals();

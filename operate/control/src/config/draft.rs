@@ -74,6 +74,8 @@ pub(super) struct Draft {
     pub(super) page: PageSettings,
     pub(super) monitoring: MonitoringSettings,
     pub(super) pcp: PcpSettings,
+    /// Application-level gateways.
+    pub(super) alg: AlgSettings,
     pub(super) ipv6: Ipv6Draft,
     pub(super) router6: Router6Draft,
 }
@@ -335,8 +337,7 @@ impl Draft {
             kernel: self.kernel.settings([&self.inside, &self.outside]),
             state: self.state,
             pcp: self.pcp,
-            // Refused as not built in yet.
-            alg: AlgSettings::default(),
+            alg: self.alg,
             control: self.control,
             logs: self.logs,
             page: self.page,

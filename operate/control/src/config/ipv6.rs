@@ -100,7 +100,7 @@ pub(super) fn read_gateway6(section: &Section<'_>) -> Option<Located<Ipv6Addr>> 
 /// True if a file needs no `[[pool]]`: only stateless tables translate.
 pub(super) fn needs_no_pool(root: &Section<'_>) -> bool {
     let stateless = ["siit", "clat", "nptv6", "lw4o6", "map"];
-    let stateful = ["nat64", "static", "rule", "realm", "class", "pcp"];
+    let stateful = ["nat64", "static", "rule", "realm", "class", "pcp", "alg"];
     let has = |keys: &[&'static str]| keys.iter().any(|key| root.get(key).is_some());
     has(&stateless) && !has(&stateful)
 }

@@ -153,6 +153,23 @@ impl<'a> Section<'a> {
         found.unwrap_or(Self { report, name, place, origin, table: None })
     }
 
+    /// A key that is `true`, `false` or a subtable; `name` is the subtable's name in the schema.
+    /// `true` gives a table without keys. `None`: the key is absent, `false` or wrong.
+    pub(super) fn switch(&self, key: &'static str, name: &'static str) -> Option<Self> {
+        let Value { report, place, origin, value } = self.get(key)?;
+        match value {
+            DeValue::Boolean(is_on) => {
+                is_on.then_some(Self { report, name, place, origin, table: None })
+            }
+            DeValue::Table(table) => Some(Self::open(report, name, place, origin, table)),
+            _ => {
+                let wanted = format!("true, or a table [{name}]");
+                Value { report, place, origin, value }.wrong_type(&wanted);
+                None
+            }
+        }
+    }
+
     /// The tables of an array of tables, `[[key]]`, of the file's root.
     pub(super) fn sections(&self, key: &'static str) -> Vec<Self> {
         let Some(value) = self.get(key) else { return Vec::new() };

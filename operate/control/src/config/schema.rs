@@ -11,7 +11,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "inside", "outside", "route", "neighbor", "pool", "nat", "limits", "class", "timeouts",
             "timeout", "workers", "dpdk", "announce", "learn", "shutdown", "state", "pcp",
             "control", "log", "page", "metrics", "snmp", "static", "rule", "realm", "ipv6",
-            "nat64", "siit", "clat", "nptv6", "lw4o6", "map",
+            "nat64", "siit", "clat", "nptv6", "lw4o6", "map", "alg",
         ],
     ),
     ("inside", SIDE),
@@ -188,6 +188,12 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "client_requests_per_second",
         ],
     ),
+    ("alg", &["ftp", "tftp", "sip", "rtsp", "irc"]),
+    ("alg.ftp", ALG),
+    ("alg.tftp", ALG),
+    ("alg.sip", ALG),
+    ("alg.rtsp", ALG),
+    ("alg.irc", ALG),
     ("static", &["internal", "external", "protocol", "direction", "servers", "affinity", "realm"]),
     ("static.servers", &["internal", "weight", "drain"]),
     ("rule", &["kind", "match", "priority", "pool", "address", "to", "timeouts", "realm"]),
@@ -357,6 +363,8 @@ pub(super) fn place_key(section: &str, key: &str) -> &'static PlaceKey {
 
 const PORTS: &[&str] = &["tcp", "udp", "icmp"];
 
+const ALG: &[&str] = &["ports"];
+
 const BLOCK: &[&str] = &["size", "max_per_subscriber", "release_after"];
 
 const SIDE: &[&str] = &[
@@ -385,12 +393,14 @@ pub(super) fn keys(section: &str) -> &'static [&'static str] {
 /// Tables and keys of features that natgate does not have yet, and the feature of each.
 const PLANNED: &[(&str, &str, &str)] = &[
     ("", "dslite", "DS-Lite (RFC 6333)"),
-    ("", "alg", "application-level gateways"),
     ("", "fleet", "operation of several machines together"),
     ("", "slice", "operation of several machines together"),
     ("realm", "address6", "IPv6 of realms"),
     ("realm", "gateway6", "IPv6 of realms"),
-    ("rule", "alg", "application-level gateways"),
+    ("alg", "pptp", "PPTP with GRE call ids (RFC 2637)"),
+    ("alg", "h323", "H.323 (H.225.0 and H.245)"),
+    ("alg", "dns", "DNS answers with translated addresses (RFC 2694)"),
+    ("rule", "alg", "application-level gateways of single rules"),
 ];
 
 /// The reason why `section` refuses an unknown key or table, with a remedy.

@@ -4,6 +4,7 @@
 //! [`super::checks`] compares values with each other.
 
 use super::admission;
+use super::alg;
 use super::control;
 use super::devices;
 use super::draft::{Draft, NeighborDraft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
@@ -74,6 +75,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     read_nat(&nat, &mut config);
     let pcp = pcp::read(&root.section("pcp", "pcp"), &mut config.limits);
     admission::warn(&limits, &config.limits);
+    let alg = alg::read(&root.section("alg", "alg"), &mut config.limits);
     let mut router6 = Router6Draft::default();
     let routes = read_routes(root, &mut router6);
     let neighbors = read_neighbors(root, &mut router6);
@@ -107,6 +109,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         page: page::read(root),
         monitoring: monitoring::read(root),
         pcp,
+        alg,
         ipv6: ipv6::read(root),
         router6,
         config,

@@ -8,7 +8,7 @@ use axum::extract::{RawQuery, State};
 use natgate_engine::{Counters, Side, TableTotals};
 use natgate_gateway::router::NeighborState;
 use natgate_gateway::router6::NeighborState6;
-use natgate_gateway::{Figures, Link, LinkFigures, Settings};
+use natgate_gateway::{AlgCounters, AlgKind, Figures, Link, LinkFigures, Settings};
 use natgate_io::Statistics;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -21,6 +21,8 @@ pub(super) struct Sum {
     pub(super) totals: TableTotals,
     /// Frames that the receive queues lost.
     pub(super) overrun: u64,
+    /// Counters of the application-level gateways that are on.
+    pub(super) algs: Vec<(AlgKind, AlgCounters)>,
 }
 
 impl Sum {
@@ -38,7 +40,8 @@ impl Sum {
             totals.most_subscribers += one.totals.most_subscribers;
             totals.most_further_sessions += one.totals.most_further_sessions;
         }
-        Self { counters, totals, overrun: all.iter().map(Figures::overrun).sum() }
+        let overrun = all.iter().map(Figures::overrun).sum();
+        Self { counters, totals, overrun, algs: Figures::algs_of(all) }
     }
 }
 
@@ -47,6 +50,7 @@ pub(super) async fn counters(State(interface): Of, RawQuery(query): RawQuery) ->
     let figures = blocking(move || interface.commander().figures()).await?.map_err(stopping)?;
     let sum = Sum::of(&figures);
     let mut object = json::counters(&sum.counters);
+    json::add_algs(&mut object, &sum.algs);
     object["time"] = figures.first().map(|one| one.now.0 as f64 / 1e9).into();
     object["frames_too_fast"] = sum.overrun.into();
     let more = |count: fn(&Figures) -> u64| Value::from(figures.iter().map(count).sum::<u64>());

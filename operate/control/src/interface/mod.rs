@@ -7,6 +7,7 @@
 
 pub mod changes;
 mod endpoint_owner;
+mod expectations;
 mod figures;
 pub mod health;
 mod lists;
@@ -118,6 +119,7 @@ impl Interface {
             .route("/v1/clear", post(clear))
             .route("/v1/counters", get(figures::counters))
             .route("/v1/domains", get(softwires::domains))
+            .route("/v1/expectations", get(expectations::expectations))
             .route("/v1/health", get(health::health))
             .route("/v1/mappings", get(lists::mappings))
             .route("/v1/neighbors", get(figures::neighbors))

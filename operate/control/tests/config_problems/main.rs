@@ -380,9 +380,9 @@ fn values_without_quotes() {
 fn features_that_are_not_built_in_are_named() {
     for (table, feature) in [
         ("[dslite]", "DS-Lite"),
-        ("[lw4o6]", "Lightweight 4over6"),
-        ("[[map]]", "MAP-E"),
-        ("[alg]", "application-level gateways"),
+        ("[alg]\npptp = true", "PPTP"),
+        ("[alg]\nh323 = true", "H.323"),
+        ("[alg]\ndns = true", "DNS answers"),
         ("[fleet]", "several machines"),
         ("[[slice]]", "several machines"),
     ] {

@@ -3,7 +3,7 @@
 use super::series::Page;
 use crate::{DeviceFigures, Figures, ListenerFigures, PoolFigures, SinkFigures, WorkerFigures};
 use natgate_engine::{Direction, DropReason, Outcome};
-use natgate_gateway::{Durations, TimingNow};
+use natgate_gateway::{AlgReason, Durations, TimingNow};
 use natgate_io::Statistics;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -62,6 +62,24 @@ pub(super) fn engine(page: &mut Page, figures: &Figures) {
         page.count(name, help, value);
     }
     tables(page, figures);
+}
+
+/// Application-level gateways that are on.
+pub(super) fn algs(page: &mut Page, figures: &Figures) {
+    let help = "Expectations that application-level gateways have made.";
+    page.counter("alg_expectations_total", help, |series| {
+        for (kind, counters) in &figures.algs {
+            series.add(&[("alg", kind.name())], counters.expectations as f64);
+        }
+    });
+    let help = "What application-level gateways have not done, by reason (docs/alg.md).";
+    page.counter("alg_refused_total", help, |series| {
+        for (kind, counters) in &figures.algs {
+            for (reason, count) in AlgReason::ALL.iter().zip(counters.refused) {
+                series.add(&[("alg", kind.name()), ("reason", reason.name())], count as f64);
+            }
+        }
+    });
 }
 
 fn tables(page: &mut Page, figures: &Figures) {

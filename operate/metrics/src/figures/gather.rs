@@ -19,7 +19,7 @@ impl Figures {
         reports: &[WorkerReport],
         mut timings: impl Iterator<Item = TimingNow>,
     ) -> Self {
-        let mut all = Self::new(began);
+        let mut all = Self { algs: WorkerReport::algs_of(reports), ..Self::new(began) };
         for one in reports {
             all.add(config, one);
             let timing = timings.next().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use natgate_engine::{Direction, DropReason, Outcome};
 use natgate_gateway::router6::Router6Counters;
-use natgate_gateway::{AnnouncedRoutes, LoadNow, TimingNow};
+use natgate_gateway::{AlgCounters, AlgKind, AlgReason, AnnouncedRoutes, LoadNow, TimingNow};
 use natgate_io::Statistics;
 use natgate_metrics::{
     DeviceFigures, Figures, Filled, ListenerFigures, PoolFigures, PortFigures, Reloads,
@@ -21,6 +21,9 @@ pub(crate) fn figures() -> Figures {
     figures.mappings = Filled { used: 41, limit: 1000 };
     figures.sessions = Filled { used: 52, limit: 2000 };
     figures.router6 = Some(Router6Counters { errors_made: 15, ..Router6Counters::default() });
+    let mut alg = AlgCounters { expectations: 17, ..AlgCounters::default() };
+    alg.refused[AlgReason::LowPort as usize] = 19;
+    figures.algs = vec![(AlgKind::Ftp, alg)];
     figures.subscribers = Filled { used: 3, limit: 100 };
     figures.made = [7, 80, 9];
     figures.gone = [1, 50, 4];

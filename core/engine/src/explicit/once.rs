@@ -1,0 +1,59 @@
+//! Holds that admit a single session from outside.
+
+use super::{RemoteFilter, is_mapped};
+use crate::endpoint::{AddressPort, Internal};
+use crate::engine::Engine;
+use crate::event::Endpoint;
+use crate::host::Host;
+
+impl Engine {
+    /// Limits what [`Engine::map`] admits to one session that begins outside: that of a filter of
+    /// the hold, or of a hold without filters. Then the filter goes, and with the last filter the
+    /// hold. Returns `false` if there is no such hold or filter.
+    pub fn admit_once(
+        &mut self,
+        protocol: u8,
+        realm: u16,
+        internal: Endpoint,
+        filter: Option<RemoteFilter>,
+    ) -> bool {
+        let hold = self.hold_for_all(protocol, realm, internal);
+        hold.is_some_and(|hold| self.holds.filters_mut(hold).limit_to_one(filter))
+    }
+
+    /// True if a remote endpoint may begin a session of a mapping that [`Engine::map`] made.
+    pub fn admits_requested(
+        &mut self,
+        protocol: u8,
+        realm: u16,
+        internal: Endpoint,
+        filter: Option<RemoteFilter>,
+    ) -> bool {
+        let Some(hold) = self.hold_for_all(protocol, realm, internal) else { return false };
+        let filters = self.holds.get(hold).filters;
+        match filter {
+            Some(filter) => filters.as_slice().contains(&filter),
+            None => filters.as_slice().is_empty(),
+        }
+    }
+
+    /// The hold for all remote endpoints on the mapping of an internal endpoint.
+    fn hold_for_all(&mut self, protocol: u8, realm: u16, internal: Endpoint) -> Option<u32> {
+        if !is_mapped(protocol) || !self.has_realm(realm) {
+            return None;
+        }
+        let host = Host::new(realm, internal.address.to_bits());
+        let slot = self.find_for_all(protocol, Internal::new(host, internal.port))?;
+        self.holds.find(slot, None)
+    }
+
+    /// Notes that a session of a requested mapping has begun outside.
+    #[cold]
+    pub(crate) fn use_up(&mut self, slot: u32, seen: AddressPort) {
+        if let Some(hold) = self.holds.find(slot, None)
+            && self.holds.filters_mut(hold).use_up(seen)
+        {
+            self.end_hold(hold, self.now);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Expectations as the gateway reports them.
+
+use super::Arrived;
+use natgate_engine::{Endpoint, Engine, RemoteFilter, Timestamp};
+use natgate_payload::{Event, Kind, Uses, Wanted};
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// An expectation that an application-level gateway has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlgExpectation {
+    /// Time of the message that made it.
+    pub time: Timestamp,
+    /// Protocol of the control flow.
+    pub kind: Kind,
+    /// IP protocol number of the expected flow.
+    pub protocol: u8,
+    /// Number of the realm that the internal endpoint is in.
+    pub realm: u16,
+    /// Internal endpoint of the mapping.
+    pub internal: Endpoint,
+    /// External endpoint of the mapping.
+    pub external: Endpoint,
+    /// The remote address that may begin the flow; `None`: any.
+    pub remote: Option<Ipv4Addr>,
+    /// The remote port that may begin the flow; 0: any.
+    pub remote_port: u16,
+}
+
+impl AlgExpectation {
+    /// The expectations of the framework's event: one, or two for a pair of ports.
+    pub(super) fn of(arrived: Arrived, event: &Event) -> impl Iterator<Item = Self> + use<> {
+        let Event { kind, opened, .. } = *event;
+        let wanted = opened.expectation;
+        let of = move |further: u16| {
+            let SocketAddr::V4(internal) = wanted.internal else { return None };
+            let external = opened.external;
+            Some(Self {
+                time: arrived.now,
+                kind,
+                protocol: wanted.protocol,
+                realm: arrived.realm,
+                internal: Endpoint {
+                    address: *internal.ip(),
+                    port: internal.port().checked_add(further)?,
+                },
+                external: Endpoint {
+                    address: *external.ip(),
+                    port: external.port().checked_add(further)?,
+                },
+                remote: wanted.remote,
+                remote_port: wanted.remote_port,
+            })
+        };
+        let count = if wanted.wanted == Wanted::Pair { 2 } else { 1 };
+        (0..count).filter_map(of)
+    }
+}
+
+/// An expectation whose flow may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenExpectation {
+    /// The expectation.
+    pub made: AlgExpectation,
+    /// Time for which the flow may begin.
+    pub left: Duration,
+    /// True if the first flow uses it up.
+    pub once: bool,
+}
+
+/// Internal end and remote end of an expectation: protocol, realm and endpoint of the internal
+/// host, and the remote address and port.
+type Key = (u8, u16, Endpoint, Option<Ipv4Addr>, u16);
+
+/// Expectations whose time has not passed. Each has a place among the engine's holds, so that the
+/// limit of holds is a limit of the list.
+#[derive(Debug, Default)]
+pub(super) struct OpenList(HashMap<Key, (AlgExpectation, Timestamp, bool)>);
+
+impl OpenList {
+    /// Adds the expectations of the framework's event, or renews them.
+    pub(super) fn add(&mut self, made: AlgExpectation, event: &Event) {
+        let wanted = event.opened.expectation;
+        let until = made.time.plus(Duration::from_secs(wanted.lifetime.into()));
+        let AlgExpectation { protocol, realm, internal, remote, remote_port, .. } = made;
+        let key = (protocol, realm, internal, remote, remote_port);
+        self.0.insert(key, (made, until, wanted.uses == Uses::Once));
+    }
+
+    /// Forgets expectations whose time has passed.
+    pub(super) fn expire(&mut self, now: Timestamp) {
+        self.0.retain(|_, (_, until, _)| *until > now);
+    }
+
+    /// The expectations that the engine still admits.
+    pub(super) fn list(&self, engine: &mut Engine, now: Timestamp) -> Vec<OpenExpectation> {
+        let mut open = Vec::new();
+        for (made, until, once) in self.0.values() {
+            let AlgExpectation { protocol, realm, internal, .. } = *made;
+            if *until > now && engine.admits_requested(protocol, realm, internal, filter(made)) {
+                open.push(OpenExpectation { made: *made, left: until.since(now), once: *once });
+            }
+        }
+        open
+    }
+}
+
+fn filter(made: &AlgExpectation) -> Option<RemoteFilter> {
+    let admitted = |remote: Ipv4Addr| RemoteFilter {
+        address: remote.to_bits(),
+        prefix_len: 32,
+        port: made.remote_port,
+    };
+    made.remote.map(admitted)
+}

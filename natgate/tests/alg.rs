@@ -1,0 +1,176 @@
+//! Application-level gateways between real programs: Debian's vsftpd and tftpd, and curl.
+//!
+//! Needs root and the programs that `make test` installs, and fails without them. One test runs at
+//! a time, because the tests share two cores with the gateway.
+
+use natgate_testnet::{
+    Gateway, POOL, SERVER1, SUBSCRIBER1, TestNetwork, config, terminate, wait_for_listener,
+};
+use serde_json::Value;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Child;
+use std::thread;
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
+const TAG: &str = "ngalg";
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Allows only remote endpoints that a host has sent to: without its gateway a protocol fails.
+const STRICT: &str = "[nat]\nfiltering = \"address-and-port-dependent\"\n";
+
+/// A network with a folder that its servers offer.
+struct Offer {
+    network: TestNetwork,
+    body: Vec<u8>,
+}
+
+/// A server; ended when dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = terminate(&self.0);
+        let _ = self.0.wait();
+    }
+}
+
+impl Offer {
+    fn new() -> Self {
+        let network = TestNetwork::new(TAG);
+        let body: Vec<u8> = (0..300_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
+        let folder = network.file("offer");
+        for folder in [network.directory(), folder.clone(), network.file("empty")] {
+            fs::create_dir_all(&folder).unwrap();
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::write(folder.join("body"), &body).unwrap();
+        fs::set_permissions(folder.join("body"), fs::Permissions::from_mode(0o644)).unwrap();
+        Self { network, body }
+    }
+
+    /// Starts vsftpd on a node. It connects to an address in PORT only if it is the client's.
+    fn vsftpd(&self, node: &str) -> Server {
+        let file = self.network.file(&format!("vsftpd-{node}.conf"));
+        let [root, empty] = ["offer", "empty"].map(|name| self.network.file(name));
+        let text = format!(
+            "listen=YES\nbackground=NO\nanonymous_enable=YES\nno_anon_password=YES\n\
+             connect_from_port_20=YES\nanon_root={}\n\
+             secure_chroot_dir={}\nseccomp_sandbox=NO\n",
+            root.display(),
+            empty.display()
+        );
+        fs::write(&file, text).unwrap();
+        let log = self.network.file(&format!("vsftpd-{node}.log"));
+        let place = self.network.node(node);
+        let child = place.start("vsftpd".as_ref(), &[file.to_str().unwrap()], &log).unwrap();
+        wait_for_listener(place, 21, PATIENCE).unwrap();
+        Server(child)
+    }
+
+    /// Fetches the file on a node. Returns false if curl fails.
+    fn fetches(&self, node: &str, options: &[&str], url: &str) -> bool {
+        let file = self.network.file("fetched");
+        let _ = fs::remove_file(&file);
+        let arguments = ["-sS", "--max-time", "8", "-o", file.to_str().unwrap()];
+        let arguments = [&arguments[..], options, &[url]].concat();
+        let done = self.network.node(node).run(20, "curl", &arguments);
+        if done.is_ok() {
+            assert!(fs::read(&file).unwrap() == self.body, "{options:?} {url}: other bytes");
+        }
+        done.is_ok()
+    }
+
+    fn start(&self, more: &str) -> Gateway {
+        self.network.start(PROGRAM, &config(more))
+    }
+}
+
+/// Options of curl for active mode with EPRT, and with PORT.
+const EPRT: &[&str] = &["--ftp-port", "-"];
+const PORT: &[&str] = &["--ftp-port", "-", "--disable-eprt"];
+/// Options for passive mode with EPSV, and with PASV and the address of its reply.
+const EPSV: &[&str] = &[];
+const PASV: &[&str] = &["--disable-epsv", "--no-ftp-skip-pasv-ip"];
+
+fn ftp(server: Ipv4Addr) -> String {
+    format!("ftp://{server}/body")
+}
+
+fn alg_counters(gateway: &Gateway) -> Value {
+    gateway.status().unwrap()["counters"]["alg_expectations"].clone()
+}
+
+#[test]
+fn clients_of_ftp_fetch_files_in_all_modes() {
+    let offer = Offer::new();
+    let _server = offer.vsftpd("server1");
+    let gateway = offer.start(&format!("{STRICT}[alg]\nftp = true\n"));
+    for options in [EPRT, PORT, EPSV, PASV] {
+        assert!(offer.fetches("sub1", options, &ftp(SERVER1)), "{options:?}");
+    }
+    assert_eq!(alg_counters(&gateway)["ftp"], 2);
+    assert!(gateway.stop().unwrap().success());
+    // Without the gateway, active mode fails and passive mode works.
+    let gateway = offer.start(STRICT);
+    assert!(!offer.fetches("sub1", PORT, &ftp(SERVER1)));
+    assert!(offer.fetches("sub1", PASV, &ftp(SERVER1)));
+    assert_eq!(alg_counters(&gateway), Value::Null);
+}
+
+#[test]
+fn several_workers_serve_clients_of_ftp() {
+    let offer = Offer::new();
+    let _server = offer.vsftpd("server1");
+    let more = format!("{STRICT}[alg]\nftp = true\n[workers]\ncount = 2\n");
+    let gateway = offer.start(&more);
+    thread::scope(|scope| {
+        for node in ["sub1", "sub2"] {
+            let arguments = ["-sS", "--max-time", "8", "--ftp-port", "-", "-o", "/dev/null"];
+            let (offer, url) = (&offer, ftp(SERVER1));
+            scope.spawn(move || {
+                for _ in 0..5 {
+                    let arguments = [&arguments[..], &[&*url]].concat();
+                    offer.network.node(node).run(20, "curl", &arguments).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(alg_counters(&gateway)["ftp"], 10);
+}
+
+#[test]
+fn a_server_of_ftp_inside_serves_clients_in_all_modes() {
+    let offer = Offer::new();
+    let _server = offer.vsftpd("sub1");
+    let external = POOL[0];
+    let fixed = format!(
+        "[[static]]\nprotocol = \"tcp\"\ninternal = \"{SUBSCRIBER1}:21\"\n\
+         external = \"{external}:21\"\n"
+    );
+    let gateway = offer.start(&format!("{STRICT}{fixed}[alg]\nftp = true\n"));
+    for options in [EPSV, PASV, EPRT, PORT] {
+        assert!(offer.fetches("server1", options, &ftp(external)), "{options:?}");
+    }
+    assert_eq!(alg_counters(&gateway)["ftp"], 2);
+}
+
+#[test]
+fn clients_of_tftp_fetch_files() {
+    let offer = Offer::new();
+    let folder = offer.network.file("offer");
+    let log = offer.network.file("tftpd.log");
+    let arguments = ["-L", "-a", "0.0.0.0:69", "-u", "nobody", "-s", folder.to_str().unwrap()];
+    let place = offer.network.node("server1");
+    let _server = Server(place.start("in.tftpd".as_ref(), &arguments, &log).unwrap());
+    let url = format!("tftp://{SERVER1}/body");
+    let gateway = offer.start(&format!("{STRICT}[alg]\ntftp = true\n"));
+    assert!(offer.fetches("sub1", &[], &url));
+    assert!(offer.fetches("sub1", &["--tftp-no-options"], &url));
+    assert!(alg_counters(&gateway)["tftp"].as_u64() >= Some(2));
+    assert!(gateway.stop().unwrap().success());
+    let _gateway = offer.start(STRICT);
+    assert!(!offer.fetches("sub1", &[], &url));
+}
