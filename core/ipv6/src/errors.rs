@@ -211,7 +211,7 @@ pub(crate) fn write_ipv6(
     len
 }
 
-fn write_ipv4(
+pub(crate) fn write_ipv4(
     bytes: &mut [u8; MIN_MTU],
     source: u32,
     ErrorMessage { kind, code, word }: ErrorMessage,

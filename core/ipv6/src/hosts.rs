@@ -1,5 +1,6 @@
-//! Hosts inside of NAT64, and the number of each: the address that stands for the host in the
-//! engine.
+//! Hosts inside of NAT64 and behind the tunnels of DS-Lite, and the number of each: the address
+//! that stands for the host in the engine. A host behind a tunnel is the tunnel's end, which is the
+//! subscriber, and an inner IPv4 address.
 //!
 //! A number is a subscriber's number and, in the lower bits, the host's number within the
 //! subscriber. A subscriber is a prefix. A subscriber has at most 256 numbers, so one prefix never
@@ -35,13 +36,18 @@ const GRACE: u64 = 10_000_000_000;
 /// Mappings, and hosts, that a call of [`Hosts::sweep`] looks at.
 const STEP: usize = 256;
 const NONE: u32 = u32::MAX;
+/// The inner address of a host without a tunnel. No host has this address.
+const NO_INNER: u32 = 0;
 
 /// A host with a number.
 #[derive(Clone, Copy, Debug)]
 struct Host {
+    /// The address; behind a tunnel, that of the tunnel's end.
     address: u128,
     /// Time of the last packet, nanoseconds.
     seen: u64,
+    /// The IPv4 address behind a tunnel; [`NO_INNER`]: there is no tunnel.
+    inner: u32,
     /// The subscriber's place; [`NONE`]: the entry is free.
     subscriber: u32,
     /// The host within the subscriber; in a free entry, the next free entry.
@@ -153,6 +159,20 @@ impl Hosts {
     /// most `most_subscribers` have hosts at a time. The seed keys the hash.
     pub fn new(subscriber_length: u8, most_subscribers: usize, seed: [u8; 32]) -> Self {
         let host_bits = Self::host_bits(subscriber_length);
+        Self::with_bits((subscriber_length, host_bits), most_subscribers, seed)
+    }
+
+    /// Makes an empty table of hosts behind tunnels. A subscriber is a tunnel, and has at most 256
+    /// hosts.
+    pub(crate) fn of_tunnels(most_tunnels: usize, seed: [u8; 32]) -> Self {
+        Self::with_bits((128, MOST_HOST_BITS), most_tunnels, seed)
+    }
+
+    fn with_bits(
+        (subscriber_length, host_bits): (u8, u8),
+        most_subscribers: usize,
+        seed: [u8; 32],
+    ) -> Self {
         let room = ((END - FIRST) >> host_bits) as usize;
         let most_subscribers = most_subscribers.clamp(1, room);
         let most_hosts = most_subscribers * HOSTS_EACH.min(1 << host_bits).max(1);
@@ -208,9 +228,12 @@ impl Hosts {
         FIRST + (host.subscriber << self.host_bits) + host.within
     }
 
-    fn find_host(&self, address: u128) -> Option<u32> {
-        let is_it = |at: u32| self.hosts[at as usize].address == address;
-        self.by_address.find(hash(self.key, address), is_it)
+    fn find_host(&self, address: u128, inner: u32) -> Option<u32> {
+        let is_it = |at: u32| {
+            let host = &self.hosts[at as usize];
+            (host.address, host.inner) == (address, inner)
+        };
+        self.by_address.find(hash_of(self.key, address, inner), is_it)
     }
 
     fn find_number(&self, number: u32) -> Option<u32> {
@@ -225,7 +248,12 @@ impl Hosts {
 
     /// The number of a host that has one.
     pub fn number(&self, address: u128) -> Option<Ipv4Addr> {
-        let at = self.find_host(address)?;
+        self.number_behind(address, NO_INNER)
+    }
+
+    /// The number of a host behind a tunnel that has one.
+    pub(crate) fn number_behind(&self, tunnel: u128, inner: u32) -> Option<Ipv4Addr> {
+        let at = self.find_host(tunnel, inner)?;
         Some(Ipv4Addr::from_bits(self.number_of(&self.hosts[at as usize])))
     }
 
@@ -233,6 +261,12 @@ impl Hosts {
     pub fn address(&self, number: Ipv4Addr) -> Option<u128> {
         let at = self.find_number(number.to_bits())?;
         Some(self.hosts[at as usize].address)
+    }
+
+    /// Tunnel and inner address of the host with a number.
+    pub(crate) fn behind(&self, number: u32) -> Option<(u128, u32)> {
+        let host = &self.hosts[self.find_number(number)? as usize];
+        Some((host.address, host.inner))
     }
 
     /// The prefix and its length of the subscriber with a number of any of its possible hosts. A
@@ -259,11 +293,21 @@ impl Hosts {
     /// [`DropReason::PortQuota`] when its subscriber has as many hosts as possible,
     /// [`DropReason::MappingTableFull`] when the table is full.
     pub fn intern(&mut self, address: u128, now: u64) -> Result<Ipv4Addr, DropReason> {
-        let found = self.find_host(address);
+        self.intern_behind(address, NO_INNER, now)
+    }
+
+    /// As [`Hosts::intern`], for a host behind a tunnel.
+    pub(crate) fn intern_behind(
+        &mut self,
+        address: u128,
+        inner: u32,
+        now: u64,
+    ) -> Result<Ipv4Addr, DropReason> {
+        let found = self.find_host(address, inner);
         self.is_new = found.is_none();
         let at = match found {
             Some(at) => at,
-            None => self.add(address)?,
+            None => self.add(address, inner)?,
         };
         let host = &mut self.hosts[at as usize];
         host.seen = host.seen.max(now);
@@ -307,7 +351,7 @@ impl Hosts {
         self.kept = Kept { in_force: sorted(hosts), ..Kept::default() };
     }
 
-    fn add(&mut self, address: u128) -> Result<u32, DropReason> {
+    fn add(&mut self, address: u128, inner: u32) -> Result<u32, DropReason> {
         if self.used_hosts >= self.most_hosts {
             self.refused = true;
             return Err(DropReason::MappingTableFull);
@@ -321,7 +365,7 @@ impl Hosts {
             self.refused = true;
             return Err(DropReason::PortQuota);
         };
-        let host = Host { address, seen: 0, subscriber, within, found: 0 };
+        let host = Host { address, seen: 0, inner, subscriber, within, found: 0 };
         let at = if self.free_host == NONE {
             self.hosts.push(host);
             self.hosts.len() as u32 - 1
@@ -331,7 +375,7 @@ impl Hosts {
             at
         };
         self.used_hosts += 1;
-        self.by_address.insert(hash(self.key, address), at);
+        self.by_address.insert(hash_of(self.key, address, inner), at);
         self.by_number.insert(hash(self.key, self.number_of(&host).into()), at);
         Ok(at)
     }
@@ -371,13 +415,13 @@ impl Hosts {
     fn free(&mut self, at: u32) {
         let host = self.hosts[at as usize];
         let (key, hosts) = (self.key, &self.hosts);
-        self.by_address
-            .remove(hash(key, host.address), at, |other| hash(key, hosts[other as usize].address));
-        let hash_of = |host: &Host| {
+        let by_address = |host: &Host| hash_of(key, host.address, host.inner);
+        self.by_address.remove(by_address(&host), at, |other| by_address(&hosts[other as usize]));
+        let by_number = |host: &Host| {
             hash(self.key, (FIRST + (host.subscriber << self.host_bits) + host.within).into())
         };
         let hosts = &self.hosts;
-        self.by_number.remove(hash_of(&host), at, |other| hash_of(&hosts[other as usize]));
+        self.by_number.remove(by_number(&host), at, |other| by_number(&hosts[other as usize]));
         let subscriber = &mut self.subscribers[host.subscriber as usize];
         subscriber.taken[host.within as usize / 64] &= !(1 << (host.within % 64));
         if subscriber.is_empty() {
@@ -464,6 +508,15 @@ impl Hosts {
             true => Stage::Idle(self.swept),
             false => Stage::Hosts(to),
         };
+    }
+}
+
+/// The hash of a host. Tunnel and inner address count apart, so that no two hosts cancel out.
+fn hash_of(key: HashKey, address: u128, inner: u32) -> u64 {
+    let outer = hash(key, address);
+    match inner {
+        NO_INNER => outer,
+        inner => key.hash(outer, inner.into()),
     }
 }
 

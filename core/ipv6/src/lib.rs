@@ -44,6 +44,7 @@ mod hosts;
 mod keyed;
 mod nat64;
 mod nptv6;
+mod numbered;
 mod pairs;
 mod prefix;
 mod settings;
@@ -56,10 +57,11 @@ pub use embedding::{EmbeddingError, LENGTHS, Pref64};
 pub use forward::answer_echo;
 pub use hosts::Hosts;
 pub use nptv6::{Nptv6, Nptv6Error, Unmapped};
+pub use numbered::HostName;
 pub use pairs::{Overlap, Pairs, Way, overlap};
 pub use prefix::Prefix6;
 pub use settings::{
     ClatSettings, Conversion, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6Settings, Settings,
     Side6, SiitSettings, StaticHost,
 };
-pub use translator::{Departure, ERROR_ROOM, Fate, HostName, Translator};
+pub use translator::{Departure, ERROR_ROOM, Fate, Translator};

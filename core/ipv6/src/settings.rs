@@ -5,7 +5,7 @@
 //! round.
 
 use crate::convert::{ConvertSettings, Hops, UdpChecksumZero};
-use crate::softwire::{Lw4o6Settings, MapSettings};
+use crate::softwire::{DsliteSettings, Lw4o6Settings, MapSettings};
 use crate::{EamEntry, Nptv6, Pref64, Prefix6};
 use alloc::format;
 use alloc::string::String;
@@ -36,6 +36,8 @@ pub struct Settings {
     pub clat: Option<ClatSettings>,
     /// Translation of prefixes, RFC 6296. No two pairs overlap.
     pub nptv6: Vec<Nptv6Settings>,
+    /// The AFTR of DS-Lite, RFC 6333. There is no NAT64 beside it.
+    pub dslite: Option<DsliteSettings>,
     /// The relay of lw4o6, RFC 7596.
     pub lw4o6: Option<Lw4o6Settings>,
     /// The border relay of MAP, RFC 7597 and RFC 7599: one rule each.
@@ -55,6 +57,7 @@ impl Default for Settings {
             siit: None,
             clat: None,
             nptv6: Vec::new(),
+            dslite: None,
             lw4o6: None,
             map: Vec::new(),
         }
@@ -62,7 +65,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Adds the realm of NAT64 to the engine's configuration, as
+    /// Adds the realm of NAT64 or DS-Lite to the engine's configuration, as
     /// [`Translator::new`](crate::Translator::new) does: for a configuration that is to replace
     /// that of a translator at work. `numbers` are the numbers of that translator for the hosts of
     /// static mappings ([`Translator::reserve`](crate::Translator::reserve)).
@@ -70,6 +73,9 @@ impl Settings {
     /// # Errors
     /// A sentence if there are not as many numbers as hosts.
     pub fn add_realm(&mut self, config: &mut Config, numbers: &[Ipv4Addr]) -> Result<(), String> {
+        if self.dslite.is_some() {
+            crate::softwire::add_realm(config);
+        }
         let Some(nat64) = &mut self.nat64 else { return Ok(()) };
         crate::nat64::add_realm(nat64, self.inside.mtu.max(crate::translator::LEAST_MTU), config);
         let hosts = &mut nat64.static_hosts;

@@ -17,7 +17,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    AddressRange, Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Prefix, Side,
+    AddressRange, Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Side,
     Timestamp, Verdict,
 };
 use natgate_wire::ipv4::Ipv4Error;
@@ -45,17 +45,6 @@ pub struct Departure {
     pub counted: (Direction, Outcome, usize),
 }
 
-/// Name of a host of NAT64 that has a number in the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HostName {
-    /// Address of the host; `None`: no host has the number any more.
-    pub address: Option<Ipv6Addr>,
-    /// Prefix that is the subscriber.
-    pub prefix: Ipv6Addr,
-    /// Length of the prefix, bits.
-    pub len: u8,
-}
-
 /// Result of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -72,8 +61,8 @@ pub(crate) type Taken = Result<(Direction, Side, Option<Cut>), Refusal>;
 #[derive(Clone, Debug)]
 pub struct Translator {
     pub(crate) settings: Settings,
-    /// Number of the realm of NAT64's hosts in the engine.
-    realm: u16,
+    /// Number of the realm of hosts with numbers in the engine.
+    pub(crate) realm: u16,
     /// Own IPv4 addresses, inside and outside.
     pub(crate) own_ipv4: [Option<u32>; 2],
     pub(crate) mtus: [u16; 2],
@@ -98,8 +87,8 @@ fn own_ipv4(config: &Config) -> [Option<u32>; 2] {
 }
 
 impl Translator {
-    /// Makes a translator, and adds the realm of NAT64 to the engine's configuration. `None`: the
-    /// settings have nothing about IPv6, and packets of IPv6 are foreign.
+    /// Makes a translator, and adds the realm of NAT64 or DS-Lite to the engine's configuration.
+    /// `None`: the settings have nothing about IPv6, and packets of IPv6 are foreign.
     ///
     /// # Errors
     /// A sentence about tables that contradict themselves.
@@ -126,18 +115,23 @@ impl Translator {
             let converter = converter(mtu_ipv6[0], u16::MAX, Hops::Keep);
             Nat64::new(nat64, converter, mtu_ipv6[0], config, seed)
         });
+        let nat64 = nat64.transpose()?;
+        if nat64.is_some() && settings.dslite.is_some() {
+            return Err("NAT64 and DS-Lite need a gateway each".to_string());
+        }
+        let softwires = Softwires::new(settings, config, seed)?;
         let outbound_only = settings.filter == FilterKind::OutboundOnly;
         Ok(Some(Self {
             realm: config.realms.len() as u16,
             own_ipv4: own_ipv4(config),
             mtus,
             externals: config.external_ranges(),
-            nat64: nat64.transpose()?,
+            nat64,
             siit: siit.transpose()?,
             pairs: Pairs::new(&settings.nptv6).map_err(|overlap| overlap.to_string())?,
             clat: converter(mtu_ipv6[1], mtus[0], Hops::Decrement),
             filter: outbound_only.then(|| Filter::new(FILTER_RECORDS, seed)),
-            softwires: Softwires::new(settings, config, seed)?,
+            softwires,
             errors: Errors::new(config.limits.icmp_errors_per_second),
             counters: Counters::default(),
             taken_back: Counters::default(),
@@ -153,16 +147,6 @@ impl Translator {
         if let Some(softwires) = &mut self.softwires {
             softwires.renew(config);
         }
-    }
-
-    /// Number of the realm of NAT64's hosts in the engine; `None`: there is no NAT64.
-    pub fn realm(&self) -> Option<u16> {
-        self.nat64.as_ref().map(|_| self.realm)
-    }
-
-    /// The hosts of NAT64.
-    pub fn hosts(&self) -> Option<&crate::Hosts> {
-        self.nat64.as_ref().map(|nat64| &nat64.hosts)
     }
 
     /// Counters of the packets that the engine does not see, and of bytes that it does not count.
@@ -193,12 +177,16 @@ impl Translator {
         Some((waiting.side, bytes.len()))
     }
 
-    /// Frees hosts of NAT64 that have no mappings any more, some in each call. Call it after each
-    /// packet, when the engine's events and packets have been polled.
+    /// Frees hosts with numbers that have no mappings any more, some in each call. Call it after
+    /// each packet, when the engine's events and packets have been polled.
     pub fn sweep(&mut self, engine: &Engine, now: Timestamp) {
         if let Some(nat64) = &mut self.nat64 {
             nat64.forget_packet();
             nat64.hosts.sweep(engine, self.realm, now.0);
+        }
+        if self.softwires.is_some() {
+            self.forget_refused();
+            self.sweep_tunneled(engine, self.realm, now);
         }
         self.advance_softwires(now);
     }
@@ -218,6 +206,7 @@ impl Translator {
         if let Some(nat64) = &mut self.nat64 {
             nat64.forget_packet();
         }
+        self.forget_refused();
         match packet.bytes().first().map(|first| first >> 4) {
             Some(6) => self.take_ipv6(engine, now, from, packet),
             _ => self.take_ipv4(engine, now, from, packet),
@@ -258,6 +247,9 @@ impl Translator {
         let len = packet.len();
         if self.loops(from, ends) {
             return self.refuse(now, from, packet, len, DropReason::SpoofedSource.into());
+        }
+        if from == Side::Inside && self.is_aftr(ends.1) {
+            return self.take_dslite(engine, now, packet, ends);
         }
         if from == Side::Inside
             && let Some(fate) = self.take_softwire(now, packet, ends)
@@ -451,8 +443,8 @@ impl Translator {
         self.departure(from, packet, verdict, packet.len())
     }
 
-    /// Departure of a packet that the engine has counted with `len` bytes. A packet to a host of
-    /// NAT64 is converted.
+    /// Departure of a packet that the engine has counted with `len` bytes. A packet to a host with
+    /// a number is converted.
     pub(crate) fn departure(
         &mut self,
         from: Side,
@@ -494,7 +486,7 @@ impl Translator {
         self.counters.count_drop(direction, reason, len);
     }
 
-    /// Converts an IPv4 packet that the engine sends to a host of NAT64, in a buffer with
+    /// Converts an IPv4 packet that the engine sends to a host with a number, in a buffer with
     /// [`HEADROOM`](crate::convert::HEADROOM) bytes before the packet. With [`ERROR_ROOM`] bytes
     /// before it, an error of the engine's quotes as much as ICMPv6 permits.
     ///
@@ -502,22 +494,8 @@ impl Translator {
     /// The reason why the packet is lost.
     pub fn convert_to_host(&mut self, packet: &mut Packet<'_>) -> Result<Option<Cut>, DropReason> {
         let own = self.own_ipv6(Side::Inside);
-        let Some(nat64) = &mut self.nat64 else { return Err(DropReason::Untranslatable) };
+        let Some(nat64) = &mut self.nat64 else { return self.enter_tunnel(packet) };
         nat64.convert_to_host(packet, own)
-    }
-
-    /// The host of NAT64 with a number, and its subscriber; `None`: the realm is another one.
-    pub fn host(&self, realm: u16, number: Ipv4Addr) -> Option<HostName> {
-        let hosts = self.hosts().filter(|_| self.realm == realm)?;
-        let (prefix, len) = hosts.subscriber(number)?;
-        let address = hosts.address(number).map(Ipv6Addr::from_bits);
-        Some(HostName { address, prefix: Ipv6Addr::from_bits(prefix), len })
-    }
-
-    /// Realm and numbers of the hosts of NAT64 in a prefix, which is one address or a subscriber.
-    /// `None`: there are no such hosts.
-    pub fn numbers(&self, prefix: Ipv6Addr, len: u8) -> Option<(u16, Prefix)> {
-        Some((self.realm()?, self.hosts()?.numbers(prefix.to_bits(), len)?))
     }
 
     /// Adds bytes that the engine did not count, because it saw the packet with smaller headers.

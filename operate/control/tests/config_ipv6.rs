@@ -164,6 +164,7 @@ external = "2001:db8:2::/48"
             source: pref64("2001:db8:aaaa::/96"),
             subscribers: vec![Prefix::new(ip("192.168.0.0"), 16)],
         }),
+        dslite: None,
         lw4o6: None,
         map: Vec::new(),
         nptv6: vec![

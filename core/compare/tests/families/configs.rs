@@ -150,6 +150,7 @@ pub(crate) fn stateless(rng: &mut Rng) -> Settings {
         siit: (!rng.chance(4)).then(|| siit(rng)),
         clat: rng.chance(2).then(|| clat(rng)),
         nptv6: nptv6(rng),
+        dslite: None,
         lw4o6: None,
         map: Vec::new(),
     }

@@ -17,7 +17,7 @@ pub(crate) enum End {
 impl End {
     /// The customer's end in a packet that an error to or from the customer quotes: the quoted
     /// packet went the other way.
-    const fn quoted(self) -> Self {
+    pub(crate) const fn quoted(self) -> Self {
         match self {
             Self::Source => Self::Destination,
             Self::Destination => Self::Source,

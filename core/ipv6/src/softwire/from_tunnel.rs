@@ -10,16 +10,50 @@ use crate::errors::{HOST_UNREACHABLE, SOURCE_POLICY};
 use crate::translator::{Fate, Translator};
 use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp, is_martian};
 use natgate_wire::ipv4::Ipv4Error;
+use natgate_wire::ipv6::Fragment;
 use natgate_wire::{Ipv4, Ipv6, ipv4, ipv6, protocol};
 
 /// An IPv6 packet at the gateway's end of a tunnel, as read.
 #[derive(Clone, Copy, Debug)]
-struct Arrived {
+pub(super) struct Arrived {
     /// Source and destination.
-    ends: (u128, u128),
+    pub(super) ends: (u128, u128),
     /// Offset of the IPv4 packet.
-    at: usize,
-    traffic_class: u8,
+    pub(super) at: usize,
+    pub(super) traffic_class: u8,
+}
+
+/// The content of a packet at the gateway's end of a tunnel.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content {
+    /// An IPv4 packet at an offset.
+    Whole(usize),
+    /// A part of one, and the offset of the fragment header.
+    Fragment(usize, Fragment),
+    /// An ICMPv6 message at an offset.
+    Icmp(usize),
+    Other,
+}
+
+/// Reads the outer headers of a packet: its content and its traffic class.
+#[inline]
+pub(super) fn read_content(bytes: &[u8]) -> Result<(Content, u8), DropReason> {
+    let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
+    let traffic_class = header.traffic_class();
+    if header.next_header() == IPV4 {
+        return Ok((Content::Whole(ipv6::HEADER_LEN), traffic_class));
+    }
+    let walk = header.walk().map_err(|_| DropReason::ExtensionHeaders)?;
+    if walk.segments_left.is_some() {
+        return Err(DropReason::SegmentsLeft);
+    }
+    let content = match (walk.protocol, walk.fragment) {
+        (IPV4, Some((at, fragment))) if !fragment.is_atomic() => Content::Fragment(at, fragment),
+        (IPV4, _) => Content::Whole(walk.transport),
+        (protocol::ICMPV6, None) => Content::Icmp(walk.transport),
+        _ => Content::Other,
+    };
+    Ok((content, traffic_class))
 }
 
 impl Translator {
@@ -47,28 +81,17 @@ impl Translator {
         ends: (u128, u128),
     ) -> Fate {
         let len = packet.len();
-        let Ok(header) = Ipv6::new_checked(packet.bytes()) else { return Fate::Nothing };
-        let traffic_class = header.traffic_class();
-        if header.next_header() == IPV4 {
-            let arrived = Arrived { ends, at: ipv6::HEADER_LEN, traffic_class };
-            return self.take_arrived(now, packet, arrived, len);
-        }
-        let Ok(walk) = header.walk() else {
-            return self.drop_outer(packet, DropReason::ExtensionHeaders);
+        let (content, traffic_class) = match read_content(packet.bytes()) {
+            Ok(content) => content,
+            Err(reason) => return self.drop_outer(packet, reason),
         };
-        if walk.segments_left.is_some() {
-            return self.drop_outer(packet, DropReason::SegmentsLeft);
-        }
-        match (walk.protocol, walk.fragment) {
-            (IPV4, Some((at, fragment))) if !fragment.is_atomic() => {
-                self.reassemble(now, packet.bytes(), at, fragment)
+        match content {
+            Content::Whole(at) => {
+                self.take_arrived(now, packet, Arrived { ends, at, traffic_class }, len)
             }
-            (IPV4, _) => {
-                let arrived = Arrived { ends, at: walk.transport, traffic_class };
-                self.take_arrived(now, packet, arrived, len)
-            }
-            (protocol::ICMPV6, None) => self.take_tunnel_icmp(now, packet, walk.transport),
-            _ => {
+            Content::Fragment(at, fragment) => self.reassemble(now, packet.bytes(), at, fragment),
+            Content::Icmp(at) => self.take_tunnel_icmp(now, packet, at),
+            Content::Other => {
                 self.count_drop(Direction::Local, DropReason::LocalUnsupported, len);
                 Fate::Nothing
             }
@@ -147,7 +170,7 @@ fn first_fragment(bytes: &[u8], arrived: Arrived) -> Option<(Datagram, Ports)> {
 }
 
 /// Reads the IPv4 packet in a tunnel.
-fn read_inner(bytes: &[u8]) -> Result<Ipv4<&[u8]>, DropReason> {
+pub(super) fn read_inner(bytes: &[u8]) -> Result<Ipv4<&[u8]>, DropReason> {
     let inner = Ipv4::new_checked(bytes).map_err(|error| match error {
         Ipv4Error::Version => DropReason::NotIpv4,
         Ipv4Error::Length => DropReason::BadLength,

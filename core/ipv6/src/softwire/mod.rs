@@ -1,10 +1,11 @@
-//! Softwires: IPv4 for customers whose network has IPv6 alone, without sessions in the gateway.
+//! Softwires: IPv4 for customers whose network has IPv6 alone.
 //!
-//! Three mechanisms have one frame. A table says which customer has an IPv4 address and a port, and
-//! which IPv6 address the customer has: [`BindingTable`] for lw4o6 (RFC 7596), [`Domains`] with
-//! arithmetic for MAP-E (RFC 7597) and MAP-T (RFC 7599). A packet from a customer must come from
-//! the very IPv6 address that its IPv4 source leads to. Then the packet is decapsulated, or
-//! translated by RFC 7915. A packet from outside goes the other way.
+//! DS-Lite has sessions, which are the engine's. Three mechanisms without sessions have one frame.
+//! A table says which customer has an IPv4 address and a port, and which IPv6 address the customer
+//! has: [`BindingTable`] for lw4o6 (RFC 7596), [`Domains`] with arithmetic for MAP-E (RFC 7597) and
+//! MAP-T (RFC 7599). A packet from a customer must come from the very IPv6 address that its IPv4
+//! source leads to. Then the packet is decapsulated, or translated by RFC 7915. A packet from
+//! outside goes the other way.
 //!
 //! [`Softwires`] has the tables, and what must be remembered between packets: ports of fragmented
 //! datagrams, fragments of tunnel packets, widths of paths. All of it is bounded.
@@ -12,6 +13,7 @@
 mod ahead;
 mod bindings;
 mod domains;
+mod dslite;
 mod endpoint;
 mod fragments;
 mod from_tunnel;
@@ -19,6 +21,7 @@ mod icmp;
 mod map_t;
 mod paths;
 mod ports;
+mod readdress;
 mod reassembly;
 mod release;
 mod rule;
@@ -28,8 +31,11 @@ mod tunnel;
 
 pub use bindings::{Binding, BindingTable, Conflict, MOST_BRS, Refused, Tunnel};
 pub use domains::{Domains, RuleConflict};
+pub use dslite::DsliteSettings;
 pub use ports::{PortSets, PortSetsError};
 pub use rule::{Customer, MapMode, MapParameters, MapRule, RuleError};
+
+pub(crate) use dslite::add_realm;
 
 use crate::convert::{Converter, ErrorMessage, Hops, Refusal};
 use crate::settings::Settings;
@@ -38,6 +44,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
+use dslite::Dslite;
 use endpoint::Port;
 use fragments::Fragments;
 use natgate_engine::{Config, DropReason, HashKey, Outcome, Side};
@@ -176,6 +183,7 @@ struct Released {
 /// The state of all softwires.
 #[derive(Clone, Debug)]
 pub(crate) struct Softwires {
+    dslite: Option<Dslite>,
     lw4o6: Option<Lw4o6Settings>,
     domains: Domains,
     settings: Vec<SoftwireSettings>,
@@ -199,16 +207,17 @@ pub(crate) struct Softwires {
 }
 
 impl Softwires {
-    /// The state for settings. `None`: they have no softwire.
+    /// The state for settings. `None`: they have no softwire. DS-Lite adds a realm to the engine's
+    /// configuration.
     ///
     /// # Errors
     /// A sentence about rules that contradict each other.
     pub(crate) fn new(
         settings: &Settings,
-        config: &Config,
+        config: &mut Config,
         seed: [u8; 32],
     ) -> Result<Option<Self>, String> {
-        if settings.lw4o6.is_none() && settings.map.is_empty() {
+        if settings.lw4o6.is_none() && settings.map.is_empty() && settings.dslite.is_none() {
             return Ok(None);
         }
         let rules: Vec<MapRule> = settings.map.iter().map(|map| map.rule).collect();
@@ -235,8 +244,10 @@ impl Softwires {
             let place = u8::try_from(place);
             converter_of.push(place.map_err(|_| "MAP has more than 256 MTUs".to_string())?);
         }
+        let dslite = settings.dslite.clone().map(|dslite| Dslite::new(dslite, config, seed));
         let timeout = config.timeouts.fragment.as_nanos() as u64;
         Ok(Some(Self {
+            dslite,
             lw4o6: settings.lw4o6.clone(),
             domains,
             settings: settings.map.iter().map(|map| map.softwire).collect(),
@@ -407,6 +418,9 @@ impl Softwires {
     /// Takes the largest segment size from the engine's new configuration.
     pub(crate) fn renew(&mut self, config: &Config) {
         self.mss = config.tcp_mss;
+        if let Some(dslite) = &mut self.dslite {
+            dslite.renew(config);
+        }
     }
 
     /// The oldest packet that was held and is ready to be sent.

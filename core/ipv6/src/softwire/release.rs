@@ -36,7 +36,7 @@ impl Translator {
     }
 
     /// Queues a packet that may leave.
-    fn release(&mut self, fate: Fate, bytes: &[u8]) {
+    pub(super) fn release(&mut self, fate: Fate, bytes: &[u8]) {
         let Fate::Send(Departure { side, cut, counted, .. }) = fate else { return };
         let Some(softwires) = &mut self.softwires else { return };
         let queued = match cut {
@@ -58,22 +58,41 @@ impl Translator {
         at: usize,
         fragment: Fragment,
     ) -> Fate {
-        let Some(softwires) = &mut self.softwires else { return Fate::Nothing };
+        let Some((mut buffer, fragments, received)) = self.take_fragment(now, bytes, at, fragment)
+        else {
+            return Fate::Nothing;
+        };
+        let mut packet = Packet::new(&mut buffer, HEADROOM);
+        let before = self.softwire_outcomes();
+        let fate = self.take_whole(now, &mut packet, received);
+        self.count_more(&before, fragments - 1);
+        self.release(fate, packet.bytes());
+        Fate::Nothing
+    }
+
+    /// Takes a fragment of a packet in a tunnel. If the packet is whole now, returns it in a buffer
+    /// with [`HEADROOM`], the number of its fragments and their bytes: the last fragment counts all
+    /// bytes, the others count as packets.
+    pub(super) fn take_fragment(
+        &mut self,
+        now: Timestamp,
+        bytes: &[u8],
+        at: usize,
+        fragment: Fragment,
+    ) -> Option<(Vec<u8>, u64, usize)> {
+        let softwires = self.softwires.as_mut()?;
         match softwires.reassembly.take(now.0, bytes, at, fragment) {
-            Ok(None) => {}
-            Err(reason) => self.count_drop(Direction::Outbound, reason, bytes.len()),
+            Ok(None) => None,
+            Err(reason) => {
+                self.count_drop(Direction::Outbound, reason, bytes.len());
+                None
+            }
             Ok(Some(Complete { bytes, fragments, received })) => {
                 let mut buffer = vec![0; HEADROOM];
                 buffer.extend(&bytes);
-                let mut packet = Packet::new(&mut buffer, HEADROOM);
-                // The last fragment counts all bytes, the others count as packets.
-                let before = self.softwire_outcomes();
-                let fate = self.take_whole(now, &mut packet, received);
-                self.count_more(&before, fragments - 1);
-                self.release(fate, packet.bytes());
+                Some((buffer, fragments, received))
             }
         }
-        Fate::Nothing
     }
 
     /// Counts of forwarded and dropped packets.
@@ -82,7 +101,7 @@ impl Translator {
     }
 
     /// Counts `more` packets like the one that has been counted since `before`.
-    fn count_more(&mut self, before: &natgate_engine::Counters, more: u64) {
+    pub(super) fn count_more(&mut self, before: &natgate_engine::Counters, more: u64) {
         let counters = self.counts_mut();
         let is_new = |(now, then): (&mut u64, &u64)| {
             if *now != *then {

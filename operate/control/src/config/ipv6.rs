@@ -417,6 +417,7 @@ impl Draft {
             siit: siit.as_ref().map(SiitDraft::settings),
             clat,
             nptv6: nptv6.iter().map(pair).collect(),
+            dslite: None,
             lw4o6: lw4o6.as_ref().map(Lw4o6Draft::settings),
             map: map.iter().map(softwires::MapDraft::settings).collect(),
         }

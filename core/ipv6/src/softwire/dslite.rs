@@ -1,0 +1,452 @@
+//! DS-Lite (RFC 6333): the engine translates, with a number in place of each host behind a tunnel.
+//!
+//! A subscriber is a B4: the far end of a tunnel. A host is a B4 and an inner IPv4 address, so
+//! hosts of different subscribers may have the same inner address. Packets leave their tunnel,
+//! their source becomes the host's number, and the engine takes them as packets of a realm of
+//! numbers. What the engine sends into that realm gets the inner address again, and an outer
+//! header.
+
+use super::bindings::Tunnel;
+use super::endpoint::End;
+use super::from_tunnel::{Arrived, Content, read_content, read_inner};
+use super::readdress::readdress;
+use super::tunnel::{encapsulate, service_behind, set_hop};
+use super::{SoftwireSettings, Softwires};
+use crate::Prefix6;
+use crate::convert::{Cut, HEADROOM};
+use crate::errors::{HOST_UNREACHABLE, write_ipv4};
+use crate::hosts::Hosts;
+use crate::nat64::about_ipv4;
+use crate::translator::{Fate, Translator, process};
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use natgate_engine::{
+    Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Prefix, RealmConfig, Side,
+    SideConfig, Timestamp, Verdict, is_martian,
+};
+use natgate_wire::ipv6::{Fragment, MIN_MTU};
+use natgate_wire::{Icmpv6, Ipv4, Ipv6, icmpv6, ipv6};
+
+/// Name of the realm of numbers.
+const REALM: &str = "dslite";
+/// The gateway's address in every tunnel (RFC 6333 section 6.5).
+//= rfc6333#section-6.5-address
+const AFTR: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
+/// Addresses of tunnels' ends (RFC 6333 section 5.7).
+const WELL_KNOWN: Prefix = Prefix::new(Ipv4Addr::new(192, 0, 0, 0), 29);
+/// Bits that tell the hosts of a B4 apart.
+const HOST_BITS: u8 = 8;
+/// Subscribers by default, as in the engine.
+const SUBSCRIBERS: usize = 1 << 16;
+
+/// Settings of DS-Lite, RFC 6333.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DsliteSettings {
+    /// The gateway's end of the tunnels.
+    pub address: Ipv6Addr,
+    /// Prefixes of the other ends.
+    pub b4: Vec<Prefix6>,
+    /// Treatment of the tunnels.
+    pub softwire: SoftwireSettings,
+}
+
+/// The state of DS-Lite.
+#[derive(Clone, Debug)]
+pub(super) struct Dslite {
+    settings: DsliteSettings,
+    /// Inner addresses that may send, besides those of RFC 6333 section 5.7.
+    inner: Vec<Prefix>,
+    hosts: Hosts,
+    /// The sender of the last packet, if the engine has refused the packet.
+    refused: Option<Ipv4Addr>,
+}
+
+/// Adds the realm of numbers to the engine's configuration.
+pub(crate) fn add_realm(config: &mut Config) {
+    let realm = config.realms.len() as u16 + 1;
+    config.hairpin_to.push(realm);
+    config.realms.push(RealmConfig {
+        name: String::from(REALM),
+        inside: SideConfig {
+            address: Some(AFTR),
+            // Outer packets are cut, never inner ones.
+            //= rfc6333#section-6.3-order
+            mtu: Some(u16::MAX),
+            silent: config.inside.silent,
+            ..SideConfig::default()
+        },
+        subscribers: vec![Prefix::new(Ipv4Addr::UNSPECIFIED, 0)],
+        default_pool: config.default_pool,
+        hairpin_to: vec![0],
+        host_bits: Some(HOST_BITS),
+        order: u16::MAX,
+        ..RealmConfig::default()
+    });
+}
+
+impl Dslite {
+    /// Adds the realm of numbers to the engine's configuration.
+    pub(super) fn new(settings: DsliteSettings, config: &mut Config, seed: [u8; 32]) -> Self {
+        let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
+        add_realm(config);
+        let (inner, hosts) = (config.subscribers.clone(), Hosts::of_tunnels(most, seed));
+        Self { settings, inner, hosts, refused: None }
+    }
+
+    /// Takes the inner addresses that may send from the engine's new configuration.
+    pub(super) fn renew(&mut self, config: &Config) {
+        self.inner.clone_from(&config.subscribers);
+    }
+
+    /// True if an inner address may send.
+    fn may_send(&self, inner: u32) -> bool {
+        WELL_KNOWN.contains(inner) || self.inner.iter().any(|prefix| prefix.contains(inner))
+    }
+
+    fn is_b4(&self, address: u128) -> bool {
+        let address = Ipv6Addr::from_bits(address);
+        self.settings.b4.iter().any(|prefix| prefix.contains(address))
+    }
+
+    /// Takes a packet out of its tunnel and gives it its host's number. Returns the number, unless
+    /// the packet is an error.
+    fn enter(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        arrived: Arrived,
+    ) -> Result<Option<Ipv4Addr>, DropReason> {
+        let b4 = arrived.ends.0;
+        //= rfc6333#section-11-registered
+        if !self.is_b4(b4) {
+            return Err(DropReason::SoftwireSource);
+        }
+        let bytes = &packet.bytes()[arrived.at..];
+        let inner = read_inner(bytes)?;
+        let (source, destination) = (inner.source(), inner.destination());
+        let (total_len, ttl) = (usize::from(inner.total_len()), inner.ttl());
+        //= rfc6333#section-7.1-class
+        let service = service_behind(inner.service(), arrived.traffic_class)?;
+        let (number, sender) = match about_ipv4(bytes) {
+            // Any router behind the B4 may send an error. The quoted packet tells the host.
+            Some(receiver) => {
+                let number = self.hosts.number_behind(b4, receiver);
+                (number.ok_or(DropReason::IcmpNoSession)?, None)
+            }
+            None if is_martian(source) => return Err(DropReason::MartianSource),
+            //= rfc6333#section-11-sources
+            None if !self.may_send(source) => return Err(DropReason::NotSubscriber),
+            None if source == destination => return Err(DropReason::Land),
+            //= rfc6333#section-6.6-source
+            None => {
+                let number = self.hosts.intern_behind(b4, source, now.0)?;
+                (number, Some(number))
+            }
+        };
+        packet.set_start(packet.start() + arrived.at);
+        packet.truncate(total_len);
+        set_hop(packet.bytes_mut(), ttl, service);
+        readdress(packet.bytes_mut(), End::Source, number.to_bits());
+        Ok(sender)
+    }
+}
+
+impl Softwires {
+    /// Puts an IPv4 packet that the engine sends to a host's number into the host's tunnel.
+    fn enter_tunnel(&mut self, packet: &mut Packet<'_>) -> Result<Option<Cut>, DropReason> {
+        let Some(dslite) = &self.dslite else { return Err(DropReason::NoMapping) };
+        let header = Ipv4::new_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
+        let service = header.service();
+        let found = dslite.hosts.behind(header.destination());
+        let (b4, inner) = found.ok_or(DropReason::NoMapping)?;
+        let DsliteSettings { address, softwire, .. } = dslite.settings;
+        let tunnel = Tunnel { br: address.to_bits(), customer: b4 };
+        let link = softwire.mtu.map_or(self.mtu, |mtu| mtu.min(self.mtu));
+        let mtu = self.paths.mtu(b4, link);
+        readdress(packet.bytes_mut(), End::Destination, inner);
+        self.clamp_mss(packet, mtu);
+        let mut cut = None;
+        //= rfc6333#section-6.3-fragment
+        //= rfc6333#section-6.3-order
+        if packet.len() + ipv6::HEADER_LEN > usize::from(mtu) {
+            cut = Some(Cut { limit: mtu.into(), identification: self.identification(b4) });
+        }
+        let class = self.traffic_class.map_or(service, |class| class & !3 | service & 3);
+        //= rfc6333#section-6.6-reverse
+        //= rfc6333#section-7.1-class
+        encapsulate(packet, tunnel, class);
+        Ok(cut)
+    }
+}
+
+/// The packet that a router in a tunnel reports on, as understood.
+struct Report {
+    b4: u128,
+    number: Ipv4Addr,
+    /// The width of the path, if the report is about it.
+    width: Option<u32>,
+    /// The quoted IPv4 packet.
+    inner: Vec<u8>,
+}
+
+impl Translator {
+    fn dslite(&self) -> Option<&Dslite> {
+        self.softwires.as_ref()?.dslite.as_ref()
+    }
+
+    fn dslite_mut(&mut self) -> Option<&mut Dslite> {
+        self.softwires.as_mut()?.dslite.as_mut()
+    }
+
+    /// The hosts behind tunnels; `None`: there is no DS-Lite.
+    pub(crate) fn tunneled_hosts(&self) -> Option<&Hosts> {
+        self.dslite().map(|dslite| &dslite.hosts)
+    }
+
+    /// Inner address of the host behind a tunnel that has a number.
+    pub(crate) fn inner_address(&self, number: Ipv4Addr) -> Option<Ipv4Addr> {
+        let (_, inner) = self.dslite()?.hosts.behind(number.to_bits())?;
+        Some(Ipv4Addr::from_bits(inner))
+    }
+
+    /// True if an address is the gateway's end of the tunnels of DS-Lite.
+    #[inline]
+    pub(crate) fn is_aftr(&self, address: u128) -> bool {
+        self.dslite().is_some_and(|dslite| dslite.settings.address.to_bits() == address)
+    }
+
+    /// Forgets a new sender whose packet was refused.
+    #[inline]
+    pub(crate) fn forget_refused(&mut self) {
+        if let Some(dslite) = self.dslite_mut()
+            && let Some(number) = dslite.refused.take()
+        {
+            dslite.hosts.forget_new(number);
+        }
+    }
+
+    /// Frees hosts that have no mappings any more.
+    pub(crate) fn sweep_tunneled(&mut self, engine: &Engine, realm: u16, now: Timestamp) {
+        if let Some(dslite) = self.dslite_mut() {
+            dslite.hosts.sweep(engine, realm, now.0);
+        }
+    }
+
+    /// Puts a packet of the engine's into the tunnel of its host.
+    pub(crate) fn enter_tunnel(
+        &mut self,
+        packet: &mut Packet<'_>,
+    ) -> Result<Option<Cut>, DropReason> {
+        match &mut self.softwires {
+            Some(softwires) => softwires.enter_tunnel(packet),
+            None => Err(DropReason::Untranslatable),
+        }
+    }
+
+    /// Takes an IPv6 packet from inside to the gateway's end of the tunnels.
+    pub(crate) fn take_dslite(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        ends: (u128, u128),
+    ) -> Fate {
+        let len = packet.len();
+        let (content, traffic_class) = match read_content(packet.bytes()) {
+            Ok(content) => content,
+            Err(reason) => return self.drop_outer(packet, reason),
+        };
+        match content {
+            Content::Whole(at) => {
+                self.take_inner(engine, now, packet, Arrived { ends, at, traffic_class }, len)
+            }
+            // A forged source must not use the memory for fragments.
+            Content::Fragment(..) if self.dslite().is_none_or(|one| !one.is_b4(ends.0)) => {
+                self.drop_outer(packet, DropReason::SoftwireSource)
+            }
+            Content::Fragment(at, fragment) => {
+                self.put_together(engine, now, packet.bytes(), (at, fragment));
+                Fate::Nothing
+            }
+            Content::Icmp(at) => self.take_aftr_icmp(engine, now, packet, at),
+            Content::Other => {
+                self.count_drop(Direction::Local, DropReason::LocalUnsupported, len);
+                Fate::Nothing
+            }
+        }
+    }
+
+    /// Takes a whole packet in a tunnel, which is counted with `len` bytes.
+    fn take_inner(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        arrived: Arrived,
+        len: usize,
+    ) -> Fate {
+        let realm = self.realm().unwrap_or_default();
+        let Some(dslite) = self.dslite_mut() else { return Fate::Nothing };
+        let sender = match dslite.enter(now, packet, arrived) {
+            Ok(sender) => sender,
+            Err(reason) => {
+                self.count_drop(Direction::Outbound, reason, len);
+                return Fate::Nothing;
+            }
+        };
+        let outer = len - packet.len();
+        if let Some(softwires) = &self.softwires {
+            softwires.clamp_mss(packet, softwires.mtu);
+        }
+        packet.set_realm(realm);
+        let before = engine.counters().packets;
+        let verdict = process(engine, now, Side::Inside, packet);
+        self.add_bytes(&before, engine, outer);
+        // A hairpinned packet that the receiver's half refuses has made a mapping.
+        let (way, dropped) = (Direction::Hairpin as usize, Outcome::Dropped as usize);
+        let may_be_mapped = engine.counters().packets[way][dropped] != before[way][dropped];
+        if let (Verdict::Drop(_), false, Some(dslite)) = (verdict, may_be_mapped, self.dslite_mut())
+        {
+            dslite.refused = sender;
+        }
+        self.departure(Side::Inside, packet, verdict, len)
+    }
+
+    /// Takes a fragment of a packet in a tunnel.
+    //= rfc6333#section-6.3-reassemble
+    #[cold]
+    fn put_together(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        bytes: &[u8],
+        (at, fragment): (usize, Fragment),
+    ) {
+        let Some((mut buffer, fragments, received)) = self.take_fragment(now, bytes, at, fragment)
+        else {
+            return;
+        };
+        let mut packet = Packet::new(&mut buffer, HEADROOM);
+        let Ok(header) = Ipv6::new_checked(packet.bytes()) else { return };
+        let ends = (header.source(), header.destination());
+        let traffic_class = header.traffic_class();
+        let arrived = Arrived { ends, at: ipv6::HEADER_LEN, traffic_class };
+        let before = (self.counts().clone(), engine.counters().clone());
+        let fate = self.take_inner(engine, now, &mut packet, arrived, received);
+        match add_like(self.counts_mut(), &before.1, engine.counters(), fragments - 1) {
+            true => {}
+            false => self.count_more(&before.0, fragments - 1),
+        }
+        self.release(fate, packet.bytes());
+    }
+
+    /// Takes an ICMPv6 message to the gateway's end of the tunnels.
+    #[cold]
+    fn take_aftr_icmp(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        at: usize,
+    ) -> Fate {
+        let len = packet.len();
+        if crate::answer_echo(packet.bytes_mut()) {
+            return self.reply(len);
+        }
+        let report = match self.read_report(packet.bytes(), at) {
+            Ok(report) => report,
+            Err(reason) => {
+                self.count_drop(Direction::Local, reason, len);
+                return Fate::Nothing;
+            }
+        };
+        self.count_reply(len);
+        match (report.width, &mut self.softwires) {
+            (Some(width), Some(softwires)) => {
+                let trusts =
+                    softwires.dslite.as_ref().is_some_and(|one| one.settings.softwire.path_mtu);
+                if trusts {
+                    softwires.paths.note(now.0, report.b4, width);
+                }
+            }
+            _ => self.tell_sender(engine, now, report),
+        }
+        Fate::Nothing
+    }
+
+    /// Reads an error from inside a tunnel. It quotes a packet to a host that has a number.
+    fn read_report(&self, bytes: &[u8], at: usize) -> Result<Report, DropReason> {
+        let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
+        let (source, own) = (header.source(), header.destination());
+        let bytes = &bytes[at..header.total_len()];
+        let message = Icmpv6::new_checked(bytes).ok_or(DropReason::BadLength)?;
+        if !icmpv6::is_error(message.kind()) {
+            return Err(DropReason::LocalUnsupported);
+        }
+        if !message.checksum_valid(source, own) {
+            return Err(DropReason::IcmpBadChecksum);
+        }
+        let unknown = DropReason::IcmpNoSession;
+        let body = &bytes[icmpv6::HEADER_LEN..];
+        let quoted = Ipv6::new_header_checked(body).map_err(|_| unknown)?;
+        let b4 = quoted.destination();
+        let at = match read_quoted(body) {
+            Some(at) if quoted.source() == own => at,
+            _ => return Err(unknown),
+        };
+        let inner = body.get(at..).ok_or(unknown)?;
+        let packet = Ipv4::new_header_checked(inner).map_err(|_| unknown)?;
+        let hosts = self.tunneled_hosts().ok_or(unknown)?;
+        let number = hosts.number_behind(b4, packet.destination()).ok_or(unknown)?;
+        let is_width = message.kind() == icmpv6::kind::PACKET_TOO_BIG;
+        let width = is_width.then(|| message.word());
+        Ok(Report { b4, number, width, inner: inner.to_vec() })
+    }
+
+    /// Tells the sender of an IPv4 packet that it did not come through the tunnel: an ICMP error
+    /// from the packet's receiver, which the engine translates.
+    //= rfc2473#section-8.3-unreachable
+    fn tell_sender(&mut self, engine: &mut Engine, now: Timestamp, report: Report) {
+        let Report { number, mut inner, .. } = report;
+        readdress(&mut inner, End::Destination, number.to_bits());
+        let mut bytes = [0; MIN_MTU];
+        let mtu = MIN_MTU as u16;
+        let len = write_ipv4(&mut bytes, number.to_bits(), HOST_UNREACHABLE, &inner, mtu);
+        let mut buffer = vec![0; HEADROOM];
+        buffer.extend(&bytes[..len]);
+        let mut packet = Packet::new(&mut buffer, HEADROOM);
+        packet.set_realm(self.realm().unwrap_or_default());
+        let verdict = process(engine, now, Side::Inside, &mut packet);
+        let fate = self.departure(Side::Inside, &mut packet, verdict, len);
+        self.release(fate, packet.bytes());
+    }
+}
+
+/// The offset of the IPv4 packet in a quoted packet of a tunnel.
+fn read_quoted(quoted: &[u8]) -> Option<usize> {
+    let walk = Ipv6::new_header_checked(quoted).ok()?.walk().ok()?;
+    let is_later = walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0);
+    (walk.protocol == super::tunnel::IPV4 && !is_later).then_some(walk.transport)
+}
+
+/// Counts `more` packets like the one that the engine has counted since `before`; false: it has
+/// counted none.
+fn add_like(counters: &mut Counters, before: &Counters, now: &Counters, more: u64) -> bool {
+    let mut is_counted = false;
+    let ways = now.packets.iter().flatten().zip(before.packets.iter().flatten());
+    for (count, (now, before)) in counters.packets.iter_mut().flatten().zip(ways) {
+        if now != before {
+            *count = count.wrapping_add(more);
+            is_counted = true;
+        }
+    }
+    let reasons = now.drops.iter().zip(&before.drops);
+    for (count, (now, before)) in counters.drops.iter_mut().zip(reasons) {
+        if now != before {
+            *count = count.wrapping_add(more);
+        }
+    }
+    is_counted
+}
