@@ -91,18 +91,16 @@ fn write_stats(output: &mut impl Write, report: &Report) -> io::Result<()> {
     output.flush()
 }
 
-/// Hosts behind the numbers of NAT64.
+/// Hosts behind numbers.
 struct Numbered<'t>(&'t Translator);
 
 impl json::Hosts for Numbered<'_> {
     fn address(&self, realm: u16, number: Ipv4Addr) -> Option<Ipv6Addr> {
-        let hosts = self.0.hosts().filter(|_| self.0.realm() == Some(realm))?;
-        hosts.address(number).map(Ipv6Addr::from_bits)
+        self.0.host(realm, number)?.address
     }
 
     fn subscriber(&self, realm: u16, number: Ipv4Addr) -> Option<(Ipv6Addr, u8)> {
-        let hosts = self.0.hosts().filter(|_| self.0.realm() == Some(realm))?;
-        hosts.subscriber(number).map(|(prefix, len)| (Ipv6Addr::from_bits(prefix), len))
+        self.0.host(realm, number).map(|name| (name.prefix, name.len))
     }
 }
 

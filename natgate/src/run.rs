@@ -311,9 +311,10 @@ impl Args {
         let input = |problems| Failure::Input(config::sentences(problems));
         let Configuration { settings: read, places, .. } =
             config::read(&self.config).map_err(input)?;
-        if self.take_over && read.ipv6.nat64.is_some() {
+        if self.take_over && (read.ipv6.nat64.is_some() || read.ipv6.dslite.is_some()) {
             return Err(self.input(
-                "--take-over cannot take over hosts of [nat64]; stop natgate, and start it again"
+                "--take-over cannot take over hosts of [nat64] and [dslite]; stop natgate, and start \
+                 it again"
                     .to_owned(),
             ));
         }

@@ -18,6 +18,13 @@ pub struct HostName {
     pub len: u8,
 }
 
+impl HostName {
+    /// Inner address of a host behind a tunnel of DS-Lite.
+    pub fn inner(&self) -> Option<Ipv4Addr> {
+        self.address?.to_ipv4_mapped()
+    }
+}
+
 impl Translator {
     /// Number of the realm of hosts with numbers in the engine; `None`: there is neither NAT64 nor
     /// DS-Lite.

@@ -1,4 +1,5 @@
-//! Softwires in a capture: the examples of RFC 7597 and RFC 7599, and a table of bindings.
+//! Softwires in a capture: equal inner addresses behind two tunnels of DS-Lite, the examples of RFC
+//! 7597 and RFC 7599, and a table of bindings.
 
 use super::bench::*;
 use natgate_io::pcap::LinkType;
@@ -133,4 +134,51 @@ fn a_file_of_bindings_is_beside_the_configuration() {
     let [one] = &sent[..] else { panic!("{} packets left", sent.len()) };
     assert_eq!((one.interface, &one.frame[20..]), (1, &back[20..]));
     assert_eq!(directory.json("stats")["packets"]["outbound"]["forwarded"], 2);
+}
+
+#[test]
+fn dslite_keeps_subscribers_with_equal_addresses_apart() {
+    let directory = Directory::new("softwires-dslite");
+    let dslite = "[dslite]\naddress = \"2001:db8:1::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
+    let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
+    directory.write("natgate.toml", format!("{SIDES}{pool}{dslite}").as_bytes());
+    let (remote, host) = (([1, 2, 3, 4], 53), ([192, 168, 1, 2], 5000));
+    let (aftr, b4s) = ("2001:db8:1::1", ["2001:db8:b4::1", "2001:db8:b4::2"]);
+    let mut asked: Vec<_> = (0..)
+        .zip(b4s)
+        .map(|(after, b4)| packet(0, after, tunneled(b4, aftr, &udp(host, remote, 1440))))
+        .collect();
+    asked.push(packet(0, 2, tunneled("2001:db8:b5::1", aftr, &udp(host, remote, 1))));
+    let sent = directory.packets(&capture(&[LinkType::RAW; 2], &asked));
+    assert_eq!(sent.len(), 2);
+    let external = |frame: &[u8]| u16::from_be_bytes([frame[20], frame[21]]);
+    assert_ne!(external(&sent[0].frame), external(&sent[1].frame));
+    assert_eq!(directory.json("stats")["drops"]["softwire_source"], 1);
+    let events = directory.events("events");
+    let created: Vec<_> =
+        events.iter().filter(|event| event["event"] == "mapping_created").collect();
+    for (event, b4) in created.iter().zip(b4s) {
+        assert_eq!(
+            (&event["subscriber"], &event["internal"]),
+            (&b4.into(), &"192.168.1.2:5000".into())
+        );
+    }
+    assert_eq!(created.len(), 2);
+    // Answers come after the packets that asked for them, with the same ports as before.
+    for (after, sent) in (3..).zip(&sent) {
+        let to = ([203, 0, 113, 1], external(&sent.frame));
+        asked.push(packet(1, after, udp(remote, to, 1440)));
+    }
+    let sent = directory.packets(&capture(&[LinkType::RAW; 2], &asked));
+    assert_eq!(sent.len(), 2 + 4, "each answer leaves in two fragments");
+    for (pair, b4) in sent[2..].chunks(2).zip(b4s) {
+        for fragment in pair {
+            assert_eq!(ends(&fragment.frame), (aftr.into(), b4.into()));
+            assert_eq!((fragment.interface, fragment.frame[6]), (0, 44));
+        }
+        let whole = [&pair[0].frame[48..], &pair[1].frame[48..]].concat();
+        let header = Ipv4::new_checked(&whole[..]).unwrap();
+        assert_eq!(Ipv4Addr::from_bits(header.destination()), Ipv4Addr::from(host.0));
+        assert_eq!(whole[22..24], host.1.to_be_bytes());
+    }
 }

@@ -17,6 +17,7 @@ mod devices;
 mod difference;
 mod dnat_checks;
 mod draft;
+mod dslite;
 mod ipv6;
 mod ipv6_checks;
 mod kernel;

@@ -10,7 +10,9 @@ use natgate_engine::{
 use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{AlgCounters, AlgKind, AlgReason, LoadNow};
 use natgate_logs::endpoint;
-pub use natgate_logs::{EventObject, Hosts, Names, event, expectation, prefix, protocol, remote};
+pub use natgate_logs::{
+    EventObject, Hosts, Names, event, expectation, host_endpoint, prefix, protocol, remote,
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -119,7 +121,7 @@ impl<'n> MappingLine<'n> {
         let Some(HostName { address, prefix: prefix_of, len }) = host else { return self };
         let port = self.internal.rsplit(':').next().unwrap_or_default();
         let internal = match address {
-            Some(address) => format!("[{address}]:{port}"),
+            Some(address) => host_endpoint(*address, port),
             None => self.internal,
         };
         Self { internal, subscriber: prefix((*prefix_of, *len)), ..self }

@@ -27,7 +27,7 @@ pub use router6::{AdvertiseMeaning, Neighbor6Meaning, Route6Meaning, Router6Mean
 use serde::Serialize;
 pub use services::{AccessMeaning, LogMeaning, PcpMeaning};
 pub use shares::Shares;
-pub use softwires::{DomainMeaning, Lw4o6Meaning, SampleCustomer};
+pub use softwires::{DomainMeaning, DsliteMeaning, Lw4o6Meaning, SampleCustomer};
 use text::plural;
 
 /// Default least size of the table of sessions with a translated destination.

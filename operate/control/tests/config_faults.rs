@@ -134,6 +134,13 @@ const FAULTS: &[Fault] = &[
         "nptv6[0].external",
         "have fd00::/56 in common; write another prefix",
     ),
+    fault(Add("[dslite]\nb4 = [\"2001:db8:b4::/40\"]\n"), 7, "dslite.address", "is missing"),
+    fault(
+        Add("[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = []\n"),
+        9,
+        "dslite.b4",
+        "has no prefix, so no B4 could send",
+    ),
     fault(
         Add("[lw4o6]\naddress = \"fe80::1\"\nbindings = \"bindings.csv\"\n"),
         8,

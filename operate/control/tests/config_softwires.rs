@@ -274,3 +274,37 @@ fn check_works_out_a_customer_both_ways() {
         assert!(text.contains(part), "{part} in\n{text}");
     }
 }
+
+#[test]
+fn dslite_is_read_and_check_names_a_subscriber() {
+    let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
+    let dslite = "[dslite]\naddress = \"2001:db8:0:1::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
+    let text = format!("{SIDES}{pool}{dslite}mtu = 1400\nmtu_discovery = false\n");
+    let configuration = read_text(&text, "t").expect("a good text");
+    let settings = configuration.settings.ipv6.dslite.clone().expect("DS-Lite");
+    assert_eq!(settings.address.to_string(), "2001:db8:0:1::1");
+    assert_eq!((settings.b4.len(), settings.b4[0].len), (1, 48));
+    assert_eq!((settings.softwire.mtu, settings.softwire.path_mtu), (Some(1400), false));
+    let meaning = Meaning::of(configuration);
+    let json = serde_json::to_value(&meaning).expect("JSON");
+    let sample = &json["ipv6"]["dslite"]["sample"];
+    assert_eq!(sample["subscriber"], "2001:db8:b4::1");
+    assert_eq!(sample["tunnel"][1], "2001:db8:0:1::1");
+    let text = meaning.to_string();
+    let line = "192.0.0.2 behind 2001:db8:b4::1 is a host of subscriber 2001:db8:b4::1";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn dslite_has_its_own_end_and_no_nat64_beside_it() {
+    let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
+    let dslite = "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
+    refused(
+        &format!("{pool}{dslite}[nat64]\n"),
+        &[("9 dslite: ", "[nat64] is in line 12, and a gateway has one of both; take one out")],
+    );
+    refused(
+        &format!("{pool}{dslite}{MAP}"),
+        &[("10 dslite.address: ", "2001:db8:ffff::1 is an end of tunnels of [[map]] too")],
+    );
+}

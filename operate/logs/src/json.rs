@@ -11,6 +11,7 @@ use natgate_engine::{
 };
 use natgate_gateway::AlgExpectation;
 use serde::Serialize;
+use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -314,6 +315,15 @@ pub fn record<'p>(
     })
 }
 
+/// An endpoint of a host that has a number. A host behind a tunnel has an IPv4 address, which its
+/// name has as an IPv4-mapped one.
+pub fn host_endpoint(address: Ipv6Addr, port: impl Display) -> String {
+    match address.to_ipv4_mapped() {
+        Some(inner) => format!("{inner}:{port}"),
+        None => format!("[{address}]:{port}"),
+    }
+}
+
 impl Hosts for Host {
     fn address(&self, _: u16, _: Ipv4Addr) -> Option<Ipv6Addr> {
         Self::address(self)
@@ -343,7 +353,7 @@ impl<'p> EventObject<'p> {
         let name = Subscriber::Text(prefix(subscriber));
         match (&mut self.mapping, port, hosts.address(realm, number)) {
             (Some(mapping), Some(port), Some(address)) => {
-                mapping.internal = format!("[{address}]:{port}");
+                mapping.internal = host_endpoint(address, port);
                 mapping.subscriber = name;
             }
             (Some(mapping), ..) => mapping.subscriber = name,

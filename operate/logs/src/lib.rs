@@ -54,8 +54,8 @@ pub use in_force::{
     InForce, OwnersInForce, PoolInForce, ServiceInForce, SharesInForce, StaticInForce,
 };
 pub use json::{
-    DEFAULT_REALM, EventObject, Hosts, Names, endpoint, event, expectation, prefix, protocol,
-    record, remote, seconds, shown, time,
+    DEFAULT_REALM, EventObject, Hosts, Names, endpoint, event, expectation, host_endpoint, prefix,
+    protocol, record, remote, seconds, shown, time,
 };
 pub use queue::Queue;
 pub use record::{ClockSet, Gap, Host, Record, host_before, wants};

@@ -4,7 +4,7 @@ use crate::damping::Summary;
 use natgate_engine::{Change, Event, Timestamp};
 use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{AlgExpectation, LogWhat};
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Events that are missing in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,23 +40,34 @@ pub struct ClockSet {
     pub to: Timestamp,
 }
 
-/// Host of NAT64 that the event after this record is about. The two records stay together.
+/// Host of NAT64 or DS-Lite that the event after this record is about. The two records stay
+/// together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// Time of the event.
     pub time: Timestamp,
-    /// The host's address, or only the prefix if no host had the number any more.
+    /// The host's address, or only the prefix if no host had the number any more. Behind a tunnel,
+    /// the tunnel's end.
     pub(crate) octets: [u8; 16],
     pub(crate) is_host: bool,
     /// Length of the prefix that is the subscriber, bits.
     pub(crate) len: u8,
+    /// The host's address behind its tunnel; zero: it has no tunnel.
+    pub(crate) inner: [u8; 4],
 }
 
 impl Host {
     /// The name of the host that an event at a time is about.
     pub fn new(time: Timestamp, name: &HostName) -> Self {
-        let address = name.address.unwrap_or(name.prefix);
-        Self { time, octets: address.octets(), is_host: name.address.is_some(), len: name.len }
+        let inner = name.inner();
+        let address = name.address.filter(|_| inner.is_none()).unwrap_or(name.prefix);
+        Self {
+            time,
+            octets: address.octets(),
+            is_host: name.address.is_some(),
+            len: name.len,
+            inner: inner.map_or([0; 4], |inner| inner.octets()),
+        }
     }
 
     /// The name of the host.
@@ -67,7 +78,11 @@ impl Host {
 
     /// Address of the host, if it is known.
     pub fn address(&self) -> Option<Ipv6Addr> {
-        self.is_host.then_some(Ipv6Addr::from(self.octets))
+        let address = match self.inner {
+            [0, 0, 0, 0] => Ipv6Addr::from(self.octets),
+            inner => Ipv4Addr::from(inner).to_ipv6_mapped(),
+        };
+        self.is_host.then_some(address)
     }
 
     /// Prefix that is the subscriber, and its length.

@@ -28,14 +28,10 @@ use natgate_ipv6::convert::Cut;
 use natgate_ipv6::{Departure, Fate, HostName, Translator};
 use natgate_wire::arp::Mac;
 use natgate_wire::ipv6::MIN_MTU;
-use natgate_wire::{ipv4, ipv6};
 use std::sync::Arc;
 
 /// Bytes before a packet of the gateway's own: an ICMPv6 error may quote more than the engine's.
 const ROOM: usize = MIN_MTU + HEADROOM;
-
-/// Bytes by which the header of IPv6 is longer.
-const DIFFERENCE: usize = ipv6::HEADER_LEN - ipv4::HEADER_LEN;
 
 /// Parts of a worker for IPv6.
 pub(super) struct Families {
@@ -85,11 +81,10 @@ impl Families {
         Status6 { translator: &self.translator, router: self.router.counters(), sides }
     }
 
-    /// Realm of NAT64's hosts, and the largest IPv4 packet that fits the inside link as IPv6,
-    /// bytes.
+    /// Realm of the hosts with numbers, and the largest IPv4 packet that may go to them, bytes.
     pub(super) fn mtu_of_hosts(&self) -> Option<(u16, u16)> {
-        let mtu = self.router.mtu(Link::inside(0)).max(MIN_MTU) - DIFFERENCE;
-        Some((self.translator.realm()?, u16::try_from(mtu).unwrap_or(u16::MAX)))
+        let link = u16::try_from(self.router.mtu(Link::inside(0))).unwrap_or(u16::MAX);
+        Some((self.translator.realm()?, self.translator.mtu_of_hosts(link)))
     }
 
     /// Name of the host that a change is about, if NAT64 translates for it.

@@ -4,6 +4,7 @@
 //! Each value is checked by itself here; [`super::ipv6_checks`] compares values with each other.
 
 use super::draft::{Draft, SideDraft};
+use super::dslite::{self, DsliteDraft};
 use super::problem::{Located, Place};
 use super::reader::{Section, Value};
 use super::router6::{self, AdvertiseDraft};
@@ -40,6 +41,7 @@ pub(super) struct Ipv6Draft {
     pub(super) siit: Option<SiitDraft>,
     pub(super) clat: Option<ClatDraft>,
     pub(super) nptv6: Vec<Nptv6Draft>,
+    pub(super) dslite: Option<DsliteDraft>,
     pub(super) lw4o6: Option<Lw4o6Draft>,
     pub(super) map: Vec<softwires::MapDraft>,
     pub(super) advertise: Option<AdvertiseDraft>,
@@ -100,7 +102,7 @@ pub(super) fn read_gateway6(section: &Section<'_>) -> Option<Located<Ipv6Addr>> 
 /// True if a file needs no `[[pool]]`: only stateless tables translate.
 pub(super) fn needs_no_pool(root: &Section<'_>) -> bool {
     let stateless = ["siit", "clat", "nptv6", "lw4o6", "map"];
-    let stateful = ["nat64", "static", "rule", "realm", "class", "pcp", "alg"];
+    let stateful = ["nat64", "dslite", "static", "rule", "realm", "class", "pcp", "alg"];
     let has = |keys: &[&'static str]| keys.iter().any(|key| root.get(key).is_some());
     has(&stateless) && !has(&stateful)
 }
@@ -111,9 +113,10 @@ pub(super) fn read(root: &Section<'_>) -> Ipv6Draft {
     let (nat64, siit) = (root.section("nat64", "nat64"), root.section("siit", "siit"));
     let clat = root.section("clat", "clat");
     let nptv6 = root.sections("nptv6");
+    let dslite = root.section("dslite", "dslite");
     let (lw4o6, map) = (root.section("lw4o6", "lw4o6"), root.sections("map"));
     let present = [&section, &nat64, &siit, &clat].into_iter().chain(&nptv6);
-    let present = present.chain([&lw4o6]).chain(&map);
+    let present = present.chain([&dslite, &lw4o6]).chain(&map);
     let tables = present.filter(|table| table.is_present()).map(|table| table.place.clone());
     let forwarding = section.get("forwarding").and_then(|value| value.boolean());
     let filters = [("none", Ok(Filter::None)), ("outbound-only", Ok(Filter::OutboundOnly))];
@@ -129,6 +132,7 @@ pub(super) fn read(root: &Section<'_>) -> Ipv6Draft {
         siit: read_siit(&siit),
         clat: read_clat(&clat),
         nptv6: nptv6.iter().filter_map(read_nptv6).collect(),
+        dslite: dslite::read(&dslite),
         lw4o6: softwires::read_lw4o6(&lw4o6),
         map: map.iter().filter_map(softwires::read_map).collect(),
         advertise: router6::read_advertise(&section.section("advertise", "ipv6.advertise")),
@@ -395,7 +399,7 @@ impl Draft {
             return Settings::default();
         }
         let Ipv6Draft { forwarding, filter, conversion, nat64, siit, clat, nptv6, .. } = &self.ipv6;
-        let Ipv6Draft { lw4o6, map, .. } = &self.ipv6;
+        let Ipv6Draft { dslite, lw4o6, map, .. } = &self.ipv6;
         let subscribers = || self.subscribers.iter().map(|prefix| prefix.value).collect();
         let clat = clat.as_ref().map(|clat| {
             let value = |prefix: &Option<Located<Pref64>>| {
@@ -417,7 +421,7 @@ impl Draft {
             siit: siit.as_ref().map(SiitDraft::settings),
             clat,
             nptv6: nptv6.iter().map(pair).collect(),
-            dslite: None,
+            dslite: dslite.as_ref().map(DsliteDraft::settings),
             lw4o6: lw4o6.as_ref().map(Lw4o6Draft::settings),
             map: map.iter().map(softwires::MapDraft::settings).collect(),
         }

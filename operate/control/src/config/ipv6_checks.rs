@@ -31,6 +31,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     clat_prefixes_differ(draft, report);
     nptv6_prefixes_differ(draft, report);
     softwires::check(draft, report);
+    super::dslite::check(draft, report);
     conversion_is_used(draft, report);
     devices_carry_it(draft, report);
 }
@@ -77,10 +78,11 @@ fn links_are_wide_enough(draft: &Draft, report: &Report<'_>) {
     let clat = ipv6.clat.as_ref().map(|table| &table.place);
     let nptv6 = ipv6.nptv6.first().map(|table| &table.place);
     let lw4o6 = ipv6.lw4o6.as_ref().map(|table| &table.place);
+    let dslite = ipv6.dslite.as_ref().map(|table| &table.place);
     let map = ipv6.map.first().map(|table| &table.place);
-    let inside = [nat64, siit, nptv6, lw4o6, map];
+    let inside = [nat64, siit, nptv6, dslite, lw4o6, map];
     for (side, tables) in
-        [(&draft.inside, inside), (&draft.outside, [clat, nptv6, None, None, None])]
+        [(&draft.inside, inside), (&draft.outside, [clat, nptv6, None, None, None, None])]
     {
         let own = side.address6.as_ref().map(|address| &address.place);
         let Some(place) = own.or(tables.into_iter().flatten().next()) else { continue };
@@ -236,7 +238,7 @@ fn nptv6_prefixes_differ(draft: &Draft, report: &Report<'_>) {
 /// Keys about conversion need a table that converts.
 fn conversion_is_used(draft: &Draft, report: &Report<'_>) {
     let ipv6 = &draft.ipv6;
-    let has_softwires = ipv6.lw4o6.is_some() || !ipv6.map.is_empty();
+    let has_softwires = ipv6.dslite.is_some() || ipv6.lw4o6.is_some() || !ipv6.map.is_empty();
     if ipv6.nat64.is_some() || ipv6.siit.is_some() || ipv6.clat.is_some() || has_softwires {
         return;
     }

@@ -170,7 +170,8 @@ fn of_ipv6(in_force: &Settings, new: &Settings) -> Vec<&'static str> {
         realms.iter().map(|realm| realm.name.clone()).collect()
     };
     // The hosts of NAT64 are a realm of the engine, behind all others.
-    let is_numbered = old.nat64.is_some() && names(&engine.realms) != names(&new.engine.realms);
+    let has_numbers = old.nat64.is_some() || old.dslite.is_some();
+    let is_numbered = has_numbers && names(&engine.realms) != names(&new.engine.realms);
     let new = &new.ipv6;
     let nat64 = |settings: &Ipv6Settings| {
         let nat64 = settings.nat64.clone()?;
@@ -190,6 +191,7 @@ fn of_ipv6(in_force: &Settings, new: &Settings) -> Vec<&'static str> {
         (old.siit != new.siit, "siit"),
         (old.clat != new.clat, "clat"),
         (old.nptv6 != new.nptv6, "nptv6"),
+        (old.dslite != new.dslite, "dslite"),
         (!is_same_relay(old, new), "lw4o6"),
         (old.map != new.map, "map"),
         (is_numbered, "realm"),

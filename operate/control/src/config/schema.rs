@@ -11,7 +11,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "inside", "outside", "route", "neighbor", "pool", "nat", "limits", "class", "timeouts",
             "timeout", "workers", "dpdk", "announce", "learn", "shutdown", "state", "pcp",
             "control", "log", "page", "metrics", "snmp", "static", "rule", "realm", "ipv6",
-            "nat64", "siit", "clat", "nptv6", "lw4o6", "map", "alg",
+            "nat64", "siit", "clat", "nptv6", "dslite", "lw4o6", "map", "alg",
         ],
     ),
     ("inside", SIDE),
@@ -230,6 +230,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("siit.map", &["ipv6", "ipv4"]),
     ("clat", &["prefix", "source"]),
     ("nptv6", &["internal", "external", "icmp_errors"]),
+    ("dslite", &["address", "b4", "mtu", "mtu_discovery"]),
     (
         "lw4o6",
         &[

@@ -50,14 +50,14 @@ pub(super) struct MapDraft {
 }
 
 /// Reads the keys that both tables have.
-fn read_softwire(section: &Section<'_>, path_mtu: bool) -> SoftwireSettings {
+pub(super) fn read_softwire(section: &Section<'_>, path_mtu: bool) -> SoftwireSettings {
     let mtu = section.get("mtu");
     let mtu = mtu.and_then(|value| value.integer(MTU_BOUNDS.0..=MTU_BOUNDS.1));
     let path = section.get("mtu_discovery").and_then(|value| value.boolean());
     SoftwireSettings { mtu: mtu.map(|mtu| mtu as u16), path_mtu: path.unwrap_or(path_mtu) }
 }
 
-fn read_end(value: &Value<'_>) -> Option<Located<Ipv6Addr>> {
+pub(super) fn read_end(value: &Value<'_>) -> Option<Located<Ipv6Addr>> {
     value.parsed("an IPv6 address", values6::routed_address6)
 }
 
@@ -354,6 +354,13 @@ impl Lw4o6Draft {
         }
     }
 
+    /// True if an address is the gateway's end of a tunnel.
+    pub(super) fn has_end(&self, address: Ipv6Addr) -> bool {
+        let mut brs = self.bindings.iter().flat_map(|table| table.value.brs());
+        self.address.as_ref().is_some_and(|own| own.value == address)
+            || brs.any(|br| *br == address.to_bits())
+    }
+
     /// The bindings, to be shared with those that change them.
     ///
     /// # Panics
@@ -364,6 +371,11 @@ impl Lw4o6Draft {
 }
 
 impl MapDraft {
+    /// The mode of the rule.
+    pub(super) fn mode(&self) -> MapMode {
+        self.rule.parameters().mode
+    }
+
     /// Converts the table to settings.
     pub(super) fn settings(&self) -> MapSettings {
         MapSettings { rule: self.rule, softwire: self.softwire }

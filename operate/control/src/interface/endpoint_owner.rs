@@ -338,7 +338,7 @@ fn answer(info: &MappingInfo, host: Option<&HostName>, now: Timestamp, names: &N
     if let Some(host) = host {
         object["subscriber"] = json::prefix((host.prefix, host.len)).into();
         if let Some(address) = host.address {
-            object["internal"] = format!("[{address}]:{}", info.id.internal.port).into();
+            object["internal"] = json::host_endpoint(address, info.id.internal.port).into();
         }
     }
     object

@@ -190,7 +190,8 @@ impl Interface {
         &self,
         hosts: impl Iterator<Item = (u16, Ipv4Addr)>,
     ) -> Result<HostNames, CommandError> {
-        if self.settings().ipv6.nat64.is_none() {
+        let settings = self.settings();
+        if settings.ipv6.nat64.is_none() && settings.ipv6.dslite.is_none() {
             return Ok(HostNames::default());
         }
         let named = self.commander().hosts(hosts)?.into_iter();

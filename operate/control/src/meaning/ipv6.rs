@@ -1,7 +1,7 @@
 //! The meaning of the tables of IPv6: each with a sample address, translated there and back.
 
 use super::router6::Router6Meaning;
-use super::softwires::{DomainMeaning, Lw4o6Meaning};
+use super::softwires::{DomainMeaning, DsliteMeaning, Lw4o6Meaning};
 use super::text::{grouped, list};
 use super::{Meaning, plural};
 use crate::config::show_prefix;
@@ -52,6 +52,8 @@ pub struct Ipv6Meaning {
     pub clat: Option<ClatMeaning>,
     /// Translation of prefixes, in the file's order.
     pub nptv6: Vec<Nptv6Meaning>,
+    /// The AFTR of DS-Lite.
+    pub dslite: Option<DsliteMeaning>,
     /// The relay of lw4o6.
     pub lw4o6: Option<Lw4o6Meaning>,
     /// Rules of MAP, in the file's order.
@@ -182,6 +184,7 @@ impl Ipv6Meaning {
             siit: settings.siit.as_ref().map(SiitMeaning::of),
             clat: settings.clat.as_ref().map(ClatMeaning::of),
             nptv6: settings.nptv6.iter().map(Nptv6Meaning::of).collect(),
+            dslite: settings.dslite.as_ref().map(DsliteMeaning::of),
             lw4o6: settings.lw4o6.as_ref().map(Lw4o6Meaning::of),
             map: settings.map.iter().map(|map| DomainMeaning::of(&map.rule)).collect(),
         })
@@ -334,6 +337,9 @@ impl Meaning {
             pair.text(f)?;
         }
         more(f, ipv6.nptv6.len(), ("pair of prefixes", "pairs of prefixes"))?;
+        if let Some(dslite) = &ipv6.dslite {
+            dslite.text(f)?;
+        }
         if let Some(lw4o6) = &ipv6.lw4o6 {
             lw4o6.text(f)?;
         }

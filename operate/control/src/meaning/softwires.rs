@@ -1,11 +1,12 @@
-//! The meaning of `[lw4o6]` and `[[map]]`: each with a sample customer, worked out both ways.
+//! The meaning of `[dslite]`, `[lw4o6]` and `[[map]]`: each with a sample customer, worked out both
+//! ways.
 
 use super::plural;
 use super::text::grouped;
-use natgate_ipv6::softwire::{Lw4o6Settings, MapMode, MapRule, PortSets};
+use natgate_ipv6::softwire::{DsliteSettings, Lw4o6Settings, MapMode, MapRule, PortSets};
 use serde::Serialize;
 use std::fmt::{self, Formatter};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Most ranges of ports that a text lists.
 const MOST_RANGES: usize = 3;
@@ -36,6 +37,28 @@ pub struct SampleOrigin {
     pub ipv4: String,
     /// Identifier of the port set.
     pub psid: Option<u16>,
+}
+
+/// The meaning of `[dslite]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DsliteMeaning {
+    /// The gateway's end of tunnels.
+    pub address: String,
+    /// Prefixes of the B4s.
+    pub b4: Vec<String>,
+    /// One B4: a subscriber.
+    pub sample: Option<SampleB4>,
+}
+
+/// A B4 and the ends of its tunnel's packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SampleB4 {
+    /// Name of the subscriber.
+    pub subscriber: String,
+    /// An inner address.
+    pub internal: String,
+    /// Source and destination of the packets that carry the inner ones to the gateway.
+    pub tunnel: (String, String),
 }
 
 /// The meaning of `[lw4o6]`.
@@ -86,6 +109,31 @@ pub struct DomainMeaning {
 
 fn ranges(sets: PortSets, psid: u16) -> Vec<String> {
     sets.ranges(psid).map(|(first, last)| format!("{first}-{last}")).collect()
+}
+
+/// Inner address of the sample: the B4's own (RFC 6333 section 5.7).
+const INNER: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 2);
+
+impl DsliteMeaning {
+    pub(super) fn of(settings: &DsliteSettings) -> Self {
+        let sample = settings.b4.first().map(|prefix| {
+            let host = u128::from(prefix.len < 128);
+            let b4 = Ipv6Addr::from_bits(prefix.address.to_bits() | host).to_string();
+            let tunnel = (b4.clone(), settings.address.to_string());
+            SampleB4 { subscriber: b4, internal: INNER.to_string(), tunnel }
+        });
+        Self {
+            address: settings.address.to_string(),
+            b4: settings.b4.iter().map(ToString::to_string).collect(),
+            sample,
+        }
+    }
+
+    pub(super) fn text(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  dslite: tunnels from {} to {}", self.b4.join(", "), self.address)?;
+        let Some(SampleB4 { subscriber, internal, .. }) = &self.sample else { return Ok(()) };
+        writeln!(f, "    {internal} behind {subscriber} is a host of subscriber {subscriber}")
+    }
 }
 
 impl Lw4o6Meaning {

@@ -517,7 +517,8 @@ impl Values<'_> {
     /// length.
     fn source6(&self) -> (Ipv6Addr, u8) {
         let Some(host) = self.host else { return (Ipv6Addr::UNSPECIFIED, 0) };
-        let address = host.address.filter(|_| self.mapping.is_some());
+        // A tunnel's end stands for the hosts behind it.
+        let address = host.address.filter(|_| self.mapping.is_some() && host.inner().is_none());
         (address.unwrap_or(host.prefix), host.len)
     }
 

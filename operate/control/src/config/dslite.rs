@@ -1,0 +1,80 @@
+//! Reads `[dslite]`, and compares it with other tables.
+
+use super::draft::Draft;
+use super::problem::{Located, Place, Report};
+use super::reader::Section;
+use super::softwires::{read_end, read_softwire};
+use super::values6;
+use natgate_ipv6::Prefix6;
+use natgate_ipv6::softwire::{DsliteSettings, MapMode, SoftwireSettings};
+use std::net::Ipv6Addr;
+
+/// `[dslite]`. A faulty value is absent.
+pub(super) struct DsliteDraft {
+    pub(super) place: Place,
+    address: Option<Located<Ipv6Addr>>,
+    b4: Vec<Located<Prefix6>>,
+    softwire: SoftwireSettings,
+}
+
+/// Reads the table.
+pub(super) fn read(section: &Section<'_>) -> Option<DsliteDraft> {
+    if !section.is_present() {
+        return None;
+    }
+    let address = section.require("address", "\"2001:db8:ffff::1\"");
+    let address = address.and_then(|value| read_end(&value));
+    let mut b4: Vec<Located<Prefix6>> = Vec::new();
+    if let Some(value) = section.require("b4", "[\"2001:db8:b4::/40\"]") {
+        let items = value.items("an array of IPv6 prefixes").unwrap_or_default();
+        if items.is_empty() {
+            value.wrong("has no prefix, so no B4 could send; write its prefix");
+        }
+        for item in items {
+            b4.extend(item.parsed("an IPv6 prefix", values6::unicast_prefix6));
+        }
+    }
+    Some(DsliteDraft {
+        place: section.place.clone(),
+        address,
+        b4,
+        softwire: read_softwire(section, true),
+    })
+}
+
+/// Reports what disagrees with other tables.
+pub(super) fn check(draft: &Draft, report: &Report<'_>) {
+    let Some(dslite) = &draft.ipv6.dslite else { return };
+    if let Some(nat64) = &draft.ipv6.nat64 {
+        let line = report.line(nat64.place.offset);
+        let message = format!("[nat64] is in line {line}, and a gateway has one of both");
+        report.wrong(&dslite.place, format!("{message}; take one out"));
+    }
+    let Some(address) = &dslite.address else { return };
+    let own = address.value;
+    let in_lw4o6 = draft.ipv6.lw4o6.iter().any(|lw4o6| lw4o6.has_end(own));
+    let in_map = draft.ipv6.map.iter().any(|map| map.mode() == MapMode::Encapsulation(own));
+    if in_lw4o6 || in_map {
+        let table = if in_lw4o6 { "[lw4o6]" } else { "[[map]]" };
+        let message = format!("{own} is an end of tunnels of {table} too");
+        report.wrong(&address.place, format!("{message}; packets need one table, write another"));
+    }
+    for b4 in dslite.b4.iter().filter(|b4| b4.value.len == 128 && b4.value.contains(own)) {
+        let message = format!("{own} is dslite.address, the gateway's end of the tunnels");
+        report.wrong(&b4.place, format!("{message}; write the prefix of the B4s"));
+    }
+}
+
+impl DsliteDraft {
+    /// Converts the table to settings.
+    ///
+    /// # Panics
+    /// If a value is faulty, which is a problem of the file.
+    pub(super) fn settings(&self) -> DsliteSettings {
+        DsliteSettings {
+            address: self.address.as_ref().expect("a table without its values is a problem").value,
+            b4: self.b4.iter().map(|prefix| prefix.value).collect(),
+            softwire: self.softwire,
+        }
+    }
+}
