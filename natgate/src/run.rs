@@ -313,8 +313,8 @@ impl Args {
             config::read(&self.config).map_err(input)?;
         if self.take_over && (read.ipv6.nat64.is_some() || read.ipv6.dslite.is_some()) {
             return Err(self.input(
-                "--take-over cannot take over hosts of [nat64] and [dslite]; stop natgate, and start \
-                 it again"
+                "--take-over cannot take over hosts of [nat64] and [dslite]; stop natgate, and \
+                 start it again"
                     .to_owned(),
             ));
         }
