@@ -125,6 +125,8 @@ fn no_command_panics_on_a_configuration_of_ours() {
     let path = |name: &str| folder.join(name).display().to_string();
     let (config, capture) = (path("natgate.toml"), path("in.pcapng"));
     let output = path("out.pcapng");
+    let bindings = "203.0.113.7,0,6,1,2001:db8:b4::1\n";
+    fs::write(path("bindings.csv"), bindings).expect("the test may write its directory");
     fs::write(&capture, empty_capture()).expect("the test may write its directory");
     let packet = "udp 10.0.0.5:4000 > 192.0.2.1:53";
     let mut tried = 0;

@@ -1,6 +1,7 @@
 //! A running natgate with both families between kernels: hosts that have IPv6 alone reach IPv4
-//! servers, hosts that have IPv4 alone cross a network of IPv6, prefixes are translated, and
-//! packets are routed. The hosts find the gateway by Neighbor Discovery only.
+//! servers, hosts that have IPv4 alone cross a network of IPv6, prefixes are translated, packets
+//! are routed, and customers of softwires have tunnels. The hosts find the gateway by Neighbor
+//! Discovery only.
 //!
 //! ```text
 //! client eth0 ---- inside [nat] outside ---- eth0 server
@@ -11,6 +12,7 @@
 
 mod nat64;
 mod routed;
+mod softwires;
 mod stateless;
 mod world;
 

@@ -379,7 +379,6 @@ fn values_without_quotes() {
 #[test]
 fn features_that_are_not_built_in_are_named() {
     for (table, feature) in [
-        ("[dslite]", "DS-Lite"),
         ("[alg]\npptp = true", "PPTP"),
         ("[alg]\nh323 = true", "H.323"),
         ("[alg]\ndns = true", "DNS answers"),
