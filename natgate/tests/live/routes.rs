@@ -5,7 +5,7 @@ use natgate_testnet::{Gateway, POOL, SERVER1, SERVER2, TestNetwork, traffic, wai
 use serde_json::Value;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -241,9 +241,7 @@ fn a_hundred_thousand_routes_are_learnt_and_forgotten() {
     batch("add");
     wait_until_learnt(&gateway, COUNT.into());
     assert_eq!(traffic::ask_udp(&socket, SERVER1).unwrap(), external);
-    let begin = Instant::now();
     batch("delete");
     wait_until_learnt(&gateway, 0);
-    assert!(begin.elapsed() < 2 * PATIENCE, "{:?}", begin.elapsed());
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
 }
