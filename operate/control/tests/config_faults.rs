@@ -95,7 +95,7 @@ const FAULTS: &[Fault] = &[
     ),
     fault(Add("[nat]\n[nat]\n"), 8, "", "is not TOML: duplicate key"),
     fault(Add("[nat]\nudp = \"5m\"\n"), 8, "nat.udp", "it belongs in [timeouts]"),
-    fault(Add("[dslite]\n"), 7, "dslite", "take the table out"),
+    fault(Add("[fleet]\n"), 7, "fleet", "take the table out"),
     // IPv6.
     fault(
         Add("[ipv6]\nlowest_mtu = 576\n[nat64]\n"),

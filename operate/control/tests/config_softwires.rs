@@ -285,6 +285,9 @@ fn dslite_is_read_and_check_names_a_subscriber() {
     assert_eq!(settings.address.to_string(), "2001:db8:0:1::1");
     assert_eq!((settings.b4.len(), settings.b4[0].len), (1, 48));
     assert_eq!((settings.softwire.mtu, settings.softwire.path_mtu), (Some(1400), false));
+    let around = read_text(&text.replace("/48", "/40"), "t").expect("bits beyond the prefix");
+    let b4 = &around.settings.ipv6.dslite.expect("DS-Lite").b4;
+    assert_eq!(b4[0].to_string(), "2001:db8::/40");
     let meaning = Meaning::of(configuration);
     let json = serde_json::to_value(&meaning).expect("JSON");
     let sample = &json["ipv6"]["dslite"]["sample"];

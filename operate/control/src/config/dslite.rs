@@ -31,7 +31,7 @@ pub(super) fn read(section: &Section<'_>) -> Option<DsliteDraft> {
             value.wrong("has no prefix, so no B4 could send; write its prefix");
         }
         for item in items {
-            b4.extend(item.parsed("an IPv6 prefix", values6::unicast_prefix6));
+            b4.extend(item.parsed("an IPv6 prefix", values6::prefix6_around));
         }
     }
     Some(DsliteDraft {

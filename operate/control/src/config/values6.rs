@@ -89,6 +89,17 @@ pub(super) fn unicast_prefix6(text: &str) -> Result<Prefix6, String> {
     }
 }
 
+/// As [`unicast_prefix6`]; bits beyond the length are ignored.
+pub(super) fn prefix6_around(text: &str) -> Result<Prefix6, String> {
+    match split_prefix(text, 128) {
+        Some((address, len)) => {
+            let address = Prefix6 { address, len }.first();
+            unicast_prefix6(&Prefix6 { address, len }.to_string())
+        }
+        None => unicast_prefix6(text),
+    }
+}
+
 /// Parses a prefix whose addresses hosts can have, or `::/0`.
 pub(super) fn unicast_or_all(text: &str) -> Result<Prefix6, String> {
     match prefix6(text)? {
