@@ -109,6 +109,8 @@ pub struct Hosts {
     refused: bool,
     /// True if the host of the last number is new.
     is_new: bool,
+    /// The sender of the last packet, if the engine has refused the packet.
+    turned_away: Option<Ipv4Addr>,
     mappings: Vec<MappingInfo>,
     kept: Kept,
 }
@@ -198,6 +200,7 @@ impl Hosts {
             swept: 0,
             refused: false,
             is_new: false,
+            turned_away: None,
             mappings: Vec::with_capacity(STEP),
             kept: Kept::default(),
         }
@@ -322,6 +325,20 @@ impl Hosts {
             && let Some(at) = self.find_number(number.to_bits())
         {
             self.free(at);
+        }
+    }
+
+    /// Notes the sender of a packet that the engine has refused. The number stays until errors
+    /// about the packet have been converted.
+    pub(crate) fn note_refused(&mut self, number: Option<Ipv4Addr>) {
+        self.turned_away = number;
+    }
+
+    /// Frees the number of a new sender whose packet was refused.
+    #[inline]
+    pub(crate) fn forget_refused(&mut self) {
+        if let Some(number) = self.turned_away.take() {
+            self.forget_new(number);
         }
     }
 

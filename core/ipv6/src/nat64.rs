@@ -9,15 +9,14 @@ use crate::convert::{Addresses, Converter, Cut, DIFFERENCE, ErrorMessage, Place,
 use crate::errors;
 use crate::hosts::Hosts;
 use crate::settings::{Nat64Settings, NonGlobal, StaticHost};
-use crate::translator::{Fate, Translator, cut_of, process};
+use crate::translator::{Fate, Translator, cut_of};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    Config, Direction, DropReason, Engine, HashKey, Outcome, Packet, Prefix, RealmConfig, Side,
-    SideConfig, Timestamp, Verdict,
+    Config, DropReason, Engine, HashKey, Packet, Prefix, RealmConfig, Side, SideConfig, Timestamp,
 };
 use natgate_wire::ipv6::MIN_MTU;
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv6, protocol};
@@ -45,8 +44,6 @@ pub(crate) struct Nat64 {
     prefixes: Prefixes,
     /// The packet from inside that is being taken, as received, as far as an error quotes it.
     quoted: Vec<u8>,
-    /// The sender of that packet, if the engine has refused the packet.
-    refused: Option<Ipv4Addr>,
 }
 
 impl Nat64 {
@@ -74,18 +71,14 @@ impl Nat64 {
             hosts,
             prefixes: Prefixes::new(several, seed),
             quoted: Vec::with_capacity(QUOTE),
-            refused: None,
             settings,
         })
     }
 
-    /// Forgets the packet that was taken last, and a new sender whose packet was refused. Errors
-    /// about the packet must have been converted.
+    /// Forgets the packet that was taken last. Errors about the packet must have been converted.
+    #[inline]
     pub(crate) fn forget_packet(&mut self) {
         self.quoted.clear();
-        if let Some(number) = self.refused.take() {
-            self.hosts.forget_new(number);
-        }
     }
 
     /// True if an address embeds an IPv4 address in one of the prefixes.
@@ -276,24 +269,12 @@ impl Translator {
         source: u128,
         packet: &mut Packet<'_>,
     ) -> Fate {
-        let (len, realm) = (packet.len(), self.realm().unwrap_or_default());
-        let number = match self.convert_to_number(now, source, packet) {
-            Ok(number) => number,
+        let len = packet.len();
+        let sender = match self.convert_to_number(now, source, packet) {
+            Ok(sender) => sender,
             Err(refusal) => return self.refuse(now, Side::Inside, packet, len, refusal),
         };
-        let grown = len - packet.len();
-        let ipv4_len = packet.len();
-        packet.set_realm(realm);
-        let before = engine.counters().packets;
-        let verdict = process(engine, now, Side::Inside, packet);
-        self.add_bytes(&before, engine, grown);
-        // A hairpinned packet that the receiver's half refuses has made a mapping.
-        let (way, dropped) = (Direction::Hairpin as usize, Outcome::Dropped as usize);
-        let may_be_mapped = engine.counters().packets[way][dropped] != before[way][dropped];
-        if let (Verdict::Drop(_), false, Some(nat64)) = (verdict, may_be_mapped, &mut self.nat64) {
-            nat64.refused = number;
-        }
-        self.departure(Side::Inside, packet, verdict, ipv4_len + grown)
+        self.take_numbered(engine, now, packet, sender, len)
     }
 
     /// Converts a packet from inside to IPv4. Returns the number of its sender, unless the packet

@@ -2,9 +2,9 @@
 
 use crate::Hosts;
 use crate::convert::DIFFERENCE;
-use crate::translator::{LEAST_MTU, Translator};
+use crate::translator::{Fate, LEAST_MTU, Translator, process};
 use core::net::{Ipv4Addr, Ipv6Addr};
-use natgate_engine::Prefix;
+use natgate_engine::{Direction, Engine, Outcome, Packet, Prefix, Side, Timestamp, Verdict};
 
 /// Name of a host of NAT64 or DS-Lite that has a number in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +36,57 @@ impl Translator {
     pub fn hosts(&self) -> Option<&Hosts> {
         let of_nat64 = self.nat64.as_ref().map(|nat64| &nat64.hosts);
         of_nat64.or_else(|| self.tunneled_hosts())
+    }
+
+    fn hosts_mut(&mut self) -> Option<&mut Hosts> {
+        match self.nat64 {
+            Some(_) => self.nat64.as_mut().map(|nat64| &mut nat64.hosts),
+            None => self.tunneled_hosts_mut(),
+        }
+    }
+
+    /// Forgets the packet that was taken last, and a new sender whose packet was refused. Errors
+    /// about the packet must have been converted.
+    #[inline]
+    pub(crate) fn forget_last(&mut self) {
+        if let Some(nat64) = &mut self.nat64 {
+            nat64.forget_packet();
+        }
+        if let Some(hosts) = self.hosts_mut() {
+            hosts.forget_refused();
+        }
+    }
+
+    /// Frees hosts that have no mappings any more, some in each call.
+    pub(crate) fn sweep_hosts(&mut self, engine: &Engine, now: Timestamp) {
+        let realm = self.realm;
+        if let Some(hosts) = self.hosts_mut() {
+            hosts.sweep(engine, realm, now.0);
+        }
+    }
+
+    /// Has the engine take an IPv4 packet from a host's number, which is counted with `len` bytes.
+    /// `sender`: the number, unless the packet is an error.
+    pub(crate) fn take_numbered(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        sender: Option<Ipv4Addr>,
+        len: usize,
+    ) -> Fate {
+        let more = len - packet.len();
+        packet.set_realm(self.realm);
+        let before = engine.counters().packets;
+        let verdict = process(engine, now, Side::Inside, packet);
+        self.add_bytes(&before, engine, more);
+        // A hairpinned packet that the receiver's half refuses has made a mapping.
+        let (way, dropped) = (Direction::Hairpin as usize, Outcome::Dropped as usize);
+        let may_be_mapped = engine.counters().packets[way][dropped] != before[way][dropped];
+        if let (Verdict::Drop(_), false, Some(hosts)) = (verdict, may_be_mapped, self.hosts_mut()) {
+            hosts.note_refused(sender);
+        }
+        self.departure(Side::Inside, packet, verdict, len)
     }
 
     /// Largest IPv4 packet to a host with a number on a link, bytes. For DS-Lite, tunnel packets

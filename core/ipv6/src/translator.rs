@@ -180,14 +180,8 @@ impl Translator {
     /// Frees hosts with numbers that have no mappings any more, some in each call. Call it after
     /// each packet, when the engine's events and packets have been polled.
     pub fn sweep(&mut self, engine: &Engine, now: Timestamp) {
-        if let Some(nat64) = &mut self.nat64 {
-            nat64.forget_packet();
-            nat64.hosts.sweep(engine, self.realm, now.0);
-        }
-        if self.softwires.is_some() {
-            self.forget_refused();
-            self.sweep_tunneled(engine, self.realm, now);
-        }
+        self.forget_last();
+        self.sweep_hosts(engine, now);
         self.advance_softwires(now);
     }
 
@@ -203,10 +197,7 @@ impl Translator {
         from: Side,
         packet: &mut Packet<'_>,
     ) -> Fate {
-        if let Some(nat64) = &mut self.nat64 {
-            nat64.forget_packet();
-        }
-        self.forget_refused();
+        self.forget_last();
         match packet.bytes().first().map(|first| first >> 4) {
             Some(6) => self.take_ipv6(engine, now, from, packet),
             _ => self.take_ipv4(engine, now, from, packet),

@@ -1,5 +1,8 @@
 //! DS-Lite (RFC 6333) packet by packet: subscribers behind tunnels, with equal inner addresses.
 
+mod common;
+
+use common::Ends;
 use natgate_engine::{
     AddressRange, Config, DropReason as R, Engine, Packet, PoolConfig, Side, Timestamp,
 };
@@ -19,8 +22,6 @@ const HOST: [u8; 4] = [192, 168, 1, 2];
 const REMOTE: [u8; 4] = [198, 51, 100, 7];
 const EXTERNAL: [u8; 4] = [203, 0, 113, 1];
 const IPV4: u8 = 4;
-
-type Ends = ([u8; 4], [u8; 4]);
 
 struct World {
     engine: Engine,
@@ -139,17 +140,7 @@ impl World {
 }
 
 fn four(ends: Ends, protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; 20];
-    let mut header = Ipv4::init(&mut bytes[..], 20);
-    header.set_total_len(20 + payload.len() as u16);
-    header.set_ttl(64);
-    header.set_service(0xb8);
-    header.set_protocol(protocol);
-    header.set_source(u32::from_be_bytes(ends.0));
-    header.set_destination(u32::from_be_bytes(ends.1));
-    header.fill_checksum();
-    bytes.extend(payload);
-    bytes
+    common::four(0xb8, ends, protocol, payload)
 }
 
 fn transport(ends: Ends, protocol: u8, at: usize, mut payload: Vec<u8>) -> Vec<u8> {

@@ -1,6 +1,9 @@
 //! Softwires packet by packet: lw4o6 (RFC 7596), MAP-E (RFC 7597) and MAP-T (RFC 7599), with the
 //! examples of the RFCs.
 
+mod common;
+
+use common::Ends;
 use natgate_engine::{
     AddressRange, Config, DropReason as R, Engine, Packet, PoolConfig, Prefix, Side, Timestamp,
 };
@@ -164,18 +167,8 @@ impl World {
     }
 }
 
-fn four_of(ends: ([u8; 4], [u8; 4]), protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; 20];
-    let mut header = Ipv4::init(&mut bytes[..], 20);
-    header.set_total_len(20 + payload.len() as u16);
-    header.set_ttl(64);
-    header.set_service(0xb8);
-    header.set_protocol(protocol);
-    header.set_source(u32::from_be_bytes(ends.0));
-    header.set_destination(u32::from_be_bytes(ends.1));
-    header.fill_checksum();
-    bytes.extend(payload);
-    bytes
+fn four_of(ends: Ends, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    common::four(0xb8, ends, protocol, payload)
 }
 
 fn ports(source: u16, destination: u16) -> [u8; 4] {
@@ -183,7 +176,7 @@ fn ports(source: u16, destination: u16) -> [u8; 4] {
     [a, b, c, d]
 }
 
-fn udp(ends: ([u8; 4], [u8; 4]), source: u16, destination: u16, data: usize) -> Vec<u8> {
+fn udp(ends: Ends, source: u16, destination: u16, data: usize) -> Vec<u8> {
     let mut payload = ports(source, destination).to_vec();
     payload.extend((8 + data as u16).to_be_bytes());
     payload.extend([0x12, 0x34]);
@@ -207,7 +200,7 @@ fn dont_fragment(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-fn echo(ends: ([u8; 4], [u8; 4]), kind: u8, identifier: u16) -> Vec<u8> {
+fn echo(ends: Ends, kind: u8, identifier: u16) -> Vec<u8> {
     let [a, b] = identifier.to_be_bytes();
     let mut payload = vec![kind, 0, 0, 0, a, b, 0, 1, 9, 9];
     let sum = checksum(&payload);
@@ -215,7 +208,7 @@ fn echo(ends: ([u8; 4], [u8; 4]), kind: u8, identifier: u16) -> Vec<u8> {
     four_of(ends, 1, &payload)
 }
 
-fn icmp_error(ends: ([u8; 4], [u8; 4]), quoted: &[u8]) -> Vec<u8> {
+fn icmp_error(ends: Ends, quoted: &[u8]) -> Vec<u8> {
     let mut payload = vec![3, 3, 0, 0, 0, 0, 0, 0];
     payload.extend(&quoted[..28]);
     let sum = checksum(&payload);

@@ -1,5 +1,8 @@
 //! The translator packet by packet: regression tests.
 
+mod common;
+
+use common::Ends;
 use natgate_engine::{
     AddressRange, Config, DropReason, Engine, Packet, PoolConfig, Prefix, Side, StaticMapping,
     Timestamp,
@@ -102,17 +105,8 @@ fn six(ends: (u128, u128), protocol: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn four(ends: ([u8; 4], [u8; 4]), protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; 20];
-    let mut header = Ipv4::init(&mut bytes[..], 20);
-    header.set_total_len(20 + payload.len() as u16);
-    header.set_ttl(64);
-    header.set_protocol(protocol);
-    header.set_source(u32::from_be_bytes(ends.0));
-    header.set_destination(u32::from_be_bytes(ends.1));
-    header.fill_checksum();
-    bytes.extend(payload);
-    bytes
+fn four(ends: Ends, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    common::four(0, ends, protocol, payload)
 }
 
 fn udp(source: u16, destination: u16) -> Vec<u8> {

@@ -8,8 +8,10 @@
 
 use super::bindings::Tunnel;
 use super::endpoint::End;
-use super::from_tunnel::{Arrived, Content, read_content, read_inner};
+use super::from_tunnel::{Arrived, Content, read_inner};
+use super::icmp::TunnelError;
 use super::readdress::readdress;
+use super::release::add_like;
 use super::tunnel::{encapsulate, service_behind, set_hop};
 use super::{SoftwireSettings, Softwires};
 use crate::Prefix6;
@@ -23,11 +25,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Prefix, RealmConfig, Side,
-    SideConfig, Timestamp, Verdict, is_martian,
+    Config, Direction, DropReason, Engine, Packet, Prefix, RealmConfig, Side, SideConfig,
+    Timestamp, is_martian,
 };
 use natgate_wire::ipv6::{Fragment, MIN_MTU};
-use natgate_wire::{Icmpv6, Ipv4, Ipv6, icmpv6, ipv6};
+use natgate_wire::{Ipv4, ipv6};
 
 /// Name of the realm of numbers.
 const REALM: &str = "dslite";
@@ -59,8 +61,6 @@ pub(super) struct Dslite {
     /// Inner addresses that may send, besides those of RFC 6333 section 5.7.
     inner: Vec<Prefix>,
     hosts: Hosts,
-    /// The sender of the last packet, if the engine has refused the packet.
-    refused: Option<Ipv4Addr>,
 }
 
 /// Adds the realm of numbers to the engine's configuration.
@@ -92,7 +92,7 @@ impl Dslite {
         let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
         add_realm(config);
         let (inner, hosts) = (config.subscribers.clone(), Hosts::of_tunnels(most, seed));
-        Self { settings, inner, hosts, refused: None }
+        Self { settings, inner, hosts }
     }
 
     /// Takes the inner addresses that may send from the engine's new configuration.
@@ -205,6 +205,10 @@ impl Translator {
         self.dslite().map(|dslite| &dslite.hosts)
     }
 
+    pub(crate) fn tunneled_hosts_mut(&mut self) -> Option<&mut Hosts> {
+        self.dslite_mut().map(|dslite| &mut dslite.hosts)
+    }
+
     /// Inner address of the host behind a tunnel that has a number.
     pub(crate) fn inner_address(&self, number: Ipv4Addr) -> Option<Ipv4Addr> {
         let (_, inner) = self.dslite()?.hosts.behind(number.to_bits())?;
@@ -215,23 +219,6 @@ impl Translator {
     #[inline]
     pub(crate) fn is_aftr(&self, address: u128) -> bool {
         self.dslite().is_some_and(|dslite| dslite.settings.address.to_bits() == address)
-    }
-
-    /// Forgets a new sender whose packet was refused.
-    #[inline]
-    pub(crate) fn forget_refused(&mut self) {
-        if let Some(dslite) = self.dslite_mut()
-            && let Some(number) = dslite.refused.take()
-        {
-            dslite.hosts.forget_new(number);
-        }
-    }
-
-    /// Frees hosts that have no mappings any more.
-    pub(crate) fn sweep_tunneled(&mut self, engine: &Engine, realm: u16, now: Timestamp) {
-        if let Some(dslite) = self.dslite_mut() {
-            dslite.hosts.sweep(engine, realm, now.0);
-        }
     }
 
     /// Puts a packet of the engine's into the tunnel of its host.
@@ -254,10 +241,7 @@ impl Translator {
         ends: (u128, u128),
     ) -> Fate {
         let len = packet.len();
-        let (content, traffic_class) = match read_content(packet.bytes()) {
-            Ok(content) => content,
-            Err(reason) => return self.drop_outer(packet, reason),
-        };
+        let Some((content, traffic_class)) = self.content(packet) else { return Fate::Nothing };
         match content {
             Content::Whole(at) => {
                 self.take_inner(engine, now, packet, Arrived { ends, at, traffic_class }, len)
@@ -271,10 +255,6 @@ impl Translator {
                 Fate::Nothing
             }
             Content::Icmp(at) => self.take_aftr_icmp(engine, now, packet, at),
-            Content::Other => {
-                self.count_drop(Direction::Local, DropReason::LocalUnsupported, len);
-                Fate::Nothing
-            }
         }
     }
 
@@ -287,7 +267,6 @@ impl Translator {
         arrived: Arrived,
         len: usize,
     ) -> Fate {
-        let realm = self.realm().unwrap_or_default();
         let Some(dslite) = self.dslite_mut() else { return Fate::Nothing };
         let sender = match dslite.enter(now, packet, arrived) {
             Ok(sender) => sender,
@@ -296,22 +275,10 @@ impl Translator {
                 return Fate::Nothing;
             }
         };
-        let outer = len - packet.len();
         if let Some(softwires) = &self.softwires {
             softwires.clamp_mss(packet, softwires.mtu);
         }
-        packet.set_realm(realm);
-        let before = engine.counters().packets;
-        let verdict = process(engine, now, Side::Inside, packet);
-        self.add_bytes(&before, engine, outer);
-        // A hairpinned packet that the receiver's half refuses has made a mapping.
-        let (way, dropped) = (Direction::Hairpin as usize, Outcome::Dropped as usize);
-        let may_be_mapped = engine.counters().packets[way][dropped] != before[way][dropped];
-        if let (Verdict::Drop(_), false, Some(dslite)) = (verdict, may_be_mapped, self.dslite_mut())
-        {
-            dslite.refused = sender;
-        }
-        self.departure(Side::Inside, packet, verdict, len)
+        self.take_numbered(engine, now, packet, sender, len)
     }
 
     /// Takes a fragment of a packet in a tunnel.
@@ -329,15 +296,12 @@ impl Translator {
             return;
         };
         let mut packet = Packet::new(&mut buffer, HEADROOM);
-        let Ok(header) = Ipv6::new_checked(packet.bytes()) else { return };
-        let ends = (header.source(), header.destination());
-        let traffic_class = header.traffic_class();
-        let arrived = Arrived { ends, at: ipv6::HEADER_LEN, traffic_class };
+        let Some(arrived) = Arrived::whole(packet.bytes()) else { return };
         let before = (self.counts().clone(), engine.counters().clone());
         let fate = self.take_inner(engine, now, &mut packet, arrived, received);
-        match add_like(self.counts_mut(), &before.1, engine.counters(), fragments - 1) {
-            true => {}
-            false => self.count_more(&before.0, fragments - 1),
+        let of_engine = (&before.1, engine.counters());
+        if !add_like(self.counts_mut(), of_engine, fragments - 1) {
+            self.count_more(&before.0, fragments - 1);
         }
         self.release(fate, packet.bytes());
     }
@@ -378,31 +342,13 @@ impl Translator {
 
     /// Reads an error from inside a tunnel. It quotes a packet to a host that has a number.
     fn read_report(&self, bytes: &[u8], at: usize) -> Result<Report, DropReason> {
-        let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
-        let (source, own) = (header.source(), header.destination());
-        let bytes = &bytes[at..header.total_len()];
-        let message = Icmpv6::new_checked(bytes).ok_or(DropReason::BadLength)?;
-        if !icmpv6::is_error(message.kind()) {
-            return Err(DropReason::LocalUnsupported);
-        }
-        if !message.checksum_valid(source, own) {
-            return Err(DropReason::IcmpBadChecksum);
-        }
+        let error = TunnelError::read(bytes, at)?;
         let unknown = DropReason::IcmpNoSession;
-        let body = &bytes[icmpv6::HEADER_LEN..];
-        let quoted = Ipv6::new_header_checked(body).map_err(|_| unknown)?;
-        let b4 = quoted.destination();
-        let at = match read_quoted(body) {
-            Some(at) if quoted.source() == own => at,
-            _ => return Err(unknown),
-        };
-        let inner = body.get(at..).ok_or(unknown)?;
+        let (b4, inner) = error.quoted().ok_or(unknown)?;
         let packet = Ipv4::new_header_checked(inner).map_err(|_| unknown)?;
         let hosts = self.tunneled_hosts().ok_or(unknown)?;
         let number = hosts.number_behind(b4, packet.destination()).ok_or(unknown)?;
-        let is_width = message.kind() == icmpv6::kind::PACKET_TOO_BIG;
-        let width = is_width.then(|| message.word());
-        Ok(Report { b4, number, width, inner: inner.to_vec() })
+        Ok(Report { b4, number, width: error.width(), inner: inner.to_vec() })
     }
 
     /// Tells the sender of an IPv4 packet that it did not come through the tunnel: an ICMP error
@@ -422,31 +368,4 @@ impl Translator {
         let fate = self.departure(Side::Inside, &mut packet, verdict, len);
         self.release(fate, packet.bytes());
     }
-}
-
-/// The offset of the IPv4 packet in a quoted packet of a tunnel.
-fn read_quoted(quoted: &[u8]) -> Option<usize> {
-    let walk = Ipv6::new_header_checked(quoted).ok()?.walk().ok()?;
-    let is_later = walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0);
-    (walk.protocol == super::tunnel::IPV4 && !is_later).then_some(walk.transport)
-}
-
-/// Counts `more` packets like the one that the engine has counted since `before`; false: it has
-/// counted none.
-fn add_like(counters: &mut Counters, before: &Counters, now: &Counters, more: u64) -> bool {
-    let mut is_counted = false;
-    let ways = now.packets.iter().flatten().zip(before.packets.iter().flatten());
-    for (count, (now, before)) in counters.packets.iter_mut().flatten().zip(ways) {
-        if now != before {
-            *count = count.wrapping_add(more);
-            is_counted = true;
-        }
-    }
-    let reasons = now.drops.iter().zip(&before.drops);
-    for (count, (now, before)) in counters.drops.iter_mut().zip(reasons) {
-        if now != before {
-            *count = count.wrapping_add(more);
-        }
-    }
-    is_counted
 }

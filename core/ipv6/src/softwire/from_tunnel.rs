@@ -32,26 +32,37 @@ pub(super) enum Content {
     Fragment(usize, Fragment),
     /// An ICMPv6 message at an offset.
     Icmp(usize),
-    Other,
 }
 
-/// Reads the outer headers of a packet: its content and its traffic class.
+impl Arrived {
+    /// Reads a packet without headers between the outer and the inner one.
+    pub(super) fn whole(bytes: &[u8]) -> Option<Self> {
+        let header = Ipv6::new_checked(bytes).ok()?;
+        let ends = (header.source(), header.destination());
+        Some(Self { ends, at: ipv6::HEADER_LEN, traffic_class: header.traffic_class() })
+    }
+}
+
+/// Reads the outer headers of a packet: its content, if the gateway knows it, and its traffic
+/// class.
 #[inline]
-pub(super) fn read_content(bytes: &[u8]) -> Result<(Content, u8), DropReason> {
+fn read_content(bytes: &[u8]) -> Result<(Option<Content>, u8), DropReason> {
     let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
     let traffic_class = header.traffic_class();
     if header.next_header() == IPV4 {
-        return Ok((Content::Whole(ipv6::HEADER_LEN), traffic_class));
+        return Ok((Some(Content::Whole(ipv6::HEADER_LEN)), traffic_class));
     }
     let walk = header.walk().map_err(|_| DropReason::ExtensionHeaders)?;
     if walk.segments_left.is_some() {
         return Err(DropReason::SegmentsLeft);
     }
     let content = match (walk.protocol, walk.fragment) {
-        (IPV4, Some((at, fragment))) if !fragment.is_atomic() => Content::Fragment(at, fragment),
-        (IPV4, _) => Content::Whole(walk.transport),
-        (protocol::ICMPV6, None) => Content::Icmp(walk.transport),
-        _ => Content::Other,
+        (IPV4, Some((at, fragment))) if !fragment.is_atomic() => {
+            Some(Content::Fragment(at, fragment))
+        }
+        (IPV4, _) => Some(Content::Whole(walk.transport)),
+        (protocol::ICMPV6, None) => Some(Content::Icmp(walk.transport)),
+        _ => None,
     };
     Ok((content, traffic_class))
 }
@@ -81,21 +92,31 @@ impl Translator {
         ends: (u128, u128),
     ) -> Fate {
         let len = packet.len();
-        let (content, traffic_class) = match read_content(packet.bytes()) {
-            Ok(content) => content,
-            Err(reason) => return self.drop_outer(packet, reason),
-        };
+        let Some((content, traffic_class)) = self.content(packet) else { return Fate::Nothing };
         match content {
             Content::Whole(at) => {
                 self.take_arrived(now, packet, Arrived { ends, at, traffic_class }, len)
             }
             Content::Fragment(at, fragment) => self.reassemble(now, packet.bytes(), at, fragment),
             Content::Icmp(at) => self.take_tunnel_icmp(now, packet, at),
-            Content::Other => {
-                self.count_drop(Direction::Local, DropReason::LocalUnsupported, len);
-                Fate::Nothing
+        }
+    }
+
+    /// The content and the traffic class of a packet to the gateway's end of a tunnel. `None`: the
+    /// packet is dropped.
+    #[inline]
+    pub(super) fn content(&mut self, packet: &Packet<'_>) -> Option<(Content, u8)> {
+        match read_content(packet.bytes()) {
+            Ok((Some(content), traffic_class)) => return Some((content, traffic_class)),
+            Ok((None, _)) => {
+                let reason = DropReason::LocalUnsupported;
+                self.count_drop(Direction::Local, reason, packet.len());
+            }
+            Err(reason) => {
+                self.drop_outer(packet, reason);
             }
         }
+        None
     }
 
     /// Counts a packet from a customer as dropped.
@@ -112,11 +133,10 @@ impl Translator {
         packet: &mut Packet<'_>,
         len: usize,
     ) -> Fate {
-        let Ok(header) = Ipv6::new_checked(packet.bytes()) else { return Fate::Nothing };
-        let ends = (header.source(), header.destination());
-        let traffic_class = header.traffic_class();
-        let arrived = Arrived { ends, at: ipv6::HEADER_LEN, traffic_class };
-        self.take_arrived(now, packet, arrived, len)
+        match Arrived::whole(packet.bytes()) {
+            Some(arrived) => self.take_arrived(now, packet, arrived, len),
+            None => Fate::Nothing,
+        }
     }
 
     #[inline]

@@ -25,38 +25,75 @@ struct Report<'p> {
     width: Option<u32>,
 }
 
-impl Softwires {
-    /// Reads an error that came to the gateway's end of a tunnel.
-    fn report<'p>(
-        &self,
-        own: u128,
-        message: &Icmpv6<&'p [u8]>,
-        body: &'p [u8],
-    ) -> Option<Report<'p>> {
-        let quoted = Ipv6::new_header_checked(body).ok().filter(|outer| outer.source() == own)?;
-        let walk = quoted.walk().ok()?;
+/// An ICMPv6 error to the gateway's end of a tunnel.
+pub(super) struct TunnelError<'p> {
+    /// The gateway's end.
+    own: u128,
+    message: Icmpv6<&'p [u8]>,
+    /// The quoted packet.
+    body: &'p [u8],
+}
+
+impl<'p> TunnelError<'p> {
+    /// Reads an ICMPv6 message at an offset of a packet.
+    ///
+    /// # Errors
+    /// The reason why the message is no error to be believed.
+    pub(super) fn read(bytes: &'p [u8], at: usize) -> Result<Self, DropReason> {
+        let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
+        let (source, own) = (header.source(), header.destination());
+        let bytes = &bytes[at..header.total_len()];
+        let message = Icmpv6::new_checked(bytes).ok_or(DropReason::BadLength)?;
+        if !icmpv6::is_error(message.kind()) {
+            return Err(DropReason::LocalUnsupported);
+        }
+        if !message.checksum_valid(source, own) {
+            return Err(DropReason::IcmpBadChecksum);
+        }
+        Ok(Self { own, message, body: &bytes[icmpv6::HEADER_LEN..] })
+    }
+
+    /// The receiver of the quoted packet, and the IPv4 packet in it as far as quoted; `None`: it is
+    /// no first packet of a tunnel from the gateway's end.
+    pub(super) fn quoted(&self) -> Option<(u128, &'p [u8])> {
+        let outer = Ipv6::new_header_checked(self.body).ok()?;
+        let walk = outer.walk().ok()?;
         let is_later = walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0);
-        let inner = body.get(walk.transport..).filter(|_| walk.protocol == IPV4 && !is_later)?;
+        let is_ours = outer.source() == self.own && walk.protocol == IPV4 && !is_later;
+        let inner = self.body.get(walk.transport..).filter(|_| is_ours)?;
+        Some((outer.destination(), inner))
+    }
+
+    /// The width of the path, if the error is about it.
+    pub(super) fn width(&self) -> Option<u32> {
+        let is_wide = self.message.kind() == icmpv6::kind::PACKET_TOO_BIG;
+        is_wide.then(|| self.message.word())
+    }
+}
+
+impl Softwires {
+    /// Understands an error that came to the gateway's end of a tunnel.
+    fn report<'p>(&self, error: &TunnelError<'p>) -> Option<Report<'p>> {
+        let (customer, inner) = error.quoted()?;
         let packet = Ipv4::new_header_checked(inner).ok()?;
         let port = || endpoint::port(&packet, End::Destination);
         let to = match self.locate(packet.destination(), port) {
             Ok(Location::Customer(to)) => to,
             _ => return None,
         };
-        if to.tunnel != (Tunnel { br: own, customer: quoted.destination() }) {
+        if to.tunnel != (Tunnel { br: error.own, customer }) {
             return None;
         }
-        let is_wide = message.kind() == icmpv6::kind::PACKET_TOO_BIG;
-        let width = (is_wide && self.softwire(to.owner).path_mtu).then(|| message.word());
+        let width = error.width().filter(|_| self.softwire(to.owner).path_mtu);
         //= rfc2473#section-8.3-too-big
         //= rfc2473#section-8.3-unreachable
-        let message = match is_wide {
-            true if packet.dont_fragment() => {
-                let width = message.word().clamp(ipv6::MIN_MTU as u32, u16::MAX.into()) as u16;
+        let message = match error.width() {
+            Some(width) if packet.dont_fragment() => {
+                let width = width.clamp(ipv6::MIN_MTU as u32, u16::MAX.into()) as u16;
                 Some(ErrorMessage::fragmentation_needed(width - ipv6::HEADER_LEN as u16))
             }
-            true => None,
-            false => Some(HOST_UNREACHABLE),
+            Some(_) => None,
+            None => Some(HOST_UNREACHABLE),
         };
         Some(Report { inner, to, message, width })
     }
@@ -96,19 +133,9 @@ impl Translator {
     }
 
     fn take_report(&mut self, now: Timestamp, bytes: &[u8], at: usize) -> Result<(), DropReason> {
-        let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
-        let (source, own) = (header.source(), header.destination());
-        let bytes = &bytes[at..header.total_len()];
-        let message = Icmpv6::new_checked(bytes).ok_or(DropReason::BadLength)?;
-        if !icmpv6::is_error(message.kind()) {
-            return Err(DropReason::LocalUnsupported);
-        }
-        if !message.checksum_valid(source, own) {
-            return Err(DropReason::IcmpBadChecksum);
-        }
+        let error = TunnelError::read(bytes, at)?;
         let Some(softwires) = &mut self.softwires else { return Err(DropReason::IcmpNoSession) };
-        let body = &bytes[icmpv6::HEADER_LEN..];
-        let report = softwires.report(own, &message, body).ok_or(DropReason::IcmpNoSession)?;
+        let report = softwires.report(&error).ok_or(DropReason::IcmpNoSession)?;
         let Report { inner, to, message, width } = report;
         if let Some(width) = width {
             softwires.paths.note(now.0, to.tunnel.customer, width);

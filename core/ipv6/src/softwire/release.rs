@@ -8,7 +8,7 @@ use crate::convert::{Cut, HEADROOM};
 use crate::translator::{Departure, Fate, Translator};
 use alloc::vec;
 use alloc::vec::Vec;
-use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp};
+use natgate_engine::{Counters, Direction, DropReason, Packet, Side, Timestamp};
 use natgate_wire::ipv6::Fragment;
 
 impl Translator {
@@ -63,7 +63,7 @@ impl Translator {
             return Fate::Nothing;
         };
         let mut packet = Packet::new(&mut buffer, HEADROOM);
-        let before = self.softwire_outcomes();
+        let before = self.counts().clone();
         let fate = self.take_whole(now, &mut packet, received);
         self.count_more(&before, fragments - 1);
         self.release(fate, packet.bytes());
@@ -95,25 +95,12 @@ impl Translator {
         }
     }
 
-    /// Counts of forwarded and dropped packets.
-    fn softwire_outcomes(&self) -> natgate_engine::Counters {
-        self.counts().clone()
-    }
-
     /// Counts `more` packets like the one that has been counted since `before`.
-    pub(super) fn count_more(&mut self, before: &natgate_engine::Counters, more: u64) {
-        let counters = self.counts_mut();
-        let is_new = |(now, then): (&mut u64, &u64)| {
-            if *now != *then {
-                *now += more;
-            }
-        };
-        let packets = counters.packets.iter_mut().flatten().zip(before.packets.iter().flatten());
-        packets.for_each(is_new);
-        counters.drops.iter_mut().zip(&before.drops).for_each(is_new);
-        if counters.packets == before.packets {
+    pub(super) fn count_more(&mut self, before: &Counters, more: u64) {
+        let now = self.counts().clone();
+        if !add_like(self.counts_mut(), (before, &now), more) {
             // The packet waits as one, and is counted as one when it goes on.
-            counters.count_forwarded(Direction::Outbound, more, 0);
+            self.counts_mut().count_forwarded(Direction::Outbound, more, 0);
         }
     }
 
@@ -163,4 +150,22 @@ impl Softwires {
         }));
         losses
     }
+}
+
+/// Counts `more` packets like the one that was counted between two states of counters. Returns
+/// `false` if none was.
+pub(super) fn add_like(
+    to: &mut Counters,
+    (before, now): (&Counters, &Counters),
+    more: u64,
+) -> bool {
+    let add = |(count, (before, now)): (&mut u64, (&u64, &u64))| {
+        if now != before {
+            *count = count.wrapping_add(more);
+        }
+    };
+    let packets = before.packets.iter().flatten().zip(now.packets.iter().flatten());
+    to.packets.iter_mut().flatten().zip(packets).for_each(add);
+    to.drops.iter_mut().zip(before.drops.iter().zip(&now.drops)).for_each(add);
+    now.packets != before.packets
 }
