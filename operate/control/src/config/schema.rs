@@ -393,7 +393,6 @@ pub(super) fn keys(section: &str) -> &'static [&'static str] {
 
 /// Tables and keys of features that natgate does not have yet, and the feature of each.
 const PLANNED: &[(&str, &str, &str)] = &[
-    ("", "dslite", "DS-Lite (RFC 6333)"),
     ("", "fleet", "operation of several machines together"),
     ("", "slice", "operation of several machines together"),
     ("realm", "address6", "IPv6 of realms"),

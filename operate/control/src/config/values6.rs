@@ -72,9 +72,21 @@ pub(super) fn prefix6(text: &str) -> Result<Prefix6, String> {
 }
 
 /// Parses a prefix whose addresses hosts can have.
-//= rfc7757#section-3.2-length
 pub(super) fn unicast_prefix6(text: &str) -> Result<Prefix6, String> {
-    let prefix = prefix6(text)?;
+    prefix6(text).and_then(unicast)
+}
+
+/// As [`unicast_prefix6`]; bits beyond the length are ignored.
+pub(super) fn prefix6_around(text: &str) -> Result<Prefix6, String> {
+    match split_prefix(text, 128) {
+        Some((address, len)) => unicast(Prefix6 { address: Prefix6 { address, len }.first(), len }),
+        None => unicast_prefix6(text),
+    }
+}
+
+/// Refuses a prefix with addresses that no host has.
+//= rfc7757#section-3.2-length
+fn unicast(prefix: Prefix6) -> Result<Prefix6, String> {
     match CLASSES.iter().find(|(class, _)| prefix.overlaps(*class)) {
         Some((class, name)) => {
             let relation = if class.len <= prefix.len { "is in" } else { "overlaps" };
@@ -89,22 +101,11 @@ pub(super) fn unicast_prefix6(text: &str) -> Result<Prefix6, String> {
     }
 }
 
-/// As [`unicast_prefix6`]; bits beyond the length are ignored.
-pub(super) fn prefix6_around(text: &str) -> Result<Prefix6, String> {
-    match split_prefix(text, 128) {
-        Some((address, len)) => {
-            let address = Prefix6 { address, len }.first();
-            unicast_prefix6(&Prefix6 { address, len }.to_string())
-        }
-        None => unicast_prefix6(text),
-    }
-}
-
 /// Parses a prefix whose addresses hosts can have, or `::/0`.
 pub(super) fn unicast_or_all(text: &str) -> Result<Prefix6, String> {
     match prefix6(text)? {
         all @ Prefix6 { len: 0, .. } => Ok(all),
-        _ => unicast_prefix6(text),
+        other => unicast(other),
     }
 }
 
