@@ -22,9 +22,6 @@ pub use settings::AlgSettings;
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Mappings that hosts and application-level gateways may request, if no table says another number.
-const REQUESTED_MAPPINGS: u32 = 65_536;
-
 /// Time and side of a packet's arrival, and its realm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
@@ -82,7 +79,7 @@ pub(crate) struct Stage {
     /// Servers inside behind static mappings of a port: from protocol and external endpoint to the
     /// internal one.
     servers: HashMap<(u8, SocketAddrV4), (Kind, SocketAddrV4)>,
-    /// Expectations that were made and not reported: those of one packet.
+    /// Expectations that were made and not reported.
     made: VecDeque<AlgExpectation>,
     open: OpenList,
 }
@@ -117,13 +114,6 @@ impl Stage {
                     servers.insert((number, external), (kind, internal));
                 }
             }
-        }
-    }
-
-    /// Has the engine keep room for expectations.
-    pub(crate) fn prepare(settings: &AlgSettings, config: &mut Config) {
-        if !settings.is_off() && config.limits.explicit_mappings == 0 {
-            config.limits.explicit_mappings = REQUESTED_MAPPINGS;
         }
     }
 
@@ -252,13 +242,9 @@ impl Stage {
         self.open.list(engine, now)
     }
 
-    /// Forgets old expectations.
-    pub(crate) fn expire(&mut self, now: Timestamp) {
-        self.open.expire(now);
-    }
-
-    /// Forgets old flows.
+    /// Forgets old flows and expectations.
     pub(crate) fn sweep(&mut self, now: Timestamp) {
+        self.open.expire(now);
         self.payloads.sweep(seconds(now));
     }
 

@@ -126,7 +126,6 @@ pub fn replay<R: Read, W: Write>(
             return Report { counters: Counters::default(), algs: Vec::new(), end };
         }
     };
-    alg::Stage::prepare(&settings.alg, &mut config);
     let config = &config;
     let mut replay = Replay {
         output: Output::new(output),
@@ -323,7 +322,6 @@ impl<W: Write> Replay<'_, W> {
             sent = sent.and(self.send((to, realm), self.now, cause, &work[..len], None));
         }
         alg.sweep(self.now);
-        alg.expire(self.now);
         // The mapping of an expectation is told before the expectation.
         sent = sent.and(self.drain(engine, Some((side, header))));
         while let Some(expectation) = alg.poll_expectation() {

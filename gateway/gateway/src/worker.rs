@@ -15,7 +15,6 @@ mod stages;
 mod tell;
 mod together;
 
-use crate::alg::Stage;
 use crate::command::{CommandRunner, Commands};
 use crate::limits::MOST_DEVICES;
 use crate::link::Link;
@@ -94,7 +93,6 @@ impl Worker {
         let router = Router::new(settings, &macs)?;
         let mut config = settings.engine.clone();
         let families = Families::new(settings, &mut config, seed, &macs)?;
-        Stage::prepare(&settings.alg, &mut config);
         let mut engine = Engine::new(&config, seed, now).map_err(WorkerError::Engine)?;
         engine.populate();
         let mut worker = Self {

@@ -1,7 +1,11 @@
 //! Settings of application-level gateways: which protocols are on, and the ports of their servers.
 
+use natgate_engine::Limits;
 use natgate_payload::Kind;
 use natgate_wire::protocol::{TCP, UDP};
+
+/// Mappings that hosts and application-level gateways may request, if no table says another number.
+const REQUESTED_MAPPINGS: u32 = 65_536;
 
 /// Ports of the servers of each protocol; a protocol without ports is off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +41,14 @@ impl AlgSettings {
     /// The protocols that are on, with the ports of their servers.
     pub fn iter(&self) -> impl Iterator<Item = (Kind, &[u16])> {
         self.ports.iter().map(|(kind, ports)| (*kind, &ports[..]))
+    }
+
+    /// Has the engine keep room for expectations, unless it keeps room for requested mappings
+    /// already.
+    pub fn reserve(&self, limits: &mut Limits) {
+        if !self.is_off() && limits.explicit_mappings == 0 {
+            limits.explicit_mappings = REQUESTED_MAPPINGS;
+        }
     }
 
     /// The protocol of servers at a port.

@@ -78,7 +78,7 @@ impl World {
         }];
         let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
         let mut config = Config { pools, statics, ..Config::default() };
-        Stage::prepare(&settings, &mut config);
+        settings.reserve(&mut config.limits);
         let now = Timestamp(1_000_000_000_000);
         let engine = Engine::new(&config, [7; 32], now).expect("a valid configuration");
         let stage = Stage::new(&settings, &config, [7; 32]).expect("protocols are on");

@@ -25,8 +25,6 @@ pub(super) struct Algs {
     stage: Stage,
     /// Buffer for one packet, which may grow there, behind headroom.
     buffer: Vec<u8>,
-    /// Expectations that packets have made since they were last reported.
-    told: Vec<AlgExpectation>,
 }
 
 impl Algs {
@@ -37,7 +35,7 @@ impl Algs {
         seed: [u8; 32],
     ) -> Option<Box<Self>> {
         let stage = Stage::new(settings, config, seed)?;
-        Some(Box::new(Self { stage, buffer: vec![0; HEADROOM + LONGEST], told: Vec::new() }))
+        Some(Box::new(Self { stage, buffer: vec![0; HEADROOM + LONGEST] }))
     }
 
     pub(super) fn stage(&self) -> &Stage {
@@ -114,7 +112,6 @@ impl Stages {
         let frame = Frame::of(&mut algs.buffer, HEADROOM, HEADROOM + len);
         self.send_control(arrived, Packets::one(frame, realm), verdict, transmitters);
         self.send_of_algs(algs, now, transmitters);
-        algs.told.extend(std::iter::from_fn(|| algs.stage.poll_expectation()));
     }
 
     /// Sends a packet on which the engine has decided.
@@ -165,7 +162,6 @@ impl Stages {
     pub(super) fn sweep_algs(&mut self, now: Timestamp) {
         if let Some(algs) = &mut self.algs {
             algs.stage.sweep(now);
-            algs.stage.expire(now);
         }
     }
 
@@ -178,6 +174,7 @@ impl Stages {
 
     /// Returns the expectations that packets have made.
     pub(super) fn expectations_made(&mut self) -> impl Iterator<Item = AlgExpectation> + '_ {
-        self.algs.iter_mut().flat_map(|algs| algs.told.drain(..))
+        let algs = self.algs.iter_mut();
+        algs.flat_map(|algs| std::iter::from_fn(|| algs.stage.poll_expectation()))
     }
 }

@@ -6,8 +6,6 @@ use natgate_gateway::{AlgKind, AlgSettings};
 
 /// Most ports of one protocol.
 const MOST_PORTS: usize = 16;
-/// Mappings that gateways may request if `[pcp]` reserves no room: as many as there.
-const MAPPINGS: u32 = 65_536;
 
 /// The protocols, with the names of their tables in the schema.
 const PROTOCOLS: [(AlgKind, &str); AlgKind::ALL.len()] = [
@@ -38,9 +36,7 @@ pub(super) fn read(section: &Section<'_>, limits: &mut Limits) -> AlgSettings {
         }
         settings.set(kind, ports);
     }
-    if !settings.is_off() && limits.explicit_mappings == 0 {
-        limits.explicit_mappings = MAPPINGS;
-    }
+    settings.reserve(limits);
     settings
 }
 
