@@ -17,6 +17,7 @@ use crate::fragments::Fragments;
 use crate::host::Host;
 use crate::identification::Identifications;
 use crate::packet::{Counters, Outcome, Side};
+use crate::pair::Pair;
 use crate::random::Generator;
 use crate::rate::REPORT_INTERVAL;
 use crate::realms::Realms;
@@ -32,6 +33,7 @@ use crate::translate::{PoolWatches, Rings, Workspace};
 use crate::twice::Twice;
 use crate::whole::WholeStatics;
 use crate::{Change, DropReason, Event, Timestamp};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 pub(crate) use removal::Rest;
@@ -105,6 +107,8 @@ pub struct Engine {
     /// Latest tick whose timers have been handled.
     pub(crate) tick: u32,
     leads: due::Leads,
+    /// State of one of a pair; `None`: the engine is none.
+    pub(crate) pair: Option<Box<Pair>>,
 }
 
 impl Engine {

@@ -15,6 +15,7 @@ mod ownership;
 mod part;
 mod pins;
 mod ports;
+mod rest;
 mod share_choice;
 mod shares;
 mod spans;
@@ -152,6 +153,9 @@ pub(crate) struct ExternalPorts {
     /// Held ports that a static mapping took: the place of the protocol and the port's entry, with
     /// the next port that is released at the same tick.
     evicted: BTreeMap<(usize, u32), u32>,
+    /// Ports of ended mappings that another engine may have a copy of: the place of the protocol
+    /// and the port's entry, with the tick until which the port is held, once that is known.
+    resting: BTreeMap<(usize, u32), Option<u32>>,
     /// Blocks of forwarded ports, and such blocks that are pinned and not reported yet.
     pins: Vec<Pin>,
     pinned_later: Vec<BlockId>,
@@ -181,6 +185,7 @@ impl ExternalPorts {
             held: 0,
             most_held: config.limits.held_ports.unwrap_or(u32::MAX),
             evicted: BTreeMap::new(),
+            resting: BTreeMap::new(),
             pins: Vec::new(),
             pinned_later: Vec::new(),
             blocks: shares::blocks(config, room, key),

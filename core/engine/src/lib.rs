@@ -65,6 +65,7 @@ mod identification;
 mod index;
 mod limits;
 mod packet;
+mod pair;
 mod parse;
 mod pools;
 mod prefetch;
@@ -114,6 +115,7 @@ pub use handover::{
 pub use host::bucket;
 pub use limits::{Limit, LimitOwner, Standing};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
+pub use pair::{CopyChange, CopyFacts, Duty};
 pub use parse::is_martian;
 pub use prefetch::prefetch;
 pub use random::HashKey;

@@ -42,11 +42,15 @@ mod port;
 mod receiver;
 mod sender;
 mod time;
+mod view;
 
 pub use digest::{BUCKETS, Digests};
 pub use ownership::{Boot, Claim, Epoch, Holding, Node, Ownership, Refusal, Role, Stream, View};
-pub use packet::{Confirmation, Message, PACKET_HEAD, Packet, RECORD_HEAD, StreamId, WINDOW, read};
+pub use packet::{
+    Confirmation, Message, PACKET_HEAD, Packet, RECORD_HEAD, StreamId, WINDOW, read, write_state,
+};
 pub use port::{Port, Record};
 pub use receiver::{ReceivedCounters, Receiver};
 pub use sender::{Present, Sender, Sent, Written};
 pub use time::Translation;
+pub use view::MOST_SLICES;

@@ -54,6 +54,14 @@ pub enum Message<'a> {
     /// Buckets whose digests differ. The owner sends all their keys again. No buckets: packets were
     /// lost, so the digests could not be compared. The owner sends them again after a second.
     Repair(Vec<u16>),
+    /// The owner's state of the stream, sent every second: whether the copy is complete, and the
+    /// origin that the records refer to. The origin is the caller's matter.
+    State {
+        /// The owner has nothing that the partner has not confirmed.
+        is_complete: bool,
+        /// The origin.
+        origin: &'a [u8],
+    },
 }
 
 /// A packet of records.
@@ -175,6 +183,14 @@ pub(crate) fn write_repair(id: StreamId, buckets: &[u16]) -> Vec<u8> {
     bytes
 }
 
+/// Writes the owner's state of a stream.
+pub fn write_state(id: StreamId, is_complete: bool, origin: &[u8]) -> Vec<u8> {
+    let mut bytes = begin(5, id);
+    bytes.push(u8::from(is_complete));
+    bytes.extend(origin);
+    bytes
+}
+
 /// Reads a message. `None`: it is damaged.
 pub fn read(bytes: &[u8]) -> Option<(StreamId, Message<'_>)> {
     let (kind, rest) = bytes.split_first()?;
@@ -207,6 +223,11 @@ pub fn read(bytes: &[u8]) -> Option<(StreamId, Message<'_>)> {
             Message::Digests { number, floor, digests, unsettled }
         }
         4 => Message::Repair(buckets(rest)?),
+        5 => {
+            let (is_complete, origin) = rest.split_first()?;
+            (*is_complete <= 1).then_some(())?;
+            Message::State { is_complete: *is_complete == 1, origin }
+        }
         _ => return None,
     };
     Some((id, message))

@@ -127,7 +127,7 @@ impl Receiver {
                 self.waiting = Some(Comparison { number, floor, digests, unsettled });
                 self.compare()
             }
-            Message::Confirmation(_) | Message::Repair(_) => {
+            Message::Confirmation(_) | Message::Repair(_) | Message::State { .. } => {
                 self.counters.damaged += 1;
                 None
             }

@@ -152,6 +152,13 @@ impl Sender {
         self.released.drain(..)
     }
 
+    /// Ends the stream: the partner's process has ended, and with it all its copies. Returns the
+    /// ports whose rest ends with it.
+    pub fn abandon(mut self) -> impl Iterator<Item = u64> {
+        let resting = self.resting.into_iter().map(|(_, _, port)| port);
+        core::mem::take(&mut self.released).into_iter().chain(resting)
+    }
+
     /// Number of ports that rest.
     pub fn resting(&self) -> usize {
         self.resting.len()

@@ -305,6 +305,9 @@ impl Engine {
         {
             self.table.session_mut(session).expires = until;
         }
+        if self.table.session(session).expires <= tick {
+            self.keep_session(session, slot, tick);
+        }
         let state = self.table.session(session);
         if state.expires <= tick && state.state() == State::Established {
             let mapping = self.table.mapping(slot);
@@ -313,6 +316,7 @@ impl Engine {
             let state = self.table.session_mut(session);
             state.set_state(State::Transitory);
             state.expires = expires;
+            self.note_change(slot);
         }
         if self.table.session(session).expires > tick {
             self.table.schedule(session, tick);

@@ -16,9 +16,12 @@ impl Engine {
         let mapping = self.table.mapping(slot);
         if mapping.sessions == 0 && !mapping.is_permanent() {
             self.remove_mapping(slot, self.time_of(tick));
-        } else if session == SessionRef::First(slot) {
-            let answers = self.first_answers(slot);
-            self.table.set_answers(slot, answers);
+        } else {
+            if session == SessionRef::First(slot) {
+                let answers = self.first_answers(slot);
+                self.table.set_answers(slot, answers);
+            }
+            self.note_change(slot);
         }
     }
 
@@ -141,6 +144,7 @@ impl Engine {
             }
         } else if has_ports(protocol) {
             match rest {
+                _ if self.rests(slot, protocol, External { index, port }, time) => {}
                 Rest::HoldDown => {
                     let release = self.deadline(time, self.timeouts.hold_down);
                     self.external.give(protocol, index, port, release, self.tick);

@@ -103,6 +103,7 @@ impl Engine {
             now: now.0,
             tick: 0,
             leads: due::Leads::default(),
+            pair: None,
             generator,
             further_each: sizes.further_each,
             timeouts,

@@ -45,6 +45,7 @@ impl Engine {
         let created = self.present_tick();
         let slot = self.table.add(new, |_| (), created, hash).expect("the table has room");
         self.external.take(protocol, index, port, slot);
+        self.note_change(slot);
         if self.subscribers.is_unanswered(record) {
             self.note_unanswered(record, slot);
         }

@@ -140,6 +140,7 @@ impl ExternalPorts {
             }
         }
         ports.owner[entry] = EMPTY;
+        self.forget_rest(place, entry);
         self.count_held(place, index, false);
         self.put_back(place, index, port, after + 1);
     }

@@ -37,6 +37,11 @@ impl ExternalPorts {
         self.put_back(place, index, port, now + 1);
     }
 
+    /// True if ports of a protocol are held after their mapping.
+    pub(crate) fn has_hold_down(&self, protocol: u8) -> bool {
+        self.ports[protocol_index(protocol)].hold > 0
+    }
+
     /// Counts a held port more, or less; `protocol` is the protocol's place.
     #[inline(always)]
     pub(super) fn count_held(&mut self, protocol: usize, index: u32, is_more: bool) {
@@ -59,7 +64,12 @@ impl ExternalPorts {
             && let Some(tick) = self.next_release(now)
             && let Some(port) = self.due(tick, 0)
         {
+            let before = self.held;
             self.release(port, tick, now + 1);
+            if self.held == before {
+                // The port rests.
+                break;
+            }
         }
     }
 
@@ -248,7 +258,11 @@ impl ExternalPorts {
         if !is_held {
             return;
         }
-        *owner = EMPTY;
+        if let Some(until) = self.rests_until(port, tick.max(at)) {
+            self.ports[protocol].hold_until(entry / PORTS as u32, entry as u16, until);
+            return;
+        }
+        self.ports[protocol].owner[entry as usize] = EMPTY;
         self.count_held(protocol, entry / PORTS as u32, false);
         self.put_back(protocol, entry / PORTS as u32, entry as u16, at);
     }

@@ -133,6 +133,7 @@ impl Engine {
             flags: if overloads { SHARED_EXTERNAL | SHARED_INTERNAL } else { 0 },
         };
         let slot = self.install(new, hash, open);
+        self.note_change(slot);
         if self.subscribers.is_unanswered(record) {
             self.note_unanswered(record, slot);
         }
@@ -224,6 +225,7 @@ impl Engine {
         let session = self.new_session(remote, way, headers, 0);
         let hash = self.table.hash(self.table.static_key(protocol, internal, remote));
         let slot = self.install(whole.as_new(protocol), hash, |first| *first = session);
+        self.note_change(slot);
         let answers = way == Way::Out || self.first_answers(slot);
         self.table.set_answers(slot, answers);
         slot
@@ -268,6 +270,7 @@ impl Engine {
         }
         let session = self.table.add_session(slot, session, way);
         let session = session.expect("a decision found room for a session");
+        self.note_change(slot);
         if let (SessionRef::Further(_), Some(at)) = (session, record) {
             self.subscribers.count_further(at, 1);
             if self.subscribers.is_watched(at) {
@@ -307,6 +310,10 @@ impl Engine {
         let before = session.state();
         let was_unanswered = session.is_unanswered();
         let idle = step(session, way, headers);
+        let is_other = session.state() != before;
+        if is_other && self.pair.is_some() {
+            self.note_change(self.table.mapping_of(at));
+        }
         if was_unanswered {
             self.note_answer(at, way);
         } else if before == State::OpeningIn && way == Way::Out {

@@ -7,7 +7,7 @@
 //! meanwhile leaves nothing that a later record could end in its place.
 
 use super::{ABSENT, LEFT_OUT, MappingParts, Restoration, RestoreError};
-use crate::endpoint::AddressPort;
+use crate::endpoint::{AddressPort, External};
 use crate::engine::Engine;
 use crate::handover::record::{HEAD, Kind, MappingFields, Reader, Writer, fingerprint};
 use crate::protocols::has_ports;
@@ -123,6 +123,7 @@ impl Engine {
         copies.move_times(&mut fields, &mut parts);
         self.forget_ended(copies, fields.number);
         self.forget_owner(copies, &fields);
+        self.adopt(copies, &mut fields);
         copies.restoration.tick = self.tick;
         let restoration = &mut copies.restoration;
         if !self.place_restored(restoration, &fields, &parts)? {
@@ -139,11 +140,23 @@ impl Engine {
         Ok(Some(essence))
     }
 
-    /// Ends the copy of a mapping. Its port is not held: the other engine holds it.
+    /// Ends the copy of a mapping. Its port is held as in the other engine, which may give the
+    /// address to this one.
     pub fn end_copy(&mut self, copies: &mut Copies, key: u32) {
         self.forget_ended(copies, key);
         copies.restoration.tick = self.tick;
+        let slot = copies.restoration.slot(key);
+        let ended = (slot < LEFT_OUT).then(|| self.table.mapping(slot));
+        let ended =
+            ended.map(|mapping| (mapping.protocol, mapping.external(), mapping.is_static()));
         self.drop_restored(&mut copies.restoration, key);
+        if let Some((protocol, External { index, port }, false)) = ended
+            && has_ports(protocol)
+            && self.external.has_hold_down(protocol)
+        {
+            let until = self.deadline(self.now, self.timeouts.hold_down);
+            self.external.hold(protocol, index, port, until);
+        }
         if (key as usize) < copies.made.len() {
             copies.note(key, None);
         }
@@ -167,6 +180,34 @@ impl Engine {
         let key = owner.and_then(|slot| numbers.get(slot as usize).copied());
         if let Some(key) = key.filter(|key| *key != ABSENT) {
             self.forget_ended(copies, key);
+        }
+    }
+
+    /// Takes a mapping that this engine has already for the copy: it was the owner before, and the
+    /// other engine has copied the mapping from it. The time of creation stays, because times that
+    /// were moved twice may differ by a tick.
+    fn adopt(&mut self, copies: &mut Copies, fields: &mut MappingFields) {
+        let AddressPort { address, port } = fields.external;
+        let Some(index) = self.external.index(address).filter(|_| has_ports(fields.protocol))
+        else {
+            return;
+        };
+        let Some(slot) = self.external.owner(fields.protocol, index, port) else { return };
+        let mapping = self.table.mapping(slot);
+        let of_internal = AddressPort::new(mapping.host().address(), mapping.internal().port);
+        let realm = copies.restoration.realms.get(usize::from(fields.realm)).copied().flatten();
+        if mapping.is_static()
+            || fields.is_fixed()
+            || of_internal != fields.internal
+            || realm != Some(mapping.host().realm())
+        {
+            return;
+        }
+        fields.created = self.time_of(self.created(mapping));
+        let number = copies.restoration.numbers.get(slot as usize).copied().unwrap_or(ABSENT);
+        if number == ABSENT {
+            self.drop_restored(&mut copies.restoration, fields.number);
+            copies.restoration.put(fields.number, slot);
         }
     }
 

@@ -1,0 +1,237 @@
+//! An engine as one of a pair (`docs/design/pair.md`): which addresses assign ports, which mappings
+//! end by their timers, which mappings have changed, and which ports rest after their mapping.
+//!
+//! An engine that is none of a pair has no such state, and asks once for each end of a mapping.
+
+use crate::endpoint::{AddressPort, External};
+use crate::engine::Engine;
+use crate::protocols::has_ports;
+use crate::session::{Idle, State};
+use crate::table::SessionRef;
+use crate::time::{TICK, nanos};
+use crate::{AddressRange, Endpoint, Timestamp};
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+/// Time from the end of a mapping to the first question whether its port still rests, beyond the
+/// hold-down.
+const MARGIN: u64 = 500_000_000;
+
+/// Start of a timer for sessions that do not end by themselves.
+const KEPT: u32 = u32::MAX;
+
+/// The part of an engine in external addresses that it shares with another engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Duty {
+    /// New mappings may have ports of the addresses.
+    pub assigns: bool,
+    /// Sessions do not end by themselves. Once they may end again, each one has its full timeout.
+    pub keeps: bool,
+}
+
+/// A change that the partner must hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyChange {
+    /// The mapping with this key has come, or has other sessions or states.
+    Changed(u32),
+    /// A mapping has ended. Its port rests until [`Engine::end_rest`].
+    Ended {
+        /// The key that the mapping had.
+        key: u32,
+        /// Protocol of the port.
+        protocol: u8,
+        /// The port.
+        external: Endpoint,
+    },
+}
+
+/// Facts about a mapping, for the decision whether to copy it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyFacts {
+    /// External address.
+    pub address: Ipv4Addr,
+    /// Time of creation.
+    pub created: Timestamp,
+    /// True if a TCP connection of the mapping is no longer opening, or if the mapping needs no
+    /// connection: it is static or a host has requested it.
+    pub is_settled: bool,
+    /// True if the mapping's protocol is TCP.
+    pub is_tcp: bool,
+}
+
+/// State of an engine that is one of a pair.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pair {
+    changes: Vec<CopyChange>,
+    /// A bit for each key in `changes`.
+    is_listed: Vec<u64>,
+    /// By index of the address: 0, the tick from which timers run again, or [`KEPT`].
+    since: Vec<u32>,
+}
+
+impl Pair {
+    fn change(&mut self, key: u32) {
+        let (word, bit) = (key as usize / 64, 1_u64 << (key % 64));
+        if self.is_listed.len() <= word {
+            self.is_listed.resize(word + 1, 0);
+        }
+        if self.is_listed[word] & bit == 0 {
+            self.is_listed[word] |= bit;
+            self.changes.push(CopyChange::Changed(key));
+        }
+    }
+}
+
+impl Engine {
+    /// Becomes one of a pair: notes changes from now on, and lets ports rest. No address of a pool
+    /// assigns ports before [`Engine::set_duty`] says so.
+    pub fn join_pair(&mut self) {
+        self.pair.get_or_insert_default();
+        let ranges = self.config.pools.iter().flat_map(|pool| pool.addresses.clone());
+        for range in ranges.collect::<Vec<_>>() {
+            self.set_duty(range, Duty { assigns: false, keeps: true });
+        }
+    }
+
+    /// Sets the engine's part in a range of addresses, between two batches of packets.
+    ///
+    /// # Panics
+    /// If the engine is none of a pair.
+    pub fn set_duty(&mut self, range: AddressRange, duty: Duty) {
+        let now = self.present_tick().clamp(1, KEPT - 1);
+        let pair = self.pair.as_mut().expect("the engine has joined a pair");
+        for index in range.each().filter_map(|address| self.external.index(address.to_bits())) {
+            let at = index as usize;
+            if pair.since.len() <= at {
+                pair.since.resize(at + 1, 0);
+            }
+            match duty.keeps {
+                true => pair.since[at] = KEPT,
+                false if pair.since[at] == KEPT => pair.since[at] = now,
+                false => {}
+            }
+        }
+        self.external.set_assigning(range, duty.assigns);
+        self.may_be_short = true;
+    }
+
+    /// True if new mappings may have ports of an address.
+    pub fn assigns(&self, address: Ipv4Addr) -> bool {
+        self.external.index(address.to_bits()).is_some_and(|index| self.external.assigns(index))
+    }
+
+    /// Moves the changes since the last call into `into`, in their order. A mapping is named once.
+    pub fn take_changes(&mut self, into: &mut Vec<CopyChange>) {
+        let Some(pair) = &mut self.pair else { return };
+        for change in &pair.changes {
+            if let CopyChange::Changed(key) = change {
+                pair.is_listed[*key as usize / 64] = 0;
+            }
+        }
+        into.append(&mut pair.changes);
+    }
+
+    /// True if changes wait for [`Engine::take_changes`].
+    pub fn has_changes(&self) -> bool {
+        self.pair.as_ref().is_some_and(|pair| !pair.changes.is_empty())
+    }
+
+    /// Facts about the mapping with a key. `None`: there is none, or it cannot be copied because its
+    /// protocol has no ports.
+    pub fn copy_facts(&self, key: u32) -> Option<CopyFacts> {
+        if key >= self.table.extent() || !self.table.is_live(key) {
+            return None;
+        }
+        let mapping = self.table.mapping(key);
+        let is_tcp = mapping.protocol == natgate_wire::protocol::TCP;
+        let opens = |at: SessionRef| {
+            matches!(self.table.session(at).state(), State::OpeningOut | State::OpeningIn)
+        };
+        let is_settled = mapping.is_static()
+            || mapping.is_explicit()
+            || is_tcp && !self.table.sessions(key).all(opens);
+        has_ports(mapping.protocol).then(|| CopyFacts {
+            address: Ipv4Addr::from_bits(self.external.address(mapping.external().index)),
+            created: Timestamp(self.time_of(self.created(mapping))),
+            is_settled,
+            is_tcp,
+        })
+    }
+
+    /// Ends the rest of a port: the partner has no copy of its mapping any more. The hold-down
+    /// begins.
+    pub fn end_rest(&mut self, protocol: u8, external: Endpoint) {
+        let until = self.deadline(self.now, self.timeouts.hold_down);
+        if let Some(index) = self.external.index(external.address.to_bits()) {
+            self.external.end_rest(protocol, index, external.port, until);
+        }
+    }
+
+    /// Number of ports that rest.
+    pub fn resting(&self) -> usize {
+        self.external.resting()
+    }
+
+    /// A mapping has come, or its sessions have changed.
+    #[inline(always)]
+    pub(crate) fn note_change(&mut self, slot: u32) {
+        if let Some(pair) = &mut self.pair {
+            pair.change(slot);
+        }
+    }
+
+    /// A mapping has ended that had a port: the port rests. Returns `false` if the engine is none
+    /// of a pair; then nothing has happened.
+    #[inline(always)]
+    pub(crate) fn rests(&mut self, slot: u32, protocol: u8, external: External, time: u64) -> bool {
+        self.pair.is_some() && self.begin_rest(slot, protocol, external, time)
+    }
+
+    #[cold]
+    fn begin_rest(&mut self, key: u32, protocol: u8, external: External, time: u64) -> bool {
+        let until = self.deadline(time, self.timeouts.hold_down.saturating_add(MARGIN));
+        let until = until.max(self.present_tick() + 1);
+        self.external.rest(protocol, external, until);
+        let address = self.external.address(external.index);
+        let external = Endpoint::new(address, external.port);
+        if let Some(pair) = &mut self.pair {
+            pair.changes.push(CopyChange::Ended { key, protocol, external });
+        }
+        true
+    }
+
+    /// Extends a session that is due and whose time has passed, if it may not end yet.
+    #[inline(always)]
+    pub(crate) fn keep_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
+        if self.pair.is_some() {
+            self.keep_session_of_pair(session, slot, tick);
+        }
+    }
+
+    #[cold]
+    fn keep_session_of_pair(&mut self, session: SessionRef, slot: u32, tick: u32) {
+        let mapping = self.table.mapping(slot);
+        let External { index, .. } = mapping.external();
+        let since = self.pair.as_ref().and_then(|pair| pair.since.get(index as usize));
+        let begins = match since.copied().unwrap_or(0) {
+            0 => return,
+            KEPT => tick.max(self.present_tick()),
+            since => since,
+        };
+        let state = self.table.session(session).state();
+        let AddressPort { port, .. } = self.table.session(session).remote();
+        let timeout = self.timeouts.of(mapping.timeouts(), idle_in(state), mapping.protocol, port);
+        let expires = self.deadline(self.time_of(begins), timeout.max(nanos(TICK)));
+        let session = self.table.session_mut(session);
+        session.expires = session.expires.max(expires);
+    }
+}
+
+/// The timer of a session in a state.
+fn idle_in(state: State) -> Idle {
+    match state {
+        State::OpeningOut | State::OpeningIn => Idle::Opening,
+        State::Closed | State::Transitory => Idle::Closing,
+        _ => Idle::Established,
+    }
+}

@@ -1,0 +1,226 @@
+//! An engine as one of a pair: duties of addresses, changes for the partner, ports that rest.
+
+mod common;
+
+use common::*;
+use natgate_engine::{
+    AddressRange, Config, Copies, CopyChange, DropReason, Duty, Endpoint, PoolConfig, Side,
+};
+use std::time::Duration;
+
+const A: &str = "203.0.113.1";
+const B: &str = "203.0.113.2";
+
+const OWNER: Duty = Duty { assigns: true, keeps: false };
+const PARTNER: Duty = Duty { assigns: false, keeps: true };
+
+fn range(address: &str) -> AddressRange {
+    AddressRange { first: address.parse().unwrap(), last: address.parse().unwrap() }
+}
+
+/// A node of a pair that owns some of the two addresses.
+fn node(own: &[&str], ports: (u16, u16), hold_down: u64) -> Lab {
+    let both = vec![range(A), range(B)];
+    let pool = PoolConfig { addresses: both.clone(), draining: both, ..pool(A, A, ports) };
+    let mut config = Config { pools: vec![pool], ..config() };
+    config.timeouts.hold_down = Duration::from_secs(hold_down);
+    let mut lab = Lab::new(&config);
+    lab.engine.join_pair();
+    for address in [A, B] {
+        let duty = if own.contains(&address) { OWNER } else { PARTNER };
+        lab.engine.set_duty(range(address), duty);
+    }
+    lab
+}
+
+fn changes(lab: &mut Lab) -> Vec<CopyChange> {
+    let mut changes = Vec::new();
+    lab.engine.take_changes(&mut changes);
+    changes
+}
+
+fn begin(from: &Lab, to: &mut Lab) -> Copies {
+    let mut origin = Vec::new();
+    from.engine.copy_origin(&mut origin);
+    to.engine.begin_copies(&origin).expect("an origin")
+}
+
+/// Copies the changed mappings. Returns the number of records that found a place.
+fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) -> usize {
+    let mut placed = 0;
+    for change in changes(from) {
+        match change {
+            CopyChange::Changed(key) => {
+                let mut record = Vec::new();
+                if from.engine.copy_record(key, &mut record).is_some() {
+                    let copied = to.engine.copy(copies, &record).expect("a whole record");
+                    placed += usize::from(copied.is_some());
+                }
+            }
+            CopyChange::Ended { key, protocol, external } => {
+                to.engine.end_copy(copies, key);
+                from.engine.end_rest(protocol, external);
+            }
+        }
+    }
+    placed
+}
+
+fn is_lost(lab: &mut Lab, packet: &[u8]) -> bool {
+    lab.refused(Side::Inside, packet) == DropReason::PoolExhausted
+}
+
+fn endpoint(text: &str) -> Endpoint {
+    let (address, port) = text.split_once(':').expect("an endpoint");
+    Endpoint { address: address.parse().unwrap(), port: port.parse().unwrap() }
+}
+
+#[test]
+fn changes_name_what_a_partner_must_hear_of() {
+    let mut a = node(&[A], (2000, 2999), 120);
+    a.out(&udp("10.0.0.5:4000", REMOTE));
+    a.out(&udp("10.0.0.5:4000", "198.51.100.8:53"));
+    let [CopyChange::Changed(key)] = changes(&mut a)[..] else { panic!("one mapping") };
+    a.out(&udp("10.0.0.5:4000", REMOTE));
+    assert_eq!(changes(&mut a), [], "a packet of a known session");
+    let facts = a.engine.copy_facts(key).expect("a mapping");
+    assert_eq!((facts.address, facts.is_tcp, facts.is_settled), (A.parse().unwrap(), false, false));
+
+    let syn = ends(&a.out(&tcp("10.0.0.6:5000", REMOTE, "S", 100, 0))).0;
+    let [CopyChange::Changed(tcp_key)] = changes(&mut a)[..] else { panic!("one mapping") };
+    assert!(!a.engine.copy_facts(tcp_key).expect("a mapping").is_settled);
+    a.inward(&tcp(REMOTE, &syn, "SA", 500, 101));
+    assert_eq!(changes(&mut a), [CopyChange::Changed(tcp_key)]);
+    assert!(a.engine.copy_facts(tcp_key).expect("a mapping").is_settled);
+    a.out(&tcp("10.0.0.6:5000", REMOTE, "A", 101, 501));
+    a.inward(&tcp(REMOTE, &syn, "A", 501, 101));
+    assert_eq!(changes(&mut a), [], "data changes no state");
+    a.wait_s(400.0);
+    let ended = changes(&mut a);
+    let [CopyChange::Changed(changed), CopyChange::Ended { key: ended, protocol: 17, .. }] =
+        ended[..]
+    else {
+        panic!("{ended:?}: the first session ends before the mapping does")
+    };
+    assert_eq!([changed, ended], [key; 2]);
+    assert!(a.engine.copy_facts(key).is_none());
+}
+
+#[test]
+fn a_port_rests_until_the_partner_has_forgotten_it() {
+    for hold_down in [0, 120] {
+        let mut a = node(&[A], (2000, 2000), hold_down);
+        let external = a.external_of(&udp("10.0.0.5:4000", REMOTE));
+        a.wait_s(301.0);
+        assert_eq!(a.engine.mappings().count(), 0);
+        a.wait_s(5_000.0);
+        assert_eq!(a.engine.resting(), 1);
+        assert!(is_lost(&mut a, &udp("10.0.0.6:4000", REMOTE)), "the port rests, however long");
+        a.engine.end_rest(17, endpoint(&external));
+        assert_eq!(a.engine.resting(), 0);
+        if hold_down > 0 {
+            a.wait_s(118.0);
+            assert!(
+                is_lost(&mut a, &udp("10.0.0.6:4000", REMOTE)),
+                "the hold-down begins with its end"
+            );
+        }
+        a.wait_s(4.0);
+        assert_eq!(a.external_of(&udp("10.0.0.6:4000", REMOTE)), external);
+    }
+}
+
+#[test]
+fn a_limit_of_held_ports_does_not_end_a_rest() {
+    let both = vec![range(A)];
+    let pool = PoolConfig { addresses: both, ..pool(A, A, (2000, 2009)) };
+    let mut config = Config { pools: vec![pool], ..config() };
+    config.limits.held_ports = Some(2);
+    let mut a = Lab::new(&config);
+    a.engine.join_pair();
+    for host in 2..8 {
+        a.out(&udp(&format!("10.0.0.{host}:1"), REMOTE));
+    }
+    a.wait_s(500.0);
+    assert_eq!((a.engine.mappings().count(), a.engine.resting()), (0, 6));
+    for host in 2..6 {
+        a.out(&udp(&format!("10.0.0.{host}:1"), REMOTE));
+    }
+    assert!(is_lost(&mut a, &udp("10.0.0.9:1", REMOTE)), "six of ten ports rest");
+}
+
+#[test]
+fn copies_do_not_end_and_have_their_full_time_after_a_take_over() {
+    let (mut a, mut b) = (node(&[A], (2000, 2999), 120), node(&[B], (2000, 2999), 120));
+    let external = a.external_of(&udp("10.0.0.5:4000", REMOTE));
+    let mut copies = begin(&a, &mut b);
+    assert_eq!(follow(&mut a, &mut b, &mut copies), 1);
+    b.wait_s(5_000.0);
+    assert_eq!(b.engine.mappings().count(), 1, "the owner ends it, nobody else");
+    assert!(b.external_of(&udp("10.0.0.5:4001", REMOTE)).starts_with(B));
+    assert!(b.engine.assigns(B.parse().unwrap()) && !b.engine.assigns(A.parse().unwrap()));
+
+    b.engine.set_duty(range(A), OWNER);
+    b.wait_s(295.0);
+    assert_eq!(ends(&b.inward(&udp(REMOTE, &external))).1, "10.0.0.5:4000");
+    assert_eq!(b.external_of(&udp("10.0.0.5:4000", REMOTE)), external);
+    b.wait_s(302.0);
+    assert_eq!(b.engine.mappings().count(), 0, "timers run");
+}
+
+#[test]
+fn a_mapping_goes_to_the_partner_and_comes_back() {
+    let (mut a, mut b) = (node(&[A], (2000, 2999), 120), node(&[B], (2000, 2999), 120));
+    b.wait_s(77.3);
+    let external = a.external_of(&udp("10.0.0.5:4000", REMOTE));
+    let mut at_b = begin(&a, &mut b);
+    follow(&mut a, &mut b, &mut at_b);
+    // A gives its address away. Nothing ends at A, and B may assign.
+    a.engine.set_duty(range(A), PARTNER);
+    b.engine.set_duty(range(A), OWNER);
+    let later = b.external_of(&udp("10.0.0.9:1", REMOTE));
+    for _ in 0..3 {
+        let mut at_a = begin(&b, &mut a);
+        changes(&mut b);
+        for key in 0..b.engine.copy_extent() {
+            let mut record = Vec::new();
+            if b.engine.copy_record(key, &mut record).is_some() {
+                let copied = a.engine.copy(&mut at_a, &record).expect("a whole record");
+                assert!(copied.is_some(), "adopted, or new");
+            }
+        }
+        assert_eq!(a.engine.mappings().count(), 2);
+        a.wait_s(1_000.0);
+        b.wait_s(1.0);
+    }
+    assert_eq!(a.external_of(&udp("10.0.0.5:4000", REMOTE)), external);
+    assert_eq!(ends(&a.inward(&udp(REMOTE, &later))).1, "10.0.0.9:1");
+    // B ends the mapping that A had made: A forgets it, and holds its port.
+    let mut at_a = begin(&b, &mut a);
+    for key in 0..b.engine.copy_extent() {
+        let mut record = Vec::new();
+        if b.engine.copy_record(key, &mut record).is_some() {
+            a.engine.copy(&mut at_a, &record).expect("a whole record");
+        }
+    }
+    b.wait_s(400.0);
+    follow(&mut b, &mut a, &mut at_a);
+    assert_eq!((a.engine.mappings().count(), b.engine.mappings().count()), (0, 0));
+    assert_eq!(b.engine.resting(), 0);
+}
+
+#[test]
+fn a_duty_changes_which_address_new_mappings_have() {
+    let mut a = node(&[A], (2000, 2999), 120);
+    assert!(a.external_of(&udp("10.0.0.5:1", REMOTE)).starts_with(A));
+    a.engine.set_duty(range(A), Duty { assigns: false, keeps: false });
+    assert!(is_lost(&mut a, &udp("10.0.0.6:1", REMOTE)), "no address assigns");
+    assert!(a.external_of(&udp("10.0.0.5:1", REMOTE)).starts_with(A), "a mapping stays");
+    let all = AddressRange { first: A.parse().unwrap(), last: B.parse().unwrap() };
+    a.engine.set_duty(all, OWNER);
+    a.engine.set_duty(range(A), PARTNER);
+    assert!(a.external_of(&udp("10.0.0.6:1", REMOTE)).starts_with(B));
+    a.engine.set_duty(range(A), OWNER);
+    a.engine.set_duty(range(B), PARTNER);
+    assert!(a.external_of(&udp("10.0.0.7:1", REMOTE)).starts_with(A));
+}
