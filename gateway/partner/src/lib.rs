@@ -1,0 +1,73 @@
+//! The link between the two gateways of a pair: QUIC with certificates on both sides, in a thread
+//! of its own.
+//!
+//! The link carries two kinds of bytes and reads neither. **Messages** of replication may be lost,
+//! and come in any order: a lost one delays no other. A **view** is the newest word of a node about
+//! its slices: it arrives, or a newer one does. Their meaning is in `core/pair`, the reasons are in
+//! `docs/design/pair.md`.
+//!
+//! - **Roles:** the first node by name dials, with pauses from 100 ms to 2 s; the other listens. A
+//!   packet is sent every 500 ms. After 2 s without a packet the connection has ended.
+//! - **Trust:** TLS 1.3. Each side checks that an authority of the file has signed the other's
+//!   certificate, and that the certificate names the partner as a DNS name. There is no resumption
+//!   of sessions and no data before the handshake (0-RTT). If a certificate limits its usage, it
+//!   must allow both servers and clients. Lists of revoked certificates are not read: replace the
+//!   authority instead. An expired certificate is refused at the next connection.
+//! - **One partner:** the newest connection that has proved itself is in use. The one before is
+//!   read for three more seconds and closed. Messages that are on their way then are not lost.
+//! - **Versions:** the name of the protocol in the handshake (ALPN), `natgate-pair/1`. The greatest
+//!   common one is used; without one, the connection is refused.
+//! - **Limits:** 8,192 messages and 32 MiB wait in each direction, a message has at most 16 MiB, a
+//!   view 1 MiB, eight handshakes are in progress with the partner's address and eight with others,
+//!   and an address must be proved before anything is kept. What exceeds a limit is refused and
+//!   counted.
+//!
+//! Workers call [`Link::send`], [`Link::receive`], [`Link::tell`] and [`Link::heard`] while they
+//! process packets: these calls do not wait for the network.
+//!
+//! ```no_run
+//! use natgate_partner::{LinkError, Settings, start};
+//!
+//! fn run() -> Result<(), LinkError> {
+//!     let link = start(&Settings {
+//!         node: "nat-a".into(),
+//!         listen: "192.0.2.1:4870".parse().expect("an address"),
+//!         certificate: "/etc/natgate/pair.pem".into(),
+//!         key: "/etc/natgate/pair.key".into(),
+//!         authorities: "/etc/natgate/pair-authority.pem".into(),
+//!         partner: "nat-b".into(),
+//!         address: "192.0.2.2:4870".parse().expect("an address"),
+//!     })?;
+//!     let is_taken = link.tell(b"my view".to_vec());
+//!     let is_queued = link.send(b"a record".to_vec());
+//!     println!("{is_taken} {is_queued} {:?}", link.status());
+//!     while let Some(message) = link.receive() {
+//!         println!("{} bytes", message.len());
+//!     }
+//!     link.stop();
+//!     Ok(())
+//! }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod budget;
+mod dialer;
+mod error;
+mod frame;
+mod identity;
+mod inbound;
+mod limits;
+mod link;
+mod listener;
+mod outbound;
+mod shared;
+mod status;
+#[cfg(test)]
+mod tests;
+mod transport;
+
+pub use error::LinkError;
+pub use limits::{MAX_MESSAGE, MAX_VIEW, MIN_DATAGRAM_ROOM, QUEUE_BYTES, QUEUE_MESSAGES};
+pub use link::{Link, Settings, start};
+pub use status::LinkStatus;

@@ -1,0 +1,10 @@
+//! Tests of the link on the loopback interface. Certificates are made for each test.
+
+mod exchange;
+mod hostile;
+mod loss;
+mod relay;
+mod renewal;
+mod rig;
+mod settings;
+mod trust;

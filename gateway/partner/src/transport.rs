@@ -1,0 +1,120 @@
+//! QUIC's settings, versions of the messages, and reasons of failures as sentences.
+
+use crate::limits::{
+    DATAGRAM_BUFFER, FIRST_ROUND_TRIP, HANDSHAKES, IDLE, KEEP_ALIVE, REASON, SOCKET_BUFFER, STREAMS,
+};
+use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
+use quinn::{
+    Connection, ConnectionError, EndpointConfig, ServerConfig, TransportConfig, TransportErrorCode,
+    VarInt,
+};
+use rustls::AlertDescription;
+use socket2::SockRef;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+/// Versions of the messages that this program speaks, greatest first.
+pub(crate) const VERSIONS: [u16; 1] = [1];
+
+/// Codes of a closed connection: the link is stopped, a newer connection is in use, the versions
+/// differ.
+pub(crate) const STOPPED: VarInt = VarInt::from_u32(0);
+pub(crate) const REPLACED: VarInt = VarInt::from_u32(1);
+pub(crate) const NO_VERSION: VarInt = VarInt::from_u32(2);
+
+const PROTOCOL: &str = "natgate-pair/";
+
+/// Names of versions in the handshake.
+pub(crate) fn protocols(versions: &[u16]) -> Vec<Vec<u8>> {
+    versions.iter().map(|version| format!("{PROTOCOL}{version}").into_bytes()).collect()
+}
+
+/// The version that both sides have agreed on.
+pub(crate) fn version(connection: &Connection) -> Option<u16> {
+    let data = connection.handshake_data()?.downcast::<HandshakeData>().ok()?;
+    let name = String::from_utf8(data.protocol?).ok()?;
+    name.strip_prefix(PROTOCOL)?.parse().ok()
+}
+
+pub(crate) fn transport() -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_uni_streams(STREAMS.into())
+        .max_concurrent_bidi_streams(0_u32.into())
+        .stream_receive_window((4_u32 << 20).into())
+        .receive_window((16_u32 << 20).into())
+        .send_window(16 << 20)
+        .datagram_receive_buffer_size(Some(1 << 20))
+        .datagram_send_buffer_size(DATAGRAM_BUFFER)
+        .max_idle_timeout(Some(IDLE.try_into().expect("a short time")))
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .initial_rtt(FIRST_ROUND_TRIP)
+        .allow_spin(false);
+    transport
+}
+
+pub(crate) fn server(tls: Arc<QuicServerConfig>) -> ServerConfig {
+    let mut server = ServerConfig::with_crypto(tls);
+    server
+        .transport_config(Arc::new(transport()))
+        .max_incoming(4 * HANDSHAKES)
+        .incoming_buffer_size(64 << 10)
+        .incoming_buffer_size_total(1 << 20)
+        .migration(false);
+    server
+}
+
+/// Only the present version of QUIC.
+pub(crate) fn endpoint() -> EndpointConfig {
+    let mut endpoint = EndpointConfig::default();
+    endpoint.supported_versions(vec![1]);
+    endpoint
+}
+
+/// The socket of the link.
+pub(crate) fn socket(listen: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(listen)?;
+    socket.set_nonblocking(true)?;
+    let options = SockRef::from(&socket);
+    // A smaller buffer loses packets of a burst earlier, and works.
+    let _ = options.set_recv_buffer_size(SOCKET_BUFFER);
+    let _ = options.set_send_buffer_size(SOCKET_BUFFER);
+    Ok(socket)
+}
+
+/// The reason if one side has refused the other's certificate or versions.
+pub(crate) fn refusal(error: &ConnectionError) -> Option<String> {
+    let alert = |code: TransportErrorCode| {
+        u8::try_from(u64::from(code).checked_sub(0x100)?).ok().map(AlertDescription::from)
+    };
+    match error {
+        ConnectionError::TransportError(own) => alert(own.code).map(|_| printable(&own.reason)),
+        ConnectionError::ConnectionClosed(theirs) => alert(theirs.error_code)
+            .map(|alert| format!("the other side refuses this node: {alert:?}")),
+        _ => None,
+    }
+}
+
+/// Why a connection has ended, as a sentence. Words of the other side are not repeated.
+pub(crate) fn ending(error: &ConnectionError) -> String {
+    match error {
+        ConnectionError::TimedOut => "the partner is silent".to_owned(),
+        ConnectionError::Reset => "the partner does not know the connection".to_owned(),
+        ConnectionError::ApplicationClosed(close) => match close.error_code {
+            STOPPED => "the partner has stopped the link".to_owned(),
+            REPLACED => "the partner uses a newer connection".to_owned(),
+            NO_VERSION => "the partner speaks no common version".to_owned(),
+            code => format!("the partner has closed the connection with code {code}"),
+        },
+        ConnectionError::ConnectionClosed(close) => {
+            format!("the partner has closed the connection: {}", close.error_code)
+        }
+        other => printable(&other.to_string()),
+    }
+}
+
+/// A text that may have words of the other side: short, and on one line.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(REASON).collect()
+}
