@@ -5,7 +5,7 @@ use crate::inbound;
 use crate::limits::{HANDSHAKE, LASTED, REDIAL, RENEWAL_GAP};
 use crate::shared::{Active, Shared};
 use crate::transport::{NO_VERSION, version};
-use quinn::{ClientConfig, ConnectionError, Endpoint};
+use quinn::{ClientConfig, ConnectError, ConnectionError, Endpoint};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::select;
@@ -18,7 +18,7 @@ pub(crate) struct Destination {
     pub(crate) name: String,
 }
 
-/// Dials until the thread ends.
+/// Dials until the endpoint has ended.
 pub(crate) async fn dial(
     shared: Arc<Shared>,
     endpoint: Endpoint,
@@ -30,7 +30,7 @@ pub(crate) async fn dial(
         let config = tls.borrow_and_update().clone();
         let dialed = timeout(HANDSHAKE, connect(&shared, &endpoint, &destination, config)).await;
         match dialed {
-            Ok(Some(active)) => {
+            Ok(Ok(active)) => {
                 let began = Instant::now();
                 let is_renewal = wait(&shared, &active, &mut tls).await;
                 if is_renewal || began.elapsed() >= LASTED {
@@ -40,13 +40,21 @@ pub(crate) async fn dial(
                     continue;
                 }
             }
+            Ok(Err(Failure::Endpoint)) => return,
             // The reason is in the report.
-            Ok(None) => {}
+            Ok(Err(Failure::Attempt)) => {}
             Err(_) => shared.failed_because(&format!("{} does not answer", destination.address)),
         }
         sleep(pause).await;
         pause = (2 * pause).min(REDIAL.1);
     }
+}
+
+enum Failure {
+    /// This attempt has failed; another may succeed.
+    Attempt,
+    /// The endpoint has ended.
+    Endpoint,
 }
 
 /// Waits for a reason to dial. True: certificates have changed. False: the connection has ended.
@@ -71,24 +79,28 @@ async fn connect(
     endpoint: &Endpoint,
     destination: &Destination,
     config: ClientConfig,
-) -> Option<Arc<Active>> {
+) -> Result<Arc<Active>, Failure> {
     let Destination { address, name } = destination;
-    let failed = |error: ConnectionError| shared.failed(*address, &error);
-    let connecting = match endpoint.connect_with(config, *address, name) {
-        Ok(connecting) => connecting,
-        Err(error) => {
-            shared.failed_because(&format!("{address}: {error}"));
-            return None;
-        }
+    let failed = |error: ConnectionError| {
+        shared.failed(*address, &error);
+        Failure::Attempt
     };
-    let connection = connecting.await.map_err(failed).ok()?;
+    let other = |reason: &str| {
+        shared.failed_because(&format!("{address}: {reason}"));
+        Failure::Attempt
+    };
+    let connecting =
+        endpoint.connect_with(config, *address, name).map_err(|error| match error {
+            ConnectError::EndpointStopping => Failure::Endpoint,
+            error => other(&error.to_string()),
+        })?;
+    let connection = connecting.await.map_err(failed)?;
     let Some(version) = version(&connection) else {
         connection.close(NO_VERSION, b"");
-        shared.failed_because(&format!("{address}: no common version"));
-        return None;
+        return Err(other("no common version"));
     };
-    let first = connection.accept_uni().await.map_err(failed).ok()?;
+    let first = connection.accept_uni().await.map_err(failed)?;
     let active = shared.adopt(connection, version);
     inbound::serve(shared, &active, Some(first));
-    Some(active)
+    Ok(active)
 }

@@ -9,10 +9,11 @@
 //! - **Roles:** the first node by name dials, with pauses from 100 ms to 2 s; the other listens. A
 //!   packet is sent every 500 ms. After 2 s without a packet the connection has ended.
 //! - **Trust:** TLS 1.3. Each side checks that an authority of the file has signed the other's
-//!   certificate, and that the certificate names the partner as a DNS name. There is no resumption
-//!   of sessions and no data before the handshake (0-RTT). If a certificate limits its usage, it
-//!   must allow both servers and clients. Lists of revoked certificates are not read: replace the
-//!   authority instead. An expired certificate is refused at the next connection.
+//!   certificate, and that the certificate names the partner as a DNS name (a wildcard may match).
+//!   There is no resumption of sessions and no data before the handshake (0-RTT). If a certificate
+//!   limits its usage, it must allow both servers and clients. Lists of revoked certificates are
+//!   not read: replace the authority instead. An expired certificate is refused at the next
+//!   connection.
 //! - **One partner:** the newest connection that has proved itself is in use. The one before is
 //!   read for three more seconds and closed. Messages that are on their way then are not lost.
 //! - **Versions:** the name of the protocol in the handshake (ALPN), `natgate-pair/1`. The greatest

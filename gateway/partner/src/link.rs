@@ -162,7 +162,8 @@ struct Work {
     files: Files,
 }
 
-/// Runs until the link is stopped, or until a part of it has ended by a panic.
+/// Runs until the link is stopped, or until a part of it has ended: its socket has failed, or there
+/// was a panic, which the panic hook reports.
 async fn run(work: Work) {
     let Work { shared, queues, endpoint, partner, files } = work;
     let mut parts = JoinSet::new();
@@ -184,7 +185,10 @@ async fn run(work: Work) {
     parts.spawn(watch_files(Arc::clone(&shared), files, in_force));
     select! {
         () = shared.stop.notified() => {}
-        _ = parts.join_next() => shared.failed_because("a part of the link has ended by a panic"),
+        ended = parts.join_next() => shared.failed_because(match ended {
+            Some(Err(_)) => "a part of the link has ended by a panic",
+            _ => "the socket of the link has failed",
+        }),
     }
     endpoint.close(STOPPED, b"");
     // The partner notices the end by its own clock otherwise.

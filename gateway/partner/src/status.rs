@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 /// State and counters since the start. A message is one of replication; views are not counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkStatus {
-    /// False if the thread of the link has ended.
+    /// False if the thread of the link has ended: it was stopped, or its socket has failed. Then
+    /// only another start helps.
     pub is_running: bool,
     /// There has been a connection without interruption since then.
     pub connected_since: Option<Instant>,

@@ -1,12 +1,14 @@
 //! Strangers, and a partner that is not to be trusted with memory.
 
 use super::rig::{
-    NOBODY, Rig, assert_views_arrive, connected, until, until_true, wait_for_connection,
+    NOBODY, Rig, assert_views_arrive, connected, start, until, until_true, wait_for_connection,
 };
+use crate::limits::HANDSHAKES;
 use crate::transport::{self, REPLACED};
 use crate::{Link, MAX_MESSAGE, MAX_VIEW, QUEUE_BYTES};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, ConnectionError, Endpoint};
+use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::future::Future;
@@ -70,10 +72,9 @@ fn listener() -> (Rig, Link, Client) {
     (rig, b, Client::new())
 }
 
-#[test]
-fn a_stranger_without_a_certificate_is_refused() {
-    let (rig, b, client) = listener();
-    let mut roots = rustls::RootCertStore::empty();
+/// TLS of a client that has no certificate.
+fn stranger(rig: &Rig) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(rig.file("b", "authority")).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut tls = rustls::ClientConfig::builder_with_provider(provider)
@@ -82,9 +83,14 @@ fn a_stranger_without_a_certificate_is_refused() {
         .with_root_certificates(roots)
         .with_no_client_auth();
     tls.alpn_protocols = transport::protocols(&[1]);
-    let tls = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
+    ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()))
+}
+
+#[test]
+fn a_stranger_without_a_certificate_is_refused() {
+    let (rig, b, client) = listener();
     // The client's side of the handshake ends before the other side refuses it.
-    if let Ok(connection) = client.dial(&tls, b.local_address()) {
+    if let Ok(connection) = client.dial(&stranger(&rig), b.local_address()) {
         let error = client.run(connection.closed());
         assert!(matches!(error, ConnectionError::ConnectionClosed(_)), "{error}");
     }
@@ -93,6 +99,27 @@ fn a_stranger_without_a_certificate_is_refused() {
     assert_eq!(status.connections, 0);
     let a = rig.start("a", "b", b.local_address());
     assert_views_arrive(&a, &b, b"the partner comes through");
+}
+
+#[test]
+fn strangers_in_great_number_do_not_keep_the_partner_out() {
+    let rig = Rig::new();
+    rig.write("b", &rig.authority, 2099);
+    rig.write("a", &rig.authority, 2099);
+    // The partner has another address than the strangers.
+    let b = start(&rig.settings("b", "a", "127.0.0.2:9".parse().unwrap()));
+    let (client, tls) = (Client::new(), stranger(&rig));
+    let attempt =
+        || client.endpoint.connect_with(tls.clone(), b.local_address(), "b").expect("an attempt");
+    let _context = client.runtime.enter();
+    let mut attempts: Vec<_> = (0..4 * HANDSHAKES).map(|_| attempt()).collect();
+    until_true("an attempt without a place", || b.status().turned_away > 0);
+    let mut settings = rig.settings("a", "b", b.local_address());
+    settings.listen = "127.0.0.2:0".parse().unwrap();
+    attempts.extend((0..4 * HANDSHAKES).map(|_| attempt()));
+    let a = start(&settings);
+    assert_views_arrive(&a, &b, b"the partner comes through");
+    assert_eq!(b.status().connections, 1);
 }
 
 #[test]
@@ -147,10 +174,16 @@ fn streams_that_are_not_in_the_protocol_are_refused_and_counted() {
     for (number, view) in [(9, 1), (8, 2), (9, 3)] {
         assert!(client.stream(&connection, &[2, number, 0, 0, 0, 0, 0, 0, 0, view]));
     }
+    // A message without its end is none.
+    client.run(async {
+        let mut stream = connection.open_uni().await.expect("a stream");
+        stream.write_all(&[1, 41]).await.expect("it is written");
+        stream.reset(0_u32.into()).expect("it is open");
+    });
     assert!(client.stream(&connection, &[1, 42]));
     until_true("a message", || b.receive() == Some(vec![42]));
     assert_eq!((b.heard(), b.heard()), (Some(vec![1]), None));
-    assert_eq!(b.status().connections, 1);
+    assert_eq!((b.status().connections, b.status().malformed, b.receive()), (1, malformed, None));
 }
 
 #[test]
