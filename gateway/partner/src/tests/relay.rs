@@ -15,7 +15,9 @@ pub(crate) enum Loss {
     /// All from the dialing node.
     Dialer = 2,
     All = 3,
-    End = 4,
+    /// Those of the dialing node beyond some thousands a second.
+    Slow = 4,
+    End = 5,
 }
 
 pub(crate) struct Relay {
@@ -92,6 +94,9 @@ fn pass(
             if is_lost {
                 lost[direction].fetch_add(1, Ordering::SeqCst);
             } else {
+                if loss == Loss::Slow as u8 && direction == 0 && random.is_multiple_of(4) {
+                    thread::sleep(Duration::from_millis(1));
+                }
                 // An error is a loss.
                 let _ = send(&buffer[..length], source);
             }

@@ -1,6 +1,6 @@
 //! Certificates that change while the link is in use.
 
-use super::rig::{Authority, Rig, assert_views_arrive, connected, until, until_true};
+use super::rig::{Authority, Ends, Rig, assert_views_arrive, connected, until, until_true};
 use crate::Link;
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,6 +15,7 @@ fn without_a_loss([a, b]: [&Link; 2], change: impl FnOnce()) {
     let since = [a, b].map(|link| link.status().connected_since);
     let connections = [a, b].map(|link| link.status().connections);
     thread::scope(|scope| {
+        let ends = Ends(&is_over);
         let sender = scope.spawn(|| {
             let mut number = 0_u32;
             while !is_over.load(Ordering::Relaxed) {
@@ -34,7 +35,7 @@ fn without_a_loss([a, b]: [&Link; 2], change: impl FnOnce()) {
         });
         assert_views_arrive(a, b, b"by the new connection");
         assert_views_arrive(b, a, b"by the new connection, too");
-        is_over.store(true, Ordering::Relaxed);
+        drop(ends);
         let sent = sender.join().expect("it ends");
         until_true("all messages", || {
             received.extend(std::iter::from_fn(|| b.receive()));

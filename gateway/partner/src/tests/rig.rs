@@ -10,7 +10,7 @@ use rcgen::{
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -170,4 +170,13 @@ pub(crate) fn receive(link: &Link) -> Vec<u8> {
 pub(crate) fn assert_views_arrive(from: &Link, to: &Link, view: &[u8]) {
     assert!(from.tell(view.to_vec()));
     until_true("a view", || to.heard().as_deref() == Some(view));
+}
+
+/// Ends a thread of a test, also if the test fails.
+pub(crate) struct Ends<'f>(pub(crate) &'f AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
