@@ -144,6 +144,7 @@ fn views_and_long_messages_pass_while_datagrams_fill_the_link() {
             }
         });
         until_true("a full queue", || a.status().send_overflow > 0);
+        until_true("a full link", || a.status().lost_packets > 200);
         let long = vec![9; 100_000];
         let (mut is_sent, mut is_received) = (false, false);
         for view in 0..5_u8 {
