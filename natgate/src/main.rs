@@ -7,6 +7,7 @@ mod check;
 mod clear;
 mod domains;
 mod export;
+mod fleet;
 mod import;
 mod laboratory;
 mod p4;
@@ -54,6 +55,7 @@ enum Command {
     /// Show the translator at work between network namespaces
     Demo(laboratory::Args),
     Export(export::Args),
+    Fleet(fleet::Args),
     /// Measure natgate and repeat the measurements of the literature
     Bench(laboratory::Args),
     Who(who::Args),
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Demo(args) => laboratory::run("demo", &args),
+        Command::Fleet(args) => fleet::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Bench(args) => laboratory::run("bench", &args),
         Command::Who(args) => who::run(&args),

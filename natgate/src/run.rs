@@ -12,6 +12,7 @@ mod control;
 pub(crate) mod devices;
 mod doors;
 mod ending;
+mod fleet;
 mod handover;
 mod kernel;
 mod links;
@@ -40,6 +41,7 @@ use log::Joining;
 use monitoring::MonitoringState;
 use natgate_control::config::{self, Argument, Configuration, Places};
 use natgate_control::interface::Loads;
+use natgate_control::interface::fleet as fleet_routes;
 use natgate_control::refresh;
 use natgate_control::reload::Reloader;
 use natgate_control::routes::Announcer;
@@ -152,6 +154,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     memory::enter(Stage::Tables);
     let mut workers = args.workers(&settings, devices, saved, &signals, clock)?;
     memory::enter(Stage::Rest);
+    let fleet = fleet::join(&settings, &mut workers, clock.now())?;
     let wakers = signals.wakers().map_err(anyhow::Error::from)?;
     let (commander, commands) = team_commands(wakers);
     workers.iter_mut().zip(commands).for_each(|(worker, commands)| worker.obey(commands));
@@ -175,6 +178,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let reloader = Arc::new(reloader.admitting(access.reread()));
     let watched = MonitoringState::new(&reloader, &loads, monitoring::sinks(written.metrics()));
     let asked = questions(&reloader, commander, clock, &written).merge(watched.router());
+    let asked = asked.merge(fleet_routes::router(fleet.as_ref().map(|(asker, _)| asker.clone())));
     let interface = control::interface(
         &reloader,
         Arc::clone(&loads),
@@ -269,6 +273,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     drop(learner);
     drop(agent);
     drop(comparison);
+    if let Some((_, link)) = fleet {
+        link.stop();
+    }
     result?;
     let saved = saved.into_iter().collect::<io::Result<()>>();
     let finished = log::finish(written, logs, events);
@@ -311,6 +318,13 @@ impl Args {
         let input = |problems| Failure::Input(config::sentences(problems));
         let Configuration { settings: read, places, .. } =
             config::read(&self.config).map_err(input)?;
+        if self.take_over && read.fleet.is_some() {
+            return Err(self.input(
+                "--take-over cannot take over the part of a pair; move its slices to the partner \
+                 by `natgate fleet drain`, stop natgate, and start it again"
+                    .to_owned(),
+            ));
+        }
         if self.take_over && (read.ipv6.nat64.is_some() || read.ipv6.dslite.is_some()) {
             return Err(self.input(
                 "--take-over cannot take over hosts of [nat64] and [dslite]; stop natgate, and \

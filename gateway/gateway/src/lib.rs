@@ -45,6 +45,7 @@ pub mod capture;
 mod clock;
 mod command;
 mod counters;
+pub mod fleet;
 mod folder_owner;
 mod fragment;
 mod handover;

@@ -2,6 +2,7 @@
 
 use crate::alg::AlgSettings;
 use crate::bindings::Bindings;
+use crate::fleet::FleetSettings;
 use crate::kernel::KernelSettings;
 use crate::limits::{FEWEST_NEIGHBORS, MOST_NEIGHBORS};
 use crate::link::Link;
@@ -178,6 +179,8 @@ pub struct Settings {
     pub kernel: KernelSettings,
     /// File that saves the ports in use over a restart; `None`: ports are not saved.
     pub state: Option<StateSettings>,
+    /// The part of one of two gateways that share addresses; `None`: the gateway stands alone.
+    pub fleet: Option<FleetSettings>,
     /// Sockets for commands, and who may use them.
     pub control: ControlSettings,
     /// Event logs.
@@ -285,6 +288,7 @@ impl Settings {
             dpdk: None,
             kernel: KernelSettings::default(),
             state: None,
+            fleet: None,
             control: ControlSettings::default(),
             logs: Vec::new(),
             page: PageSettings::default(),

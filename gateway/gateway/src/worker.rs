@@ -16,6 +16,7 @@ mod tell;
 mod together;
 
 use crate::command::{CommandRunner, Commands};
+use crate::fleet::Fleet;
 use crate::limits::MOST_DEVICES;
 use crate::link::Link;
 use crate::load::Load;
@@ -62,6 +63,8 @@ pub struct Worker {
     writer: Option<PortStateWriter>,
     /// Executes commands.
     clerk: CommandRunner,
+    /// The part of one of a pair.
+    fleet: Option<Box<Fleet>>,
     /// Packets taken from other workers in one go.
     parcels: Vec<(usize, HandedPacket)>,
     began: Timestamp,
@@ -114,6 +117,7 @@ impl Worker {
             next_maintenance: now.plus(MAINTENANCE),
             writer: None,
             clerk: CommandRunner::default(),
+            fleet: None,
             parcels: Vec::with_capacity(BATCH),
             began: now,
             made: 0,
@@ -178,6 +182,13 @@ impl Worker {
         }
     }
 
+    /// Becomes one of a pair. Until it knows that it owns a slice, the worker assigns no port.
+    pub fn join_fleet(&mut self, mut fleet: Fleet, now: Timestamp) {
+        self.stages.engine.join_pair();
+        fleet.turn(now, &mut self.stages.engine);
+        self.fleet = Some(Box::new(fleet));
+    }
+
     /// Sets the source of commands.
     pub fn obey(&mut self, commands: Commands) {
         self.clerk.listen(commands);
@@ -231,6 +242,9 @@ impl Worker {
             self.stages.pcp.renew(&settings.pcp, self.stages.engine.config(), now);
             self.follow_mtus_anew();
             observer.reconfigured(settings);
+        }
+        if let Some(fleet) = &mut self.fleet {
+            fleet.turn(now, &mut self.stages.engine);
         }
         if self.clerk.is_asked() {
             self.answer(now);
@@ -292,6 +306,7 @@ impl Worker {
             self.stages.pcp.next_deadline(),
             self.stages.families.as_ref().and_then(|families| families.router.next_deadline()),
             self.clerk.is_busy().then_some(Timestamp(0)),
+            self.fleet.as_ref().map(|fleet| fleet.next_deadline()),
         ];
         deadlines.into_iter().flatten().fold(self.next_maintenance, Timestamp::min)
     }

@@ -18,6 +18,7 @@ mod difference;
 mod dnat_checks;
 mod draft;
 mod dslite;
+mod fleet;
 mod ipv6;
 mod ipv6_checks;
 mod kernel;

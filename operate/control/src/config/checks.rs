@@ -6,6 +6,7 @@
 
 use super::devices;
 use super::draft::{Draft, SideDraft, TCP_HEADERS};
+use super::fleet;
 use super::ipv6_checks;
 use super::kernel;
 use super::neighbors;
@@ -54,6 +55,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     pools::check(draft, report);
     table_is_not_too_large(draft, report);
     ipv6_checks::check(draft, report);
+    fleet::check(draft, report);
 }
 
 fn gateway_is_a_neighbor(side: &SideDraft, report: &Report<'_>) {

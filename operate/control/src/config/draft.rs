@@ -4,6 +4,7 @@
 //! A value that could not be read has been reported, and is absent here or has its default. A draft
 //! becomes [`Settings`] only if there is no problem.
 
+use super::fleet::FleetDraft;
 use super::ipv6::Ipv6Draft;
 use super::kernel::{KernelDraft, Management};
 use super::policy::{self, ClassDraft, TimeoutDraft};
@@ -78,6 +79,7 @@ pub(super) struct Draft {
     pub(super) alg: AlgSettings,
     pub(super) ipv6: Ipv6Draft,
     pub(super) router6: Router6Draft,
+    pub(super) fleet: Option<FleetDraft>,
 }
 
 /// One of the two sides.
@@ -323,6 +325,7 @@ impl Draft {
             tcp_mss: self.tcp_mss(),
             ..self.config.clone()
         };
+        let state_file = self.state.as_ref().map(|state| state.file.clone());
         let mut settings = Settings {
             engine,
             inside: self.inside.settings(),
@@ -335,6 +338,7 @@ impl Draft {
             workers: self.workers,
             dpdk: self.dpdk.map(|dpdk| dpdk.value),
             kernel: self.kernel.settings([&self.inside, &self.outside]),
+            fleet: self.fleet.map(|fleet| fleet.settings(state_file.as_ref())),
             state: self.state,
             pcp: self.pcp,
             alg: self.alg,

@@ -147,6 +147,7 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
         (before.announce != after.announce, "announce"),
         (before.learn != after.learn, "learn"),
         (in_force.state != new.state, "state"),
+        (in_force.fleet != new.fleet, "fleet"),
         (starts, "pcp.enabled"),
         (has_other_alg, "alg"),
         (before_control.socket != control.socket, "control.socket"),

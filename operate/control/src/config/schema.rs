@@ -11,7 +11,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "inside", "outside", "route", "neighbor", "pool", "nat", "limits", "class", "timeouts",
             "timeout", "workers", "dpdk", "announce", "learn", "shutdown", "state", "pcp",
             "control", "log", "page", "metrics", "snmp", "static", "rule", "realm", "ipv6",
-            "nat64", "siit", "clat", "nptv6", "dslite", "lw4o6", "map", "alg",
+            "nat64", "siit", "clat", "nptv6", "dslite", "lw4o6", "map", "alg", "fleet", "slice",
         ],
     ),
     ("inside", SIDE),
@@ -133,6 +133,9 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("workers", &["count", "cores"]),
     ("dpdk", &["eal"]),
     ("state", &["file", "interval"]),
+    ("fleet", &["node", "listen", "certificate", "key", "authorities", "partner"]),
+    ("fleet.partner", &["node", "address"]),
+    ("slice", &["addresses", "owner"]),
     ("control", &["socket", "group", "read_socket", "read_group", "listen", "operators", "tls"]),
     ("control.tls", &["certificate", "key", "clients", "revoked"]),
     (
@@ -318,7 +321,7 @@ const fn place(
 /// one.
 pub const PLACES: &[PlaceKey] = &[
     PlaceKey {
-        beside: &[".old", ".lock", ".lock.next", ".#"],
+        beside: &[".old", ".lock", ".lock.next", ".starts", ".starts.new", ".#"],
         ..place("state", "file", PlaceKind::Written, "/var/lib/natgate/ports")
     },
     PlaceKey {
@@ -327,6 +330,11 @@ pub const PLACES: &[PlaceKey] = &[
         ..place("control", "socket", PlaceKind::Socket, "/run/natgate/control.sock")
     },
     place("lw4o6", "bindings", PlaceKind::Read, "bindings.csv"),
+    place("fleet", "listen", PlaceKind::Listener, "192.0.2.10:7600"),
+    place("fleet", "certificate", PlaceKind::Read, "/etc/natgate/a.pem"),
+    place("fleet", "key", PlaceKind::Read, "/etc/natgate/a.key"),
+    place("fleet", "authorities", PlaceKind::Read, "/etc/natgate/ca.pem"),
+    place("fleet.partner", "address", PlaceKind::Remote, "192.0.2.11:7600"),
     place("control", "read_socket", PlaceKind::Socket, "/run/natgate/read.sock"),
     place("control", "listen", PlaceKind::Listener, "192.0.2.1:9466"),
     place("control.tls", "certificate", PlaceKind::Read, "/etc/natgate/server.pem"),
@@ -393,8 +401,7 @@ pub(super) fn keys(section: &str) -> &'static [&'static str] {
 
 /// Tables and keys of features that natgate does not have yet, and the feature of each.
 const PLANNED: &[(&str, &str, &str)] = &[
-    ("", "fleet", "operation of several machines together"),
-    ("", "slice", "operation of several machines together"),
+    ("fleet", "etcd", "a fleet of more than two machines"),
     ("realm", "address6", "IPv6 of realms"),
     ("realm", "gateway6", "IPv6 of realms"),
     ("alg", "pptp", "PPTP with GRE call ids (RFC 2637)"),

@@ -8,6 +8,7 @@ use super::alg;
 use super::control;
 use super::devices;
 use super::draft::{Draft, NeighborDraft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
+use super::fleet;
 use super::ipv6;
 use super::kernel;
 use super::logs;
@@ -111,6 +112,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         pcp,
         alg,
         ipv6: ipv6::read(root),
+        fleet: fleet::read(root),
         router6,
         config,
     }

@@ -9,6 +9,7 @@ pub mod changes;
 mod endpoint_owner;
 mod expectations;
 mod figures;
+pub mod fleet;
 pub mod health;
 mod lists;
 mod pools;

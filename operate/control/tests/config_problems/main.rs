@@ -382,8 +382,6 @@ fn features_that_are_not_built_in_are_named() {
         ("[alg]\npptp = true", "PPTP"),
         ("[alg]\nh323 = true", "H.323"),
         ("[alg]\ndns = true", "DNS answers"),
-        ("[fleet]", "several machines"),
-        ("[[slice]]", "several machines"),
     ] {
         let text = format!("{SMALLEST}{table}\n");
         let problems = read_text(&text, "t.toml").expect_err(table);

@@ -1,0 +1,457 @@
+//! One of two gateways that share external addresses (`docs/design/pair.md`).
+//!
+//! The worker's thread does everything but the transport: the ownership of slices, records of the
+//! engine's mappings, copies of the partner's. [`PartnerLink`] carries the messages; it has a
+//! thread of its own.
+
+mod settings;
+mod slice;
+mod starts;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use settings::{FleetSettings, PartnerSettings, SliceSettings};
+pub use status::{FleetStatus, LinkStatus, SliceStatus};
+
+use natgate_engine::{CopyChange, Endpoint, Engine, Timestamp};
+use natgate_pair::{Claim, Holding, Message, Node, Ownership, Role, View};
+use settings::other;
+use slice::{LEAST_ROOM, Slice};
+use std::collections::VecDeque;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// Messages that are received, and packets of a slice that are sent, in one turn.
+const RECEIVED_A_TURN: usize = 64;
+const SENT_A_TURN: usize = 4;
+
+/// Longest time without a turn while there is a partner.
+const INTERVAL: Duration = Duration::from_millis(5);
+
+/// Interval of views. The link sends the latest view again by itself.
+const VIEWS: Duration = Duration::from_millis(200);
+
+/// Interval of looks at the state of the link.
+const LOOKS: Duration = Duration::from_millis(20);
+
+/// Shortest time after which an unconfirmed packet counts as lost.
+const LOST: Duration = Duration::from_millis(100);
+
+/// Requests that may wait.
+const MOST_WAITING: usize = 4;
+
+/// Carries messages to and from the partner. No call waits.
+pub trait PartnerLink: Send {
+    /// Sends a message of replication, which may be lost. Returns `false` if there is no connection
+    /// or no room.
+    fn send(&mut self, message: Vec<u8>) -> bool;
+    /// The next message of replication that has come.
+    fn receive(&mut self) -> Option<Vec<u8>>;
+    /// Bytes of a message that can be sent whole.
+    fn room(&self) -> usize;
+    /// Sets the view that the partner is told, again and again.
+    fn tell(&mut self, view: Vec<u8>);
+    /// The latest view of the partner that has come since the last call.
+    fn heard(&mut self) -> Option<Vec<u8>>;
+    /// State of the link.
+    fn status(&self) -> LinkStatus;
+}
+
+/// A request of an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FleetRequest {
+    /// The state.
+    Status,
+    /// The node gives its slices to the other.
+    Drain(String),
+    /// A slice, by its number from 0 on, goes to a node.
+    Move(usize, String),
+    /// The node has ended and does not run anywhere.
+    Forget(String),
+}
+
+/// Answer to a request: the state after it, or the reason of a refusal.
+pub type FleetAnswer = Result<FleetStatus, String>;
+
+type Asked = (FleetRequest, SyncSender<FleetAnswer>);
+
+/// Sender of requests to the worker. Clones send to the same worker.
+#[derive(Clone, Debug)]
+pub struct FleetAsker(SyncSender<Asked>);
+
+impl FleetAsker {
+    /// Makes a request and waits for the answer.
+    ///
+    /// # Errors
+    /// The reason of the refusal, one sentence.
+    pub fn ask(&self, request: FleetRequest) -> FleetAnswer {
+        let stopping = || "the gateway is stopping".to_owned();
+        let (reply, answer) = sync_channel(1);
+        self.0.send((request, reply)).map_err(|_| stopping())?;
+        answer.recv().map_err(|_| stopping())?
+    }
+}
+
+/// A node of a pair, in its worker.
+pub struct Fleet {
+    settings: FleetSettings,
+    ownership: Ownership,
+    link: Box<dyn PartnerLink>,
+    slices: Vec<Slice>,
+    /// Mappings that were too young to be copied, and the time at which they are not.
+    young: VecDeque<(Timestamp, u32)>,
+    changes: Vec<CopyChange>,
+    requests: Receiver<Asked>,
+    told: Option<View>,
+    next_view: Timestamp,
+    last_turn: Timestamp,
+    /// State of the link at the last look.
+    link_status: LinkStatus,
+    next_look: Timestamp,
+    random: u32,
+    partner_boot: u64,
+    refused_views: u64,
+}
+
+impl Fleet {
+    /// Begins as a node that owns nothing, and counts a start in the file of the settings. `random`
+    /// tells apart starts with the same number, after a disk was lost.
+    ///
+    /// # Errors
+    /// The file of starts can be neither read nor replaced.
+    pub fn new(
+        settings: FleetSettings,
+        link: Box<dyn PartnerLink>,
+        random: u32,
+    ) -> io::Result<(Self, FleetAsker)> {
+        let boot = starts::count(&settings.starts, (0, random))?;
+        let ownership = Ownership::start(settings.this(), boot, &settings.homes());
+        let slices = (0..).zip(&settings.slices);
+        let slices = slices.map(|(number, slice)| Slice::new(number, slice.addresses.clone()));
+        let (sender, requests) = sync_channel(MOST_WAITING);
+        let fleet = Self {
+            ownership,
+            link,
+            slices: slices.collect(),
+            young: VecDeque::new(),
+            changes: Vec::new(),
+            requests,
+            told: None,
+            next_view: Timestamp(0),
+            last_turn: Timestamp(0),
+            link_status: LinkStatus::default(),
+            next_look: Timestamp(0),
+            random,
+            partner_boot: 0,
+            refused_views: 0,
+            settings,
+        };
+        Ok((fleet, FleetAsker(sender)))
+    }
+
+    /// Does one turn's work, between two batches of packets.
+    pub(crate) fn turn(&mut self, now: Timestamp, engine: &mut Engine) {
+        self.last_turn = now;
+        for _ in 0..RECEIVED_A_TURN {
+            let Some(message) = self.link.receive() else { break };
+            self.receive(&message, now, engine);
+        }
+        if let Some(view) = self.link.heard() {
+            self.hear(&view);
+        }
+        while let Ok((request, reply)) = self.requests.try_recv() {
+            let _ = reply.send(self.answer(request, now, engine));
+        }
+        self.settle(now, engine);
+        self.note_changes(now, engine);
+        self.send(now, engine);
+        self.give_away(now, engine);
+        self.tell(now);
+    }
+
+    /// Time of the next turn that is due.
+    pub(crate) fn next_deadline(&self) -> Timestamp {
+        self.last_turn.plus(INTERVAL)
+    }
+
+    fn receive(&mut self, bytes: &[u8], now: Timestamp, engine: &mut Engine) {
+        let Some((id, message)) = natgate_pair::read(bytes) else { return };
+        let Some(slice) = self.slices.get_mut(usize::from(id.slice)) else { return };
+        let is_repair = matches!(message, Message::Repair(_));
+        if let Some(answer) = slice.receive(engine, (id, message), bytes, now) {
+            self.link.send(answer);
+        }
+        if !is_repair && let Some(outbound) = &mut slice.outbound {
+            for port in outbound.sender.released() {
+                end_rest(engine, port);
+            }
+        }
+    }
+
+    /// Hears a view of the partner.
+    fn hear(&mut self, bytes: &[u8]) {
+        let Some(view) = View::read(bytes) else {
+            self.refused_views += 1;
+            return;
+        };
+        // The partner knows a later start of this node: the counter on disk was lost.
+        let is_older = view.to > self.ownership.boot();
+        let owns_nothing =
+            (0..self.slices.len()).all(|number| self.ownership.role(number) == Role::Unknown);
+        if is_older && owns_nothing {
+            let least = starts::starts(view.to);
+            if let Ok(boot) = starts::count(&self.settings.starts, (least, self.random)) {
+                self.ownership =
+                    Ownership::start(self.settings.this(), boot, &self.settings.homes());
+            }
+        }
+        for (number, (slice, claim)) in self.slices.iter_mut().zip(&view.claims).enumerate() {
+            let Claim { holding, .. } = claim;
+            slice.is_disputed = *holding == Holding::Mine && self.ownership.owns(number);
+        }
+        let before: Vec<Role> = self.roles().collect();
+        match self.ownership.receive(&view) {
+            Ok(()) => self.partner_boot = self.partner_boot.max(view.from),
+            Err(_) => self.refused_views += 1,
+        }
+        for (number, before) in before.into_iter().enumerate() {
+            let is_given = matches!(before, Role::Partner { .. })
+                && self.ownership.role(number) == Role::Owner { rests: false, drains: false };
+            self.slices[number].is_moved |= is_given;
+        }
+    }
+
+    fn roles(&self) -> impl Iterator<Item = Role> + '_ {
+        (0..self.slices.len()).map(|number| self.ownership.role(number))
+    }
+
+    /// Makes engine and streams agree with the ownership.
+    fn settle(&mut self, now: Timestamp, engine: &mut Engine) {
+        let hold_down = engine.config().timeouts.hold_down;
+        for (number, slice) in self.slices.iter_mut().enumerate() {
+            let streams = [self.ownership.destination(number), self.ownership.source(number)];
+            for port in slice.set_streams(engine, streams, now) {
+                end_rest(engine, port);
+            }
+            slice.is_moved &= streams[0].is_some() && !slice.is_copied();
+            if let Role::Owner { rests: true, .. } = self.ownership.role(number) {
+                // Nobody has assigned a port before the first start of both.
+                let is_first = [self.ownership.boot(), self.partner_boot]
+                    .iter()
+                    .all(|boot| starts::starts(*boot) == 1)
+                    && self.ownership.epoch(number) == 1;
+                let rest = if is_first { Duration::ZERO } else { hold_down };
+                let until = *slice.rests_until.get_or_insert(now.plus(rest));
+                if now >= until {
+                    self.ownership.end_rest(number, self.ownership.epoch(number));
+                    slice.rests_until = None;
+                }
+            } else {
+                slice.rests_until = None;
+            }
+            let drains = matches!(self.ownership.role(number), Role::Owner { drains: true, .. });
+            slice.set_duty(engine, self.ownership.may_assign(number), self.ownership.owns(number));
+            slice.set_draining(engine, drains);
+        }
+    }
+
+    /// Takes the engine's changes to the streams of their slices.
+    fn note_changes(&mut self, now: Timestamp, engine: &mut Engine) {
+        if engine.has_changes() {
+            engine.take_changes(&mut self.changes);
+        }
+        while let Some((due, key)) = self.young.front().copied()
+            && now >= due
+        {
+            self.young.pop_front();
+            self.changes.push(CopyChange::Changed(key));
+        }
+        for change in std::mem::take(&mut self.changes) {
+            match change {
+                CopyChange::Changed(key) => {
+                    let Some(facts) = engine.copy_facts(key) else { continue };
+                    if let Some(outbound) = outbound_of(&mut self.slices, facts.address) {
+                        outbound.sender.change(key, now.0);
+                    }
+                }
+                CopyChange::Ended { key, protocol, external } => {
+                    let port = written(protocol, external);
+                    let outbound = outbound_of(&mut self.slices, external.address);
+                    let rests =
+                        outbound.is_some_and(|outbound| outbound.sender.end(key, port, now.0));
+                    if !rests {
+                        engine.end_rest(protocol, external);
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, now: Timestamp, engine: &Engine) {
+        if now >= self.next_look {
+            self.next_look = now.plus(LOOKS);
+            self.link_status = self.link.status();
+        }
+        if self.link_status.connected.is_none() {
+            return;
+        }
+        let late = self.link_status.round_trip.map_or(LOST, |time| (4 * time).max(LOST));
+        let before = now.0.saturating_sub(late.as_nanos() as u64);
+        let Self { link, slices, young, .. } = self;
+        let room = link.room().max(LEAST_ROOM);
+        for slice in slices {
+            if let Some(outbound) = &mut slice.outbound {
+                outbound.sender.expire(before, now.0);
+            }
+            slice.send(engine, (now, room, SENT_A_TURN), young, |message| link.send(message));
+        }
+    }
+
+    /// Gives slices away that drain and that the partner has whole.
+    fn give_away(&mut self, now: Timestamp, engine: &mut Engine) {
+        for number in 0..self.slices.len() {
+            let drains = matches!(self.ownership.role(number), Role::Owner { drains: true, .. });
+            if drains
+                && self.slices[number].is_copied()
+                && let Some(stream) = self.ownership.destination(number)
+            {
+                self.ownership.copy_complete(number, stream);
+                self.settle(now, engine);
+            }
+        }
+    }
+
+    fn tell(&mut self, now: Timestamp) {
+        let view = self.ownership.view();
+        if now >= self.next_view || self.told.as_ref() != Some(&view) {
+            self.next_view = now.plus(VIEWS);
+            self.link.tell(view.write());
+            self.told = Some(view);
+        }
+    }
+
+    fn answer(
+        &mut self,
+        request: FleetRequest,
+        now: Timestamp,
+        engine: &mut Engine,
+    ) -> FleetAnswer {
+        self.carry_out(request)?;
+        self.settle(now, engine);
+        Ok(self.status(now, engine))
+    }
+
+    fn carry_out(&mut self, request: FleetRequest) -> Result<(), String> {
+        match request {
+            FleetRequest::Status => Ok(()),
+            FleetRequest::Drain(node) => {
+                if self.known(&node)? != self.settings.this() {
+                    return Err(format!("this is node {}; ask node {node}", self.settings.node));
+                }
+                let own: Vec<usize> =
+                    (0..self.slices.len()).filter(|slice| self.ownership.owns(*slice)).collect();
+                own.into_iter().try_for_each(|slice| self.drain(slice))
+            }
+            FleetRequest::Move(slice, node) => {
+                if slice >= self.slices.len() {
+                    let last = self.slices.len() - 1;
+                    return Err(format!("there is no slice {slice}; the last is {last}"));
+                }
+                let to = self.known(&node)?;
+                match (self.ownership.owns(slice), to == self.settings.this()) {
+                    (true, true) => {
+                        self.ownership.keep(slice);
+                        Ok(())
+                    }
+                    (true, false) => self.drain(slice),
+                    (false, _) => Err(format!(
+                        "node {} is not the owner of slice {slice}; ask the owner",
+                        self.settings.node
+                    )),
+                }
+            }
+            FleetRequest::Forget(node) => {
+                if self.known(&node)? == self.settings.this() {
+                    return Err(format!("this is node {node}; a node cannot forget itself"));
+                }
+                if self.link.status().connected.is_some() {
+                    return Err(format!("node {node} is connected, so it has not ended"));
+                }
+                self.ownership.forget_partner();
+                Ok(())
+            }
+        }
+    }
+
+    fn known(&self, node: &str) -> Result<Node, String> {
+        let this = self.settings.this();
+        match node {
+            node if node == self.settings.node => Ok(this),
+            node if node == self.settings.partner.node => Ok(other(this)),
+            _ => Err(format!(
+                "there is no node {node}; the nodes are {} and {}",
+                self.settings.node, self.settings.partner.node
+            )),
+        }
+    }
+
+    fn drain(&mut self, slice: usize) -> Result<(), String> {
+        if self.ownership.destination(slice).is_none() {
+            return Err(format!(
+                "node {} is not there to take slice {slice}",
+                self.settings.partner.node
+            ));
+        }
+        if !self.ownership.drain(slice) {
+            return Err(format!(
+                "slice {slice} rests after a take-over; it can move when the hold-down is over"
+            ));
+        }
+        Ok(())
+    }
+
+    fn status(&self, now: Timestamp, engine: &Engine) -> FleetStatus {
+        let homes = self.settings.homes();
+        let status = |(number, slice): (usize, &Slice)| {
+            let this = self.settings.this();
+            let owner = match self.ownership.role(number) {
+                Role::Unknown => None,
+                Role::Owner { .. } => Some(this),
+                Role::Yielding { .. } | Role::Partner { .. } => Some(other(this)),
+            };
+            SliceStatus {
+                home: self.settings.name(homes[number]).to_owned(),
+                owner: owner.map(|node| self.settings.name(node).to_owned()),
+                ..slice.status(now, &self.ownership)
+            }
+        };
+        FleetStatus {
+            node: self.settings.node.clone(),
+            partner: self.settings.partner.node.clone(),
+            boot: self.ownership.boot(),
+            partner_boot: self.partner_boot,
+            link: self.link.status(),
+            resting: engine.resting() as u64,
+            refused_views: self.refused_views,
+            slices: self.slices.iter().enumerate().map(status).collect(),
+        }
+    }
+}
+
+/// The stream that this node sends of the slice with an address.
+fn outbound_of(slices: &mut [Slice], address: Ipv4Addr) -> Option<&mut slice::Outbound> {
+    slices.iter_mut().find(|slice| slice.has(address))?.outbound.as_mut()
+}
+
+/// A port as a number.
+fn written(protocol: u8, Endpoint { address, port }: Endpoint) -> u64 {
+    u64::from(protocol) << 48 | u64::from(address.to_bits()) << 16 | u64::from(port)
+}
+
+fn end_rest(engine: &mut Engine, port: u64) {
+    let address = Ipv4Addr::from_bits((port >> 16) as u32);
+    engine.end_rest((port >> 48) as u8, Endpoint { address, port: port as u16 });
+}

@@ -1,0 +1,74 @@
+//! Settings of a pair of gateways.
+
+use natgate_engine::AddressRange;
+use natgate_pair::Node;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Settings of one of two gateways that share external addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetSettings {
+    /// Name of this node. The partner's certificate must not have it.
+    pub node: String,
+    /// Address to listen on for the partner.
+    pub listen: SocketAddr,
+    /// Certificate of this node, a PEM file. Its names include `node`.
+    pub certificate: PathBuf,
+    /// Key of the certificate, a PEM file.
+    pub key: PathBuf,
+    /// Certificates of the authorities that sign the nodes' certificates, a PEM file.
+    pub authorities: PathBuf,
+    /// The other node.
+    pub partner: PartnerSettings,
+    /// The slices. Both nodes have the same, in the same order.
+    pub slices: Vec<SliceSettings>,
+    /// File with the number of starts of this node.
+    pub starts: PathBuf,
+}
+
+/// The other node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartnerSettings {
+    /// Its name, which its certificate must have.
+    pub node: String,
+    /// Address that it listens on.
+    pub address: SocketAddr,
+}
+
+/// A slice: external addresses with one owner at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceSettings {
+    /// The addresses.
+    pub addresses: Vec<AddressRange>,
+    /// Name of the node that is the owner as long as it can be.
+    pub owner: String,
+}
+
+impl FleetSettings {
+    /// This node, in the order of names.
+    pub fn this(&self) -> Node {
+        if self.node < self.partner.node { Node::A } else { Node::B }
+    }
+
+    /// Home of each slice.
+    pub fn homes(&self) -> Vec<Node> {
+        let home = |slice: &SliceSettings| match slice.owner == self.node {
+            true => self.this(),
+            false => other(self.this()),
+        };
+        self.slices.iter().map(home).collect()
+    }
+
+    /// Name of a node.
+    pub fn name(&self, node: Node) -> &str {
+        if node == self.this() { &self.node } else { &self.partner.node }
+    }
+}
+
+/// The other of two nodes.
+pub(super) fn other(node: Node) -> Node {
+    match node {
+        Node::A => Node::B,
+        Node::B => Node::A,
+    }
+}

@@ -1,0 +1,410 @@
+//! A slice at one node: its addresses in the engine, and the stream of its records.
+
+use super::status::SliceStatus;
+use natgate_engine::{AddressRange, Copies, Duty, Engine, Timestamp};
+use natgate_pair::{
+    Message, Ownership, PACKET_HEAD, Present, RECORD_HEAD, Receiver, Role, Sender, Stream,
+    StreamId, Written, write_state,
+};
+use natgate_wire::protocol;
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// Age from which a mapping without a connection is copied.
+pub(super) const YOUNG: Duration = Duration::from_secs(2);
+
+/// Interval of the owner's state, and of digests.
+const STATE: Duration = Duration::from_secs(1);
+const DIGESTS: Duration = Duration::from_secs(30);
+
+/// Keys that a first copy looks at in one turn.
+const KEYS_A_TURN: u32 = 1024;
+
+/// Addresses whose held ports are listed in one turn.
+const ADDRESSES_A_TURN: usize = 8;
+
+/// Protocols with ports.
+const PROTOCOLS: [u8; 4] = [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
+
+/// Beginning of a record of held ports. A mapping's record begins with a smaller number.
+const HELD: [u8; 4] = [0xff; 4];
+
+/// Ports in one record of held ports.
+const HELD_PORTS: usize = 400;
+
+/// A slice.
+#[derive(Debug)]
+pub(super) struct Slice {
+    number: u16,
+    ranges: Vec<AddressRange>,
+    duty: Option<Duty>,
+    pub(super) outbound: Option<Outbound>,
+    pub(super) inbound: Option<Inbound>,
+    /// End of the hold-down after a take-over.
+    pub(super) rests_until: Option<Timestamp>,
+    /// True after a planned move, until the partner has confirmed all mappings: none ends before.
+    pub(super) is_moved: bool,
+    /// True if the partner's last view says that it owns the slice, as this node does.
+    pub(super) is_disputed: bool,
+}
+
+/// The stream that this node sends.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    pub(super) sender: Sender,
+    /// The next key of the first copy; `None`: it is done.
+    fill: Option<u32>,
+    next_state: Timestamp,
+    next_digests: Timestamp,
+    /// Latest time at which the copy was complete.
+    completed: Option<Timestamp>,
+    /// Held ports, which a planned move takes along.
+    held: Held,
+}
+
+/// Records of held ports.
+#[derive(Debug, Default)]
+struct Held {
+    /// True if the slice drains.
+    is_wanted: bool,
+    /// The next external address, by its place in the engine; `None`: all are listed.
+    next: Option<usize>,
+    /// Key of the first record. No mapping has it, because none begins while the slice drains.
+    base: u32,
+    records: Vec<Vec<u8>>,
+}
+
+/// The stream that this node receives.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    receiver: Receiver,
+    /// `None` before the origin has come.
+    copies: Option<Copies>,
+    /// Latest time at which the owner said that the copy was complete; and whether its last word
+    /// was so.
+    completed: Option<Timestamp>,
+    is_complete: bool,
+}
+
+impl Slice {
+    pub(super) fn new(number: u16, ranges: Vec<AddressRange>) -> Self {
+        Self {
+            number,
+            ranges,
+            duty: None,
+            outbound: None,
+            inbound: None,
+            rests_until: None,
+            is_moved: false,
+            is_disputed: false,
+        }
+    }
+
+    pub(super) fn has(&self, address: Ipv4Addr) -> bool {
+        self.ranges.iter().any(|range| range.contains(address))
+    }
+
+    /// Makes the engine do its duty in the slice.
+    pub(super) fn set_duty(&mut self, engine: &mut Engine, assigns: bool, owns: bool) {
+        let duty = Duty { assigns, keeps: !owns || self.is_moved };
+        // A reload makes all addresses drain, as the configuration has them.
+        let is_so = self.duty == Some(duty)
+            && self.ranges.iter().all(|range| engine.assigns(range.first) == assigns);
+        if !is_so {
+            self.ranges.iter().for_each(|range| engine.set_duty(*range, duty));
+            self.duty = Some(duty);
+        }
+    }
+
+    /// Begins and ends streams as the ownership says. Returns the ports whose rest ends with a
+    /// stream.
+    pub(super) fn set_streams(
+        &mut self,
+        engine: &Engine,
+        [destination, source]: [Option<Stream>; 2],
+        now: Timestamp,
+    ) -> Vec<u64> {
+        let id = |stream| StreamId { slice: self.number, worker: 0, stream };
+        let mut ended = Vec::new();
+        if self.outbound.as_ref().map(|outbound| outbound.sender.id()) != destination.map(id) {
+            if let Some(outbound) = self.outbound.take() {
+                ended = outbound.sender.abandon().collect();
+            }
+            self.outbound = destination.map(|stream| Outbound {
+                sender: Sender::new(id(stream)),
+                fill: (engine.copy_extent() > 0).then_some(0),
+                next_state: now,
+                next_digests: now.plus(DIGESTS),
+                completed: None,
+                held: Held::default(),
+            });
+        }
+        if self.inbound.as_ref().map(|inbound| inbound.receiver.id()) != source.map(id) {
+            self.inbound = source.map(|stream| Inbound {
+                receiver: Receiver::new(id(stream)),
+                copies: None,
+                completed: None,
+                is_complete: false,
+            });
+        }
+        ended
+    }
+
+    /// Receives a message of the stream. Returns the answer.
+    pub(super) fn receive(
+        &mut self,
+        engine: &mut Engine,
+        (id, message): (StreamId, Message<'_>),
+        bytes: &[u8],
+        now: Timestamp,
+    ) -> Option<Vec<u8>> {
+        match message {
+            Message::Confirmation(confirmation) => {
+                let outbound = self.outbound.as_mut().filter(|one| one.sender.id() == id)?;
+                outbound.sender.confirm(&confirmation, now.0);
+                None
+            }
+            Message::Repair(buckets) => {
+                let outbound = self.outbound.as_mut().filter(|one| one.sender.id() == id)?;
+                if buckets.is_empty() {
+                    outbound.next_digests = outbound.next_digests.min(now.plus(STATE));
+                }
+                outbound.sender.repair(&buckets, engine.copy_extent(), now.0);
+                None
+            }
+            Message::State { is_complete, origin } => {
+                let inbound = self.inbound.as_mut().filter(|one| one.receiver.id() == id)?;
+                if inbound.copies.is_none() {
+                    inbound.copies = engine.begin_copies(origin).ok();
+                }
+                inbound.is_complete = is_complete && inbound.copies.is_some();
+                if inbound.is_complete {
+                    inbound.completed = Some(now);
+                }
+                None
+            }
+            Message::Packet(_) | Message::Digests { .. } => {
+                let inbound = self.inbound.as_mut()?;
+                let copies = inbound.copies.as_mut()?;
+                inbound
+                    .receiver
+                    .receive(bytes, now.0, |key, record, _| apply(engine, copies, key, record))
+            }
+        }
+    }
+
+    /// Gives the next messages of the stream to `send`, at most `most` packets. `room` is the room
+    /// of a datagram. `young` gets the keys of mappings that are too young, with the time at which
+    /// they are due.
+    pub(super) fn send(
+        &mut self,
+        engine: &Engine,
+        (now, room, most): (Timestamp, usize, usize),
+        young: &mut VecDeque<(Timestamp, u32)>,
+        mut send: impl FnMut(Vec<u8>) -> bool,
+    ) {
+        let Some(mut outbound) = self.outbound.take() else { return };
+        outbound.fill_some(engine, |address| self.has(address), now);
+        outbound.list_held(engine, |address| self.has(address), now);
+        let has = |address| self.has(address);
+        for _ in 0..most {
+            let Outbound { sender, held, .. } = &mut outbound;
+            let source =
+                |key, out: &mut Vec<u8>| held.present(engine, &has, (key, now), young, out);
+            match sender.write(now.0, room, source) {
+                Written::Packet(packet) => {
+                    if !send(packet) {
+                        // It counts as lost, and its keys are sent again.
+                        break;
+                    }
+                }
+                Written::More => {}
+                Written::Nothing | Written::Full => break,
+            }
+        }
+        let is_complete = outbound.is_complete();
+        if is_complete {
+            outbound.completed = Some(now);
+        }
+        if now >= outbound.next_state {
+            outbound.next_state = now.plus(STATE);
+            let mut origin = Vec::new();
+            engine.copy_origin(&mut origin);
+            send(write_state(outbound.sender.id(), is_complete, &origin));
+        }
+        if now >= outbound.next_digests {
+            outbound.next_digests = now.plus(DIGESTS);
+            send(outbound.sender.digests());
+        }
+        self.outbound = Some(outbound);
+    }
+
+    /// True if the partner has everything, held ports included if the slice drains.
+    pub(super) fn is_copied(&self) -> bool {
+        self.outbound.as_ref().is_some_and(Outbound::is_complete)
+    }
+
+    /// Begins or ends the list of held ports: the slice drains, or does not.
+    pub(super) fn set_draining(&mut self, engine: &Engine, drains: bool) {
+        let Some(outbound) = &mut self.outbound else { return };
+        if outbound.held.is_wanted == drains {
+            return;
+        }
+        let base = engine.copy_extent();
+        let next = drains.then_some(0);
+        outbound.held = Held { is_wanted: drains, next, base, records: Vec::new() };
+        // Mappings that were too young go along.
+        outbound.fill = Some(0);
+    }
+
+    /// State of the slice for people.
+    pub(super) fn status(&self, now: Timestamp, ownership: &Ownership) -> SliceStatus {
+        let number = usize::from(self.number);
+        let role = ownership.role(number);
+        let (completed, is_complete) = match (&self.outbound, &self.inbound) {
+            (Some(outbound), _) => (outbound.completed, outbound.is_complete()),
+            (None, Some(inbound)) => (inbound.completed, inbound.is_complete),
+            (None, None) => (None, false),
+        };
+        let lag = self.outbound.as_ref().map_or(0, |outbound| outbound.sender.lag(now.0));
+        SliceStatus {
+            addresses: self.ranges.clone(),
+            home: String::new(),
+            owner: None,
+            role: match role {
+                Role::Unknown => "unknown",
+                Role::Owner { .. } => "owner",
+                Role::Yielding { .. } => "yielding",
+                Role::Partner { .. } => "partner",
+            },
+            epoch: ownership.epoch(number),
+            assigns: ownership.may_assign(number),
+            rests: self.rests_until.map(|until| until.since(now)),
+            drains: matches!(role, Role::Owner { drains: true, .. }),
+            is_complete,
+            age: completed.map(|at| now.since(at)),
+            lag: Duration::from_nanos(lag),
+            is_disputed: self.is_disputed,
+            sent: self.outbound.as_ref().map(|outbound| outbound.sender.counters()),
+            received: self.inbound.as_ref().map(|inbound| inbound.receiver.counters()),
+        }
+    }
+}
+
+impl Outbound {
+    fn is_complete(&self) -> bool {
+        self.fill.is_none() && self.held.next.is_none() && self.sender.is_complete()
+    }
+
+    /// Reports some of the present mappings to the sender, for a first copy.
+    fn fill_some(&mut self, engine: &Engine, has: impl Fn(Ipv4Addr) -> bool, now: Timestamp) {
+        let Some(from) = self.fill else { return };
+        let to = engine.copy_extent().min(from.saturating_add(KEYS_A_TURN));
+        for key in from..to {
+            if engine.copy_facts(key).is_some_and(|facts| has(facts.address)) {
+                self.sender.change(key, now.0);
+            }
+        }
+        self.fill = (to < engine.copy_extent()).then_some(to);
+    }
+
+    /// Lists the ports that are taken at some addresses. The partner holds those that no mapping
+    /// has.
+    fn list_held(&mut self, engine: &Engine, has: impl Fn(Ipv4Addr) -> bool, now: Timestamp) {
+        for _ in 0..ADDRESSES_A_TURN {
+            let Some(place) = self.held.next else { return };
+            let mut address = None;
+            for protocol in PROTOCOLS {
+                let mut taken = [0; 1024];
+                address = engine.taken_ports(place, protocol, &mut taken);
+                let Some(address) = address.filter(|address| has(*address)) else { break };
+                self.held.add(protocol, address, &taken);
+            }
+            self.held.next = address.map(|_| place + 1);
+        }
+        if self.held.next.is_none() {
+            self.change_held(now);
+        }
+    }
+
+    fn change_held(&mut self, now: Timestamp) {
+        for number in 0..self.held.records.len() as u32 {
+            self.sender.change(self.held.base + number, now.0);
+        }
+    }
+}
+
+impl Held {
+    fn add(&mut self, protocol: u8, address: Ipv4Addr, taken: &[u64; 1024]) {
+        let ports: Vec<u16> = (0..=u16::MAX)
+            .filter(|port| taken[usize::from(*port) / 64] >> (port % 64) & 1 != 0)
+            .collect();
+        for ports in ports.chunks(HELD_PORTS) {
+            let mut record = Vec::from(HELD);
+            record.push(protocol);
+            record.extend(address.octets());
+            ports.iter().for_each(|port| record.extend(port.to_le_bytes()));
+            self.records.push(record);
+        }
+    }
+
+    /// Writes the present record of a key.
+    fn present(
+        &self,
+        engine: &Engine,
+        has: &impl Fn(Ipv4Addr) -> bool,
+        (key, now): (u32, Timestamp),
+        young: &mut VecDeque<(Timestamp, u32)>,
+        out: &mut Vec<u8>,
+    ) -> Present {
+        if let Some(record) =
+            key.checked_sub(self.base).and_then(|at| self.records.get(at as usize))
+        {
+            out.extend(record);
+            return Present::Record { fingerprint: fingerprint(record) };
+        }
+        let Some(facts) = engine.copy_facts(key).filter(|facts| has(facts.address)) else {
+            return Present::Absent;
+        };
+        let due = facts.created.plus(YOUNG);
+        if !self.is_wanted && !facts.is_settled && (facts.is_tcp || now < due) {
+            if !facts.is_tcp {
+                young.push_back((due, key));
+            }
+            return Present::NotYet;
+        }
+        engine
+            .copy_record(key, out)
+            .map_or(Present::Absent, |fingerprint| Present::Record { fingerprint })
+    }
+}
+
+/// Bytes of a datagram that the records of a stream can fill.
+pub(super) const LEAST_ROOM: usize = PACKET_HEAD + RECORD_HEAD + 9 + 2 * HELD_PORTS;
+
+fn fingerprint(record: &[u8]) -> u64 {
+    u64::from(crc32fast::hash(record)) | 1 << 32
+}
+
+/// Applies a record to the copy.
+fn apply(engine: &mut Engine, copies: &mut Copies, key: u32, record: &[u8]) -> Option<u64> {
+    if record.is_empty() {
+        engine.end_copy(copies, key);
+        return None;
+    }
+    let Some(held) = record.strip_prefix(&HELD) else {
+        return engine.copy(copies, record).ok().flatten();
+    };
+    let ([protocol, a, b, c, d], ports) = held.split_first_chunk()?;
+    let (ports, odd) = ports.as_chunks();
+    if !PROTOCOLS.contains(protocol) || !odd.is_empty() {
+        return None;
+    }
+    let mut bits = [0_u64; 1024];
+    for port in ports.iter().map(|port| u16::from_le_bytes(*port)) {
+        bits[usize::from(port) / 64] |= 1 << (port % 64);
+    }
+    engine.hold_ports(Ipv4Addr::new(*a, *b, *c, *d), *protocol, &bits);
+    Some(fingerprint(record))
+}

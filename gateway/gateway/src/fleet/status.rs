@@ -1,0 +1,97 @@
+//! State of a pair, as a node knows it.
+
+use natgate_engine::AddressRange;
+use natgate_pair::{Boot, Epoch, ReceivedCounters, Sent};
+use std::time::Duration;
+
+/// State of the link to the partner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkStatus {
+    /// Time since the connection came about; `None`: there is no connection.
+    pub connected: Option<Duration>,
+    /// Round trip time.
+    pub round_trip: Option<Duration>,
+    /// Connections since the start.
+    pub connections: u64,
+    /// Connections that were refused, and the last reason.
+    pub refused: u64,
+    /// Reason of the last refusal, or of the last failure to connect.
+    pub reason: Option<String>,
+    /// Messages that found no room in a queue, or no connection.
+    pub lost: u64,
+}
+
+/// What a node knows about the pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetStatus {
+    /// Name of this node.
+    pub node: String,
+    /// Name of the other node.
+    pub partner: String,
+    /// Boot number of this node.
+    pub boot: Boot,
+    /// The greatest boot number of the partner; 0: none is known.
+    pub partner_boot: Boot,
+    /// The link.
+    pub link: LinkStatus,
+    /// Ports of ended mappings that the partner may have copies of.
+    pub resting: u64,
+    /// Views of the partner that were refused.
+    pub refused_views: u64,
+    /// The slices, in the order of the configuration.
+    pub slices: Vec<SliceStatus>,
+}
+
+/// What a node knows about a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceStatus {
+    /// Its addresses.
+    pub addresses: Vec<AddressRange>,
+    /// Name of its home.
+    pub home: String,
+    /// Name of its owner; `None`: this node does not know it.
+    pub owner: Option<String>,
+    /// This node's part: `unknown`, `owner`, `yielding` or `partner`.
+    pub role: &'static str,
+    /// Epoch of the ownership.
+    pub epoch: Epoch,
+    /// True if this node assigns ports of it.
+    pub assigns: bool,
+    /// Time until this node assigns ports, after a take-over.
+    pub rests: Option<Duration>,
+    /// True if the slice goes to the partner as soon as the copy is complete.
+    pub drains: bool,
+    /// True if the copy is complete, as far as this node knows.
+    pub is_complete: bool,
+    /// Time since the copy was known to be complete; `None`: it never was.
+    pub age: Option<Duration>,
+    /// Time for which the oldest change has waited to be sent or confirmed.
+    pub lag: Duration,
+    /// True if the partner says that it is the owner, too.
+    pub is_disputed: bool,
+    /// Counters of the stream that this node sends.
+    pub sent: Option<Sent>,
+    /// Counters of the stream that this node receives.
+    pub received: Option<ReceivedCounters>,
+}
+
+impl SliceStatus {
+    /// Largest age of a copy that counts as present.
+    const PRESENT: Duration = Duration::from_secs(5);
+
+    /// The first thing that is wrong with the slice; `None`: nothing is.
+    pub fn fault(&self) -> Option<&'static str> {
+        let is_present = self.age.is_some_and(|age| age < Self::PRESENT);
+        if self.is_disputed {
+            Some("both nodes say that they own it")
+        } else if self.owner.is_none() {
+            Some("no node is known to own it")
+        } else if !self.is_complete {
+            Some("its copy is not complete")
+        } else if !is_present {
+            Some("its copy is older than 5 s")
+        } else {
+            None
+        }
+    }
+}

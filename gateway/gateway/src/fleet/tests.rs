@@ -1,0 +1,396 @@
+//! Two nodes with their engines, over a link that loses, repeats and reorders.
+
+use super::*;
+use natgate_engine::{AddressRange, Config, Packet, PoolConfig, Side, SideConfig, Verdict};
+use natgate_wire::{Ipv4, protocol};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+const REMOTE: u32 = 0xc633_6407;
+const SECOND: u64 = 1_000_000_000;
+
+/// The two ends of a link. Messages lie here until a node takes them.
+#[derive(Default)]
+struct Wire {
+    messages: [Vec<Vec<u8>>; 2],
+    views: [Option<Vec<u8>>; 2],
+    is_cut: bool,
+    /// Share of messages that are lost or come late, of 8.
+    faults: u64,
+    random: u64,
+}
+
+impl Wire {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.random >> 33) % bound
+    }
+}
+
+struct End(Arc<Mutex<Wire>>, usize);
+
+impl PartnerLink for End {
+    fn send(&mut self, message: Vec<u8>) -> bool {
+        let mut wire = self.0.lock().expect("no test has failed");
+        if !wire.is_cut && wire.below(8) >= wire.faults {
+            wire.messages[1 - self.1].push(message);
+        }
+        !wire.is_cut
+    }
+
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        let mut wire = self.0.lock().expect("no test has failed");
+        let count = wire.messages[self.1].len() as u64;
+        let at = match wire.faults {
+            _ if count == 0 => return None,
+            0 => 0,
+            _ => wire.below(count) as usize,
+        };
+        Some(wire.messages[self.1].remove(at))
+    }
+
+    fn room(&self) -> usize {
+        1100
+    }
+
+    fn tell(&mut self, view: Vec<u8>) {
+        let mut wire = self.0.lock().expect("no test has failed");
+        if !wire.is_cut {
+            wire.views[1 - self.1] = Some(view);
+        }
+    }
+
+    fn heard(&mut self) -> Option<Vec<u8>> {
+        self.0.lock().expect("no test has failed").views[self.1].take()
+    }
+
+    fn status(&self) -> LinkStatus {
+        let is_cut = self.0.lock().expect("no test has failed").is_cut;
+        LinkStatus { connected: (!is_cut).then_some(Duration::ZERO), ..LinkStatus::default() }
+    }
+}
+
+fn range(last: u8) -> AddressRange {
+    let address = Ipv4Addr::new(203, 0, 113, last);
+    AddressRange { first: address, last: address }
+}
+
+/// A process of a node.
+struct Process {
+    engine: Engine,
+    fleet: Fleet,
+    now: u64,
+}
+
+impl Process {
+    fn start(node: &str, folder: &Path, wire: &Arc<Mutex<Wire>>, now: u64) -> Self {
+        let partner = if node == "a" { "b" } else { "a" };
+        let at = |name: &str| folder.join(name);
+        let slice = |last, owner: &str| SliceSettings {
+            addresses: vec![range(last)],
+            owner: owner.to_owned(),
+        };
+        let any = ([127, 0, 0, 1], 7600).into();
+        let settings = FleetSettings {
+            node: node.to_owned(),
+            listen: any,
+            certificate: at("certificate"),
+            key: at("key"),
+            authorities: at("authorities"),
+            partner: PartnerSettings { node: partner.to_owned(), address: any },
+            slices: vec![slice(1, "a"), slice(2, "b")],
+            starts: at(node),
+        };
+        let pool = PoolConfig {
+            name: "default".into(),
+            addresses: vec![range(1), range(2)],
+            ports: (2000, 2063),
+            ..PoolConfig::default()
+        };
+        let side = |address: Ipv4Addr| SideConfig {
+            address: Some(address),
+            network: Some(natgate_engine::Prefix::new(address, 24)),
+            ..SideConfig::default()
+        };
+        let config = Config {
+            inside: side(Ipv4Addr::new(10, 0, 0, 1)),
+            outside: side(Ipv4Addr::new(192, 0, 2, 1)),
+            pools: vec![pool],
+            ..Config::default()
+        };
+        let mut engine = Engine::new(&config, [7; 32], Timestamp(now)).expect("a configuration");
+        engine.join_pair();
+        let end = End(Arc::clone(wire), usize::from(node == "b"));
+        wire.lock().expect("no test has failed").messages[end.1].clear();
+        let (fleet, _) = Fleet::new(settings, Box::new(end), 77).expect("a file");
+        Self { engine, fleet, now }
+    }
+
+    fn turn(&mut self, now: u64) {
+        self.now = now;
+        while self.engine.advance(Timestamp(now)) {
+            while self.engine.poll_event().is_some() {}
+            while self.engine.poll_transmit(&mut [0; 1500]).is_some() {}
+        }
+        self.fleet.turn(Timestamp(now), &mut self.engine);
+    }
+
+    fn status(&self) -> FleetStatus {
+        self.fleet.status(Timestamp(self.now), &self.engine)
+    }
+
+    /// Sends a datagram of a host's port. Returns its external endpoint.
+    fn send(&mut self, (host, port): (u8, u16)) -> Option<(Ipv4Addr, u16)> {
+        let mut bytes = [0; 28];
+        let mut header = Ipv4::init(&mut bytes[..], 20);
+        header.set_total_len(28);
+        header.set_ttl(64);
+        header.set_protocol(protocol::UDP);
+        header.set_source(0x0a00_0000 | u32::from(host));
+        header.set_destination(REMOTE);
+        header.fill_checksum();
+        bytes[20..22].copy_from_slice(&port.to_be_bytes());
+        bytes[22..24].copy_from_slice(&80_u16.to_be_bytes());
+        bytes[25] = 8;
+        let mut packets = [Packet::new(&mut bytes, 0)];
+        let mut verdicts = [Verdict::Held];
+        self.engine.process(Timestamp(self.now), Side::Inside, &mut packets, &mut verdicts);
+        let packet = packets[0].bytes();
+        let source = Ipv4::new_checked(packet).expect("a packet").source();
+        let port = u16::from_be_bytes([packet[20], packet[21]]);
+        let is_sent = verdicts[0] == Verdict::Forward(Side::Outside);
+        is_sent.then_some((Ipv4Addr::from_bits(source), port))
+    }
+}
+
+/// Two nodes.
+struct Pair {
+    folder: tempfile::TempDir,
+    wire: Arc<Mutex<Wire>>,
+    now: u64,
+    a: Option<Process>,
+    b: Option<Process>,
+}
+
+impl Pair {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (wire, now) = (Arc::default(), 1_700_000_000 * SECOND);
+        let [a, b] = ["a", "b"].map(|node| Some(Process::start(node, folder.path(), &wire, now)));
+        let mut pair = Self { folder, wire, now, a, b };
+        pair.run(1.0);
+        pair
+    }
+
+    /// Lets time pass, in turns of 10 ms, or of 200 ms if it is long.
+    fn run(&mut self, seconds: f64) {
+        let turns = if seconds > 5.0 { 5.0 } else { 100.0 };
+        for _ in 0..(seconds * turns).ceil() as u32 {
+            self.now += (SECOND as f64 / turns) as u64;
+            let now = self.now;
+            for process in [&mut self.a, &mut self.b].into_iter().flatten() {
+                process.turn(now);
+            }
+        }
+    }
+
+    fn a(&mut self) -> &mut Process {
+        self.a.as_mut().expect("it runs")
+    }
+
+    fn b(&mut self) -> &mut Process {
+        self.b.as_mut().expect("it runs")
+    }
+
+    fn restart_a(&mut self) {
+        let process = Process::start("a", self.folder.path(), &self.wire, self.now);
+        self.a = Some(process);
+    }
+
+    /// Makes a request of a node.
+    fn ask(&mut self, node: &str, request: FleetRequest) -> FleetAnswer {
+        let process = if node == "a" { self.a() } else { self.b() };
+        process.fleet.answer(request, Timestamp(process.now), &mut process.engine)
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.wire().below(bound)
+    }
+
+    fn wire(&self) -> std::sync::MutexGuard<'_, Wire> {
+        self.wire.lock().expect("no test has failed")
+    }
+}
+
+const A1: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+const B2: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
+
+#[test]
+fn each_node_owns_its_slice_at_once_after_the_first_start() {
+    let mut pair = Pair::start();
+    assert_eq!(pair.a().send((5, 1)).expect("sent").0, A1);
+    assert_eq!(pair.b().send((6, 1)).expect("sent").0, B2);
+    pair.run(4.0);
+    for process in [&pair.a, &pair.b].into_iter().flatten() {
+        let status = process.status();
+        assert!(status.slices.iter().all(|slice| slice.fault().is_none()), "{status:?}");
+        assert_eq!(process.engine.mappings().count(), 2, "each has the other's copy");
+    }
+}
+
+#[test]
+fn a_partner_goes_on_after_a_crash_and_takes_the_slice_on_evidence() {
+    let mut pair = Pair::start();
+    let flow = pair.a().send((5, 1)).expect("sent");
+    pair.run(3.0);
+    pair.a = None;
+    pair.run(1.0);
+    assert_eq!(pair.b().send((5, 1)), Some(flow), "the copy serves at once");
+    assert_eq!(pair.b().send((5, 2)).expect("sent").0, B2, "new ports are its own");
+    assert_eq!(pair.b().status().slices[0].role, "partner", "silence is no evidence");
+    pair.restart_a();
+    pair.run(1.0);
+    let status = pair.b().status();
+    assert_eq!((status.slices[0].role, status.slices[0].assigns), ("owner", false));
+    pair.run(121.0);
+    assert!(pair.b().status().slices[0].assigns, "after the hold-down");
+    // The former owner has copied everything, and gets its slice back.
+    assert_eq!(pair.a().send((5, 1)), Some(flow));
+    pair.ask("b", FleetRequest::Move(0, "a".into())).expect("it moves");
+    pair.run(1.0);
+    let status = pair.a().status();
+    assert_eq!((status.slices[0].role, status.slices[0].assigns), ("owner", true));
+    assert_eq!(pair.a().send((5, 1)), Some(flow));
+    assert_eq!(pair.a().send((7, 1)).expect("sent").0, A1);
+}
+
+#[test]
+fn a_drain_takes_held_ports_along_and_loses_no_flow() {
+    let mut pair = Pair::start();
+    let mut flows = Vec::new();
+    for host in 2..40 {
+        flows.push(pair.a().send((host, 9)).expect("sent"));
+    }
+    pair.run(299.0);
+    // Some flows end, and their ports are held when the slice moves.
+    for host in 2..20 {
+        assert_eq!(pair.a().send((host, 9)), Some(flows[usize::from(host) - 2]));
+    }
+    pair.run(10.0);
+    let held: Vec<_> = flows.split_off(18);
+    let young = (50, 3);
+    let young_flow = pair.a().send(young).expect("sent");
+    pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
+    pair.run(1.0);
+    let status = pair.b().status();
+    assert!(status.slices.iter().all(|slice| slice.assigns), "{status:?}");
+    assert_eq!(pair.b().send(young), Some(young_flow), "however young");
+    for host in 60..160 {
+        if let Some(new) = pair.b().send((host, 1)) {
+            assert!(!held.contains(&new) && !flows.contains(&new), "{new:?} is in use or held");
+        }
+    }
+    for (host, flow) in (2..20).zip(&flows) {
+        assert_eq!(pair.b().send((host, 9)).as_ref(), Some(flow));
+        assert_eq!(pair.a().send((host, 9)).as_ref(), Some(flow), "either node may serve");
+    }
+}
+
+#[test]
+fn a_port_rests_while_the_link_is_cut() {
+    let mut pair = Pair::start();
+    for host in 2..66 {
+        pair.a().send((host, 9)).expect("sent");
+    }
+    pair.run(4.0);
+    pair.wire().is_cut = true;
+    pair.run(900.0);
+    assert_eq!(pair.a().engine.resting(), 64);
+    assert_eq!(pair.a().send((70, 1)), None, "the partner may still forward");
+    pair.wire().is_cut = false;
+    pair.run(130.0);
+    assert_eq!(pair.a().engine.resting(), 0);
+    assert_eq!(pair.b().engine.mappings().count(), 0);
+    assert!(pair.a().send((70, 1)).is_some());
+}
+
+#[test]
+fn forget_is_the_operators_word_and_needs_a_silent_partner() {
+    let mut pair = Pair::start();
+    let refused = pair.ask("b", FleetRequest::Forget("a".into()));
+    assert!(refused.is_err_and(|why| why.contains("is connected")));
+    assert!(pair.ask("b", FleetRequest::Forget("c".into())).is_err());
+    assert!(pair.ask("b", FleetRequest::Move(7, "a".into())).is_err());
+    assert!(pair.ask("b", FleetRequest::Move(0, "a".into())).is_err(), "b is not the owner");
+    assert!(pair.ask("b", FleetRequest::Drain("a".into())).is_err());
+    pair.a = None;
+    pair.wire().is_cut = true;
+    let status = pair.ask("b", FleetRequest::Forget("a".into())).expect("it forgets");
+    assert_eq!((status.slices[0].role, status.slices[0].assigns), ("owner", false));
+    pair.run(121.0);
+    assert!(pair.b().status().slices[0].assigns);
+}
+
+#[test]
+fn a_lost_counter_of_starts_is_made_up_for_by_the_partner() {
+    let mut pair = Pair::start();
+    pair.a = None;
+    pair.restart_a();
+    pair.run(1.0);
+    pair.a = None;
+    std::fs::remove_file(pair.folder.path().join("a")).expect("it was there");
+    pair.restart_a();
+    pair.run(1.0);
+    let (boot, slices) = (pair.a().status().boot, pair.a().status().slices);
+    assert_eq!(boot >> 32, 3);
+    assert!(slices.iter().all(|slice| slice.owner.as_deref() == Some("b")), "{slices:?}");
+}
+
+/// Random histories: no external endpoint ever leads to two flows, whatever is lost, and whichever
+/// node the packets come to.
+#[test]
+fn no_port_is_two_subscribers_in_any_history() {
+    let number = std::env::var("NATGATE_FLEET_HISTORIES").ok();
+    let number: u64 = number.map_or(40, |number| number.parse().expect("a number"));
+    for seed in 1..=number {
+        let result = std::panic::catch_unwind(|| history(seed));
+        assert!(result.is_ok(), "seed {seed}");
+    }
+}
+
+fn history(seed: u64) {
+    let mut pair = Pair::start();
+    pair.wire().random = seed;
+    pair.wire().faults = seed % 4;
+    // Time of the last packet of each endpoint, and its flow.
+    let mut users: std::collections::BTreeMap<(Ipv4Addr, u16), (u64, (u8, u16))> =
+        Default::default();
+    for _ in 0..250 {
+        let now = pair.now;
+        let (choice, host) = (pair.below(40), pair.below(12) as u8 + 2);
+        let flow = (host, pair.below(6) as u16 + 1);
+        match choice {
+            0 => pair.a = None,
+            1 if pair.a.is_none() => pair.restart_a(),
+            2 => {
+                let is_cut = pair.wire().is_cut;
+                pair.wire().is_cut = !is_cut;
+            }
+            3 if pair.a.is_some() => drop(pair.ask("a", FleetRequest::Drain("a".into()))),
+            4 => drop(pair.ask("b", FleetRequest::Move(0, "a".into()))),
+            5 => pair.run(150.0),
+            6..10 => pair.run(2.0),
+            _ => {
+                let to_a = pair.below(2) == 0 && pair.a.is_some();
+                let process = if to_a { pair.a() } else { pair.b() };
+                if let Some(external) = process.send(flow) {
+                    // A port changes its flow only after a hold-down.
+                    let (last, user) = users.insert(external, (now, flow)).unwrap_or((now, flow));
+                    let is_other = user != flow && now - last < 100 * SECOND;
+                    assert!(!is_other, "{external:?} of {user:?} leads to {flow:?}");
+                }
+                pair.run(0.05);
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The pair: its state, and the commands to it.
+
+use super::changes::Change;
+use crate::socket::{Response, blocking};
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response as HttpResponse};
+use axum::routing::get;
+use axum::{Extension, Router};
+use natgate_gateway::fleet::{FleetAnswer, FleetAsker, FleetRequest, FleetStatus, SliceStatus};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A command.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, tag = "do", rename_all = "lowercase")]
+enum Command {
+    /// A node gives its slices to the other.
+    Drain { node: String },
+    /// A slice goes to a node.
+    Move { slice: usize, node: String },
+    /// A node has ended and runs nowhere.
+    Forget { node: String },
+}
+
+/// The routes; without a pair they say that there is none.
+pub fn router(asker: Option<FleetAsker>) -> Router {
+    Router::new().route("/v1/fleet", get(state).post(command)).with_state(asker)
+}
+
+type Of = State<Option<FleetAsker>>;
+
+async fn ask(asker: Option<FleetAsker>, request: FleetRequest) -> Result<FleetAnswer, Response> {
+    let Some(asker) = asker else {
+        let message = "this gateway is none of a pair: its configuration has no [fleet]";
+        return Err(Response::failure(404, message));
+    };
+    blocking(move || asker.ask(request)).await
+}
+
+async fn state(State(asker): Of) -> Result<Response, Response> {
+    let answer = ask(asker, FleetRequest::Status).await?;
+    let status = answer.map_err(|message| Response::failure(503, message))?;
+    Ok(Response::done(object(&status)))
+}
+
+async fn command(State(asker): Of, body: Bytes) -> Result<HttpResponse, Response> {
+    let command: Command = serde_json::from_slice(&body).map_err(|error| {
+        let example = r#"{"do": "move", "slice": 0, "node": "b"}"#;
+        Response::failure(400, format!("the body is no command ({error}); write {example}"))
+    })?;
+    let (request, done) = match command {
+        Command::Drain { node } => (FleetRequest::Drain(node.clone()), format!("{node} drains")),
+        Command::Move { slice, node } => {
+            (FleetRequest::Move(slice, node.clone()), format!("slice {slice} moves to {node}"))
+        }
+        Command::Forget { node } => {
+            (FleetRequest::Forget(node.clone()), format!("{node} is forgotten"))
+        }
+    };
+    let answer = ask(asker, request).await?;
+    let status = answer.map_err(|message| Response::failure(409, message))?;
+    let response = Response::done(object(&status));
+    Ok((Extension(Change::Done(done)), response).into_response())
+}
+
+fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
+}
+
+/// The state as JSON.
+fn object(status: &FleetStatus) -> Value {
+    let link = &status.link;
+    let slices: Vec<Value> = (0..).zip(&status.slices).map(slice).collect();
+    let faults: Vec<String> = (0..)
+        .zip(&status.slices)
+        .filter_map(|(number, slice): (usize, _)| {
+            Some(format!("slice {number}: {}", slice.fault()?))
+        })
+        .collect();
+    json!({
+        "ok": faults.is_empty(),
+        "node": status.node,
+        "partner": status.partner,
+        "boot": status.boot,
+        "partner_boot": status.partner_boot,
+        "link": {
+            "connected": link.connected.is_some(),
+            "connected_s": link.connected.map(seconds),
+            "round_trip_s": link.round_trip.map(seconds),
+            "connections": link.connections,
+            "refused": link.refused,
+            "lost": link.lost,
+            "reason": link.reason,
+        },
+        "resting_ports": status.resting,
+        "refused_views": status.refused_views,
+        "slices": slices,
+        "faults": faults,
+    })
+}
+
+fn slice((number, slice): (usize, &SliceStatus)) -> Value {
+    let addresses: Vec<String> = slice.addresses.iter().map(range).collect();
+    let mut object = json!({
+        "slice": number,
+        "addresses": addresses,
+        "home": slice.home,
+        "owner": slice.owner,
+        "role": slice.role,
+        "epoch": slice.epoch,
+        "assigns": slice.assigns,
+        "rests_s": slice.rests.map(seconds),
+        "drains": slice.drains,
+        "complete": slice.is_complete,
+        "age_s": slice.age.map(seconds),
+        "lag_s": seconds(slice.lag),
+        "disputed": slice.is_disputed,
+        "fault": slice.fault(),
+    });
+    if let Some(sent) = slice.sent {
+        object["sent"] = json!({
+            "packets": sent.packets, "records": sent.records, "bytes": sent.bytes,
+            "lost": sent.lost, "repaired": sent.repaired,
+        });
+    }
+    if let Some(received) = slice.received {
+        object["received"] = json!({
+            "packets": received.packets, "records": received.records,
+            "repeated": received.repeated, "foreign": received.foreign,
+            "damaged": received.damaged, "gaps": received.gaps,
+            "without_room": received.without_room, "void": received.void,
+            "compared": received.compared, "divergent": received.divergent,
+        });
+    }
+    object
+}
+
+fn range(range: &natgate_engine::AddressRange) -> String {
+    crate::config::show_range(*range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_has_its_parts_and_no_others() {
+        let read = |text: &str| serde_json::from_str::<Command>(text);
+        assert!(matches!(
+            read(r#"{"do": "move", "slice": 3, "node": "b"}"#),
+            Ok(Command::Move { slice: 3, .. })
+        ));
+        assert!(read(r#"{"do": "drain"}"#).is_err());
+        assert!(read(r#"{"do": "drain", "node": "a", "slice": 1}"#).is_err());
+        assert!(read(r#"{"do": "explode", "node": "a"}"#).is_err());
+    }
+
+    #[test]
+    fn a_state_names_what_is_wrong() {
+        let address = std::net::Ipv4Addr::new(203, 0, 113, 1);
+        let slice = SliceStatus {
+            addresses: vec![natgate_engine::AddressRange { first: address, last: address }],
+            home: "a".into(),
+            owner: None,
+            role: "unknown",
+            epoch: 0,
+            assigns: false,
+            rests: None,
+            drains: false,
+            is_complete: false,
+            age: None,
+            lag: Duration::ZERO,
+            is_disputed: false,
+            sent: None,
+            received: None,
+        };
+        let status = FleetStatus {
+            node: "a".into(),
+            partner: "b".into(),
+            boot: 1 << 32,
+            partner_boot: 0,
+            link: Default::default(),
+            resting: 0,
+            refused_views: 0,
+            slices: vec![slice],
+        };
+        let object = object(&status);
+        assert_eq!(object["ok"], false);
+        assert_eq!(object["faults"][0], "slice 0: no node is known to own it");
+        assert_eq!(object["slices"][0]["addresses"][0], "203.0.113.1");
+    }
+}
