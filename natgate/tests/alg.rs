@@ -121,6 +121,41 @@ fn clients_of_ftp_fetch_files_in_all_modes() {
 }
 
 #[test]
+fn a_reload_turns_the_gateway_on_and_off() {
+    let offer = Offer::new();
+    let _server = offer.vsftpd("server1");
+    for workers in [1, 2] {
+        let without = format!("{STRICT}[workers]\ncount = {workers}\n");
+        let with = format!("{without}[alg]\nftp = true\n");
+        let gateway = offer.start(&without);
+        let reload = |more: &str| {
+            fs::write(offer.network.file("natgate.toml"), config(more)).unwrap();
+            gateway.reload().unwrap();
+        };
+        assert!(!offer.fetches("sub1", PORT, &ftp(SERVER1)));
+        reload(&with);
+        assert!(offer.fetches("sub1", PORT, &ftp(SERVER1)), "{workers} workers");
+        assert_eq!(alg_counters(&gateway)["ftp"], 1);
+        // Both files of this client come over one control connection. The gateway is turned off
+        // during the first one.
+        let url = ftp(SERVER1);
+        let slow = ["-sS", "--ftp-port", "-", "--limit-rate", "100K", "--max-time", "20"];
+        let slow = [&slow[..], &["-o", "/dev/null", &url, "-o", "/dev/null", &url]].concat();
+        let client = offer.network.node("sub1");
+        let log = offer.network.file("slow.log");
+        let mut client = client.start("curl".as_ref(), &slow, &log).unwrap();
+        let begun = || Ok((alg_counters(&gateway)["ftp"] == 2).then_some(()));
+        natgate_testnet::wait_for("the first file", PATIENCE, begun).unwrap();
+        reload(&without);
+        assert!(!offer.fetches("sub2", PORT, &url), "new connections are not read");
+        assert!(client.wait().unwrap().success(), "{}", fs::read_to_string(&log).unwrap());
+        assert_eq!(alg_counters(&gateway)["ftp"], 3);
+        assert!(!offer.fetches("sub1", PORT, &url));
+        assert!(gateway.stop().unwrap().success());
+    }
+}
+
+#[test]
 fn several_workers_serve_clients_of_ftp() {
     let offer = Offer::new();
     let _server = offer.vsftpd("server1");

@@ -19,8 +19,10 @@ use crate::config::Config;
 use crate::config::realms::without_rules;
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::Engine;
+use crate::explicit::Holds;
 use crate::external::{BlockConflict, Pin, PoolChange, pins, report_only};
 use crate::host::Host;
+use crate::random::HashKey;
 use crate::realms::Realms;
 use crate::respond::longest_inside;
 use crate::rules::{RuleSet, Ruling};
@@ -107,6 +109,8 @@ pub struct Reconfiguration {
     static_hosts: Vec<Host>,
     statics: StaticChange,
     pins: Vec<Pin>,
+    /// Room for requested mappings, if there was none.
+    holds: Option<Holds>,
     /// Longest ICMP errors towards each realm, bytes.
     longest_inside: Vec<usize>,
     /// Keys that only a restart changes.
@@ -126,6 +130,8 @@ impl Reconfiguration {
         let rules = RuleSet::new(&config.rules)?;
         let realms = Realms::new(config, &rules)?;
         let has = |pool: usize, address| config.pools[pool].has(address);
+        let room = config.limits.explicit_mappings as usize;
+        let has_new_room = in_force.limits.explicit_mappings == 0 && room > 0;
         for rules in core::iter::once(&rules).chain(realms.further_rules()) {
             rules.check(config, has)?;
         }
@@ -138,6 +144,7 @@ impl Reconfiguration {
             static_hosts: static_hosts(config),
             statics: StaticChange::new(in_force, config),
             pins: pins(config)?,
+            holds: has_new_room.then(|| Holds::new(room, HashKey::from_words([0; 3]))),
             longest_inside: longest_inside(config),
             restart: different_keys(in_force, config),
             config: without_rules(config),
@@ -170,6 +177,7 @@ pub struct Superseded {
     _classes: Classes,
     _timeouts: Timers,
     _static_hosts: Vec<Host>,
+    _holds: Option<Holds>,
     _longest_inside: Vec<usize>,
 }
 
@@ -270,6 +278,14 @@ impl Engine {
             );
             return Err(ReconfigureError::Config(ConfigError { message }));
         }
+        let (count, room) = (new.config.limits.explicit_mappings, self.holds.room());
+        if room > 0 && count as usize > room {
+            let message = format!(
+                "pcp.mappings: {count} are more than the {room} that there is room for since \
+                 mappings could first be requested; restart"
+            );
+            return Err(ReconfigureError::Config(ConfigError { message }));
+        }
         let pools = new.pools.as_ref().expect("a configuration is prepared once");
         self.external.check(pools).map_err(ReconfigureError::Config)
     }
@@ -304,6 +320,7 @@ impl Engine {
             static_hosts,
             statics,
             pins,
+            holds,
             longest_inside,
             ..
         } = new;
@@ -321,6 +338,7 @@ impl Engine {
             _permits: self.sweep.permits.take(),
             _classes: classes,
             _timeouts: timeouts,
+            _holds: holds.map(|holds| self.holds.take_room(holds)),
             _longest_inside: longest_inside,
         };
         self.may_be_short = true;

@@ -5,9 +5,10 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    Allocation, Behavior, BlockConfig, Change, Config, DropReason, Endpoint, Explicit,
+    Allocation, Behavior, BlockConfig, Change, Config, ConfigError, DropReason, Endpoint, Explicit,
     ExplicitError, Limits, MapRequest, MappingId, MappingKind, Nonce, PeerRequest, Pooling,
-    Reconfiguration, RemoteFilter, Rule, RuleAction, Side, StaticMapping, WantedEndpoint,
+    Reconfiguration, ReconfigureError, RemoteFilter, Rule, RuleAction, Side, StaticMapping,
+    WantedEndpoint,
 };
 use natgate_wire::protocol::{ICMP, TCP, UDP};
 use std::net::Ipv4Addr;
@@ -314,6 +315,46 @@ fn limits_of_the_subscriber_hold() {
     // Without room no request succeeds.
     let mut lab = Lab::new(&config());
     assert_eq!(lab.map(&request(TCP, HOST, HOUR)), Err(ExplicitError::Full));
+}
+
+/// Puts other limits of requested mappings in force.
+fn change_room(lab: &mut Lab, room: u32) -> Result<(), ReconfigureError> {
+    let limits = Limits { explicit_mappings: room, ..asking().limits };
+    let new = Config { limits, ..asking() };
+    let mut change = Reconfiguration::new(lab.engine.config(), &new).expect("it is right");
+    lab.engine.prepare_configuration(&mut change)?;
+    while !lab.engine.is_prepared() {
+        lab.engine.advance(lab.now);
+    }
+    lab.engine.reconfigure(change);
+    while lab.engine.advance(lab.now) {}
+    Ok(())
+}
+
+#[test]
+fn a_reconfiguration_makes_room_once() {
+    let without = Config { limits: config().limits, ..asking() };
+    let mut lab = Lab::new(&without);
+    lab.out(&udp("10.0.0.5:4000", REMOTE));
+    assert_eq!(lab.map(&request(UDP, HOST, HOUR)), Err(ExplicitError::Full));
+    change_room(&mut lab, 2).expect("there was no room");
+    lab.mapped(&request(UDP, HOST, HOUR));
+    lab.mapped(&request(UDP, "10.0.0.5:4000", HOUR));
+    assert_eq!(lab.map(&request(TCP, HOST, HOUR)), Err(ExplicitError::Full));
+    assert_eq!(change_room(&mut lab, 3), Err(ReconfigureError::Restart(vec!["pcp.mappings"])));
+    // The room stays, and holds in it do.
+    change_room(&mut lab, 0).expect("less room");
+    lab.wait(MINUTE);
+    assert_eq!(lab.map(&request(TCP, HOST, HOUR)), Err(ExplicitError::Full));
+    change_room(&mut lab, 2).expect("as much room as there was");
+    change_room(&mut lab, 0).expect("less room");
+    let refused = change_room(&mut lab, 3);
+    let Err(ReconfigureError::Config(ConfigError { message })) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(message.starts_with("pcp.mappings: 3 are more than the 2 "), "{message}");
+    lab.wait(HOUR);
+    lab.mapped(&request(TCP, HOST, HOUR));
 }
 
 //= test rfc6887#section-11.3-protocol

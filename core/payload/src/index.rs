@@ -32,9 +32,13 @@ pub(crate) struct Index {
 impl Index {
     /// An index of at most `count` flows.
     pub(crate) fn new(count: u32, seed: [u8; 32]) -> Self {
-        const PURPOSE: u64 = 0x7061_796c_6f61_6473;
         let len = (count as usize * 2).next_power_of_two();
-        Self { key: HashKey::from_seed(seed, PURPOSE), slots: vec![(Key(0, 0), FREE); len] }
+        Self { key: hash_key(seed), slots: vec![(Key(0, 0), FREE); len] }
+    }
+
+    /// Replaces the secret of an index without flows.
+    pub(crate) fn set_seed(&mut self, seed: [u8; 32]) {
+        self.key = hash_key(seed);
     }
 
     fn home(&self, key: Key) -> usize {
@@ -78,6 +82,11 @@ impl Index {
         }
         self.slots[gap].1 = FREE;
     }
+}
+
+fn hash_key(seed: [u8; 32]) -> HashKey {
+    const PURPOSE: u64 = 0x7061_796c_6f61_6473;
+    HashKey::from_seed(seed, PURPOSE)
 }
 
 #[cfg(test)]

@@ -78,6 +78,8 @@ pub struct ControlPacket {
     pub from: Side,
     /// Endpoints of the flow.
     pub endpoints: Endpoints,
+    /// False: the packet begins no flow. It is read only if it belongs to a known one.
+    pub may_begin: bool,
 }
 
 const OWN_PACKETS: usize = 32;
@@ -139,15 +141,30 @@ impl Payloads {
         &self.counters[kind as usize]
     }
 
-    /// The endpoints of a flow, from what is known of it outside.
-    pub fn endpoints(
+    /// Replaces the secret of the index.
+    ///
+    /// # Panics
+    /// If there are flows.
+    pub fn set_seed(&mut self, seed: [u8; 32]) {
+        assert_eq!(self.flows(), 0, "flows are filed by the former secret");
+        self.index.set_seed(seed);
+    }
+
+    /// The protocol and the endpoints of a flow, from what is known of it outside.
+    pub fn find(
         &self,
         number: u8,
         external: SocketAddrV4,
         remote: SocketAddrV4,
-    ) -> Option<&Endpoints> {
+    ) -> Option<(Kind, &Endpoints)> {
         let at = self.index.get(Key::new(number, external, remote))?;
-        self.flows[at as usize].as_ref().map(|flow| &flow.endpoints)
+        self.flows[at as usize].as_ref().map(|flow| (flow.alg.kind(), &flow.endpoints))
+    }
+
+    /// Each flow's protocol, IP protocol number and endpoints.
+    pub fn each(&self) -> impl Iterator<Item = (Kind, u8, &Endpoints)> {
+        let flows = self.flows.iter().flatten();
+        flows.map(|flow| (flow.alg.kind(), flow.protocol, &flow.endpoints))
     }
 
     /// Takes a packet of a control flow at a time in seconds. The packet may grow in its room, and
@@ -254,7 +271,7 @@ impl Payloads {
 
     /// The flow of a packet: the one that is there, or a new one if the packet begins a flow.
     fn flow(&mut self, now: u32, packet: ControlPacket, number: u8, begins: bool) -> Option<u32> {
-        let ControlPacket { kind, from, endpoints } = packet;
+        let ControlPacket { kind, from, endpoints, may_begin } = packet;
         let key = Key::new(number, endpoints.external, endpoints.remote);
         if let Some(at) = self.index.get(key) {
             let is_over = self.flows[at as usize].as_ref().is_none_or(|flow| {
@@ -266,6 +283,9 @@ impl Payloads {
                 return Some(at);
             }
             self.remove(at);
+        }
+        if !may_begin {
+            return None;
         }
         let refusal = if !begins { Some(Reason::NoStart) } else { None };
         let refusal = refusal.or(self.free.is_empty().then_some(Reason::NoFlow));

@@ -30,7 +30,8 @@ impl Telephone {
         let mut buffer = [0; 4096];
         buffer[..packet.len()].copy_from_slice(&packet);
         let mut room = Room::new(&mut buffer, packet.len());
-        let control = ControlPacket { kind: Kind::Sip, from, endpoints: self.endpoints };
+        let control =
+            ControlPacket { kind: Kind::Sip, from, endpoints: self.endpoints, may_begin: true };
         self.payloads.process(5, control, &mut room, &mut self.book);
         assert!(transport_is_valid(room.bytes()));
         let length = u16::from_be_bytes([room.bytes()[24], room.bytes()[25]]);

@@ -29,7 +29,8 @@ impl Server {
         let packet = datagram(source, destination, data);
         let mut buffer = packet.clone();
         let mut room = Room::new(&mut buffer, packet.len());
-        let control = ControlPacket { kind: Kind::Tftp, from, endpoints: self.endpoints };
+        let control =
+            ControlPacket { kind: Kind::Tftp, from, endpoints: self.endpoints, may_begin: true };
         let fate = self.payloads.process(5, control, &mut room, &mut self.book);
         assert_eq!((fate, room.bytes()), (Fate::Pass, &packet[..]));
     }

@@ -5,12 +5,16 @@
 //! server inside from its static mapping. Expectations are mappings that the engine makes as if the
 //! host had requested them, with a filter for the remote address. Hairpinned flows and flows of
 //! both families pass unread.
+//!
+//! The settings may change. A flow that has begun under former settings stays its protocol's.
 
+mod aside;
 mod expected;
 mod ports;
 mod settings;
 
 use crate::counters::{Losses, Origin};
+pub(crate) use aside::{Algs, Aside};
 use expected::OpenList;
 pub use expected::{AlgExpectation, OpenExpectation};
 use natgate_engine::{Config, Engine, Packet, Side, Timestamp, Verdict};
@@ -66,6 +70,15 @@ impl Ends {
     }
 }
 
+/// The control flow of a packet.
+#[derive(Clone, Copy, Debug)]
+struct Control {
+    kind: Kind,
+    endpoints: Endpoints,
+    /// False if the gateway of the flow is off for new flows.
+    may_begin: bool,
+}
+
 /// Seconds of the framework's clock.
 fn seconds(now: Timestamp) -> u32 {
     (now.0 / 1_000_000_000) as u32
@@ -76,6 +89,8 @@ fn seconds(now: Timestamp) -> u32 {
 pub(crate) struct Stage {
     payloads: Payloads,
     settings: AlgSettings,
+    /// Ports of former settings, while a flow that began under them lasts.
+    former: AlgSettings,
     /// Servers inside behind static mappings of a port: from protocol and external endpoint to the
     /// internal one.
     servers: HashMap<(u8, SocketAddrV4), (Kind, SocketAddrV4)>,
@@ -90,16 +105,35 @@ impl Stage {
         if settings.is_off() {
             return None;
         }
-        let payloads = Payloads::new(Limits::default(), seed);
-        let (settings, servers) = (settings.clone(), HashMap::new());
-        let (made, open) = (VecDeque::new(), OpenList::default());
-        let mut stage = Self { payloads, settings, servers, made, open };
-        stage.renew(config);
+        let mut stage = Self::off(seed);
+        stage.renew(settings, config);
         Some(stage)
     }
 
-    /// Learns the servers behind static mappings of a new configuration.
-    pub(crate) fn renew(&mut self, config: &Config) {
+    /// A stage with all gateways off.
+    fn off(seed: [u8; 32]) -> Self {
+        Self {
+            payloads: Payloads::new(Limits::default(), seed),
+            settings: AlgSettings::default(),
+            former: AlgSettings::default(),
+            servers: HashMap::new(),
+            made: VecDeque::new(),
+            open: OpenList::default(),
+        }
+    }
+
+    /// Puts new settings in force, and learns the servers behind static mappings of the engine's
+    /// configuration.
+    pub(crate) fn renew(&mut self, settings: &AlgSettings, config: &Config) {
+        if *settings != self.settings {
+            self.former.add(&self.settings);
+            self.settings = settings.clone();
+        }
+        self.learn_servers(config);
+        self.end_former();
+    }
+
+    fn learn_servers(&mut self, config: &Config) {
         let Self { settings, servers, .. } = self;
         servers.clear();
         for one in config.statics.iter().filter(|one| one.realm == 0) {
@@ -117,39 +151,87 @@ impl Stage {
         }
     }
 
+    /// Forgets former settings when no flow needs them.
+    fn end_former(&mut self) {
+        if self.former.is_off() {
+            return;
+        }
+        let is_former = |(kind, protocol, ends): (Kind, u8, &Endpoints)| {
+            let server = self.servers.get(&(protocol, ends.external)).map(|(kind, _)| *kind);
+            server.or_else(|| self.settings.kind(protocol, ends.remote.port())) != Some(kind)
+        };
+        if !self.payloads.each().any(is_former) {
+            self.former = AlgSettings::default();
+        }
+    }
+
+    /// True if no gateway is on, and nothing of former ones is left.
+    fn is_over(&self) -> bool {
+        let has_flows = self.payloads.flows() > 0;
+        self.settings.is_off() && !has_flows && self.open.is_empty() && self.made.is_empty()
+    }
+
     /// True if a packet may be of a control flow, and has to be taken by [`Stage::take`].
     pub(crate) fn claims(&self, from: Side, packet: &[u8]) -> bool {
         Ends::read(packet).is_some_and(|ends| match from {
             Side::Inside => {
-                let client = self.settings.kind(ends.protocol, ends.destination.port());
-                client.or_else(|| self.settings.kind(ends.protocol, ends.source.port())).is_some()
+                let has = |settings: &AlgSettings, end: SocketAddrV4| {
+                    settings.kind(ends.protocol, end.port()).is_some()
+                };
+                let is_of =
+                    |settings| has(settings, ends.destination) || has(settings, ends.source);
+                is_of(&self.settings) || is_of(&self.former)
             }
             Side::Outside => self.inbound(ends).is_some(),
         })
     }
 
-    /// Protocol and endpoints of an inbound packet.
-    fn inbound(&self, Ends { protocol, source, destination }: Ends) -> Option<(Kind, Endpoints)> {
-        if let Some((kind, internal)) = self.servers.get(&(protocol, destination)) {
-            return Some((*kind, endpoints(*internal, destination, source)));
+    /// The flow of an inbound packet.
+    fn inbound(&self, Ends { protocol, source, destination }: Ends) -> Option<Control> {
+        let server = self.servers.get(&(protocol, destination));
+        let named = match server {
+            Some((kind, _)) => Some(*kind),
+            None => self.settings.kind(protocol, source.port()),
+        };
+        if named.is_none() && self.former.is_off() {
+            return None;
         }
-        let kind = self.settings.kind(protocol, source.port())?;
-        let known = self.payloads.endpoints(protocol, destination, source)?;
-        Some((kind, *known))
+        let known = self.payloads.find(protocol, destination, source);
+        let ends = match (server, known) {
+            (Some((_, internal)), _) => endpoints(*internal, destination, source),
+            (None, Some((_, ends))) => *ends,
+            (None, None) => return None,
+        };
+        self.control(named, known.map(|(kind, _)| kind), ends)
     }
 
-    /// Protocol and endpoints of a packet that the engine has sent out.
-    fn outbound(&self, before: Ends, after: Ends) -> Option<(Kind, Endpoints)> {
+    /// The flow of a packet that the engine has sent out.
+    fn outbound(&self, before: Ends, after: Ends) -> Option<Control> {
         let Ends { protocol, source: external, destination: remote } = after;
         let server = self.servers.get(&(protocol, external));
-        let server = server.filter(|(_, internal)| *internal == before.source);
-        let kind = match server {
-            Some((kind, _)) => *kind,
-            None => self.settings.kind(protocol, before.destination.port())?,
+        let named = match server.filter(|(_, internal)| *internal == before.source) {
+            Some((kind, _)) => Some(*kind),
+            None => self.settings.kind(protocol, before.destination.port()),
         };
         // A destination that was translated too has two names; such flows pass unread.
-        let is_plain = before.destination == remote;
-        is_plain.then(|| (kind, endpoints(before.source, external, remote)))
+        if before.destination != remote || named.is_none() && self.former.is_off() {
+            return None;
+        }
+        let known = self.payloads.find(protocol, external, remote).map(|(kind, _)| kind);
+        self.control(named, known, endpoints(before.source, external, remote))
+    }
+
+    /// The flow of a packet: `named` by the settings, and `known` from its beginning. After a
+    /// change of the settings a known flow stays its protocol's.
+    fn control(
+        &self,
+        named: Option<Kind>,
+        known: Option<Kind>,
+        endpoints: Endpoints,
+    ) -> Option<Control> {
+        let known = known.filter(|_| !self.former.is_off());
+        let kind = known.or(named)?;
+        Some(Control { kind, endpoints, may_begin: named == Some(kind) })
     }
 
     /// Takes a packet through the engine and the framework. `losses` counts an input packet that
@@ -164,8 +246,8 @@ impl Stage {
         match (arrived.from, Ends::read(room.bytes())) {
             (Side::Outside, Some(ends)) => {
                 let len = room.bytes().len();
-                if let Some((kind, endpoints)) = self.inbound(ends)
-                    && self.edit(engine, arrived, (kind, endpoints), room) == Fate::Held
+                if let Some(control) = self.inbound(ends)
+                    && self.edit(engine, arrived, control, room) == Fate::Held
                 {
                     losses.keep(Origin::forwarded(Side::Outside, Side::Inside, len));
                     return Taken::Kept;
@@ -191,12 +273,12 @@ impl Stage {
         &mut self,
         engine: &mut Engine,
         arrived: Arrived,
-        (kind, endpoints): (Kind, Endpoints),
+        Control { kind, endpoints, may_begin }: Control,
         room: &mut Room<'_>,
     ) -> Fate {
         let Arrived { now, from, realm } = arrived;
         let mut ports = EnginePorts { engine, now, realm };
-        let packet = ControlPacket { kind, from, endpoints };
+        let packet = ControlPacket { kind, from, endpoints, may_begin };
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
         while let Some(event) = self.payloads.poll_event() {
             for made in AlgExpectation::of(arrived, &event) {
@@ -246,11 +328,13 @@ impl Stage {
     pub(crate) fn sweep(&mut self, now: Timestamp) {
         self.open.expire(now);
         self.payloads.sweep(seconds(now));
+        self.end_former();
     }
 
-    /// Counters of all protocols that are on.
+    /// Counters of the protocols that are on, or have been.
     pub(crate) fn counters(&self) -> impl Iterator<Item = (Kind, AlgCounters)> + '_ {
-        self.settings.iter().map(|(kind, _)| (kind, *self.payloads.counters(kind)))
+        let all = Kind::ALL.into_iter().map(|kind| (kind, *self.payloads.counters(kind)));
+        all.filter(|(kind, of)| self.settings.has(*kind) || *of != AlgCounters::default())
     }
 }
 

@@ -4,10 +4,12 @@
 //! answer. If there are several workers, the commander first asks all of them for consent; then all
 //! of them act.
 
+mod captures;
 mod runner;
 
 pub(crate) use runner::{CommandRunner, WorkerParts};
 
+use crate::alg::Algs;
 use crate::handover::{Exchange, Legacy, Writing, Written};
 use crate::link::Link;
 use crate::router::{LearntRoutes, Renewal, Retired, RouterError};
@@ -108,6 +110,8 @@ struct Part {
     settings: Settings,
     /// New partition among the workers; `None` with a single worker.
     partition: Option<Arc<Partition>>,
+    /// Application-level gateways for a worker that may have none.
+    algs: Option<Box<Algs>>,
 }
 
 impl Prepared {
@@ -152,7 +156,9 @@ impl Prepared {
             if let Some(partition) = &partition {
                 engine.divide(|realm, host| partition.of_host(realm, host.to_bits()) == number);
             }
-            Ok(Part { engine, router, wiring, settings, partition: partition.clone() })
+            let has_first_algs = in_force.alg.is_off() && !settings.alg.is_off();
+            let algs = has_first_algs.then(Algs::spare);
+            Ok(Part { engine, router, wiring, settings, partition: partition.clone(), algs })
         };
         Ok(Self { parts: (0..workers).map(part).collect::<Result<_, _>>()? })
     }
@@ -203,6 +209,7 @@ pub struct Reconfigured {
 struct Past {
     _engine: Box<Superseded>,
     _router: Retired,
+    _algs: Option<Box<Algs>>,
     _devices: Devices,
 }
 
@@ -477,49 +484,6 @@ impl Commander {
             }
         }
         last.ok_or(CommandError::Stopping)
-    }
-
-    /// Starts a capture on every worker, with a tap for each.
-    ///
-    /// # Errors
-    /// [`CommandError::Stopping`], or [`CommandError::Captures`] if the limit is reached.
-    pub(crate) fn begin_capture(
-        &self,
-        mut tap: impl FnMut() -> Box<Tap>,
-    ) -> Result<(), CommandError> {
-        for mouth in self.mouths() {
-            let tap = tap();
-            if mouth.ask(|reply| Command::Capture(tap, reply))?.is_some() {
-                return Err(CommandError::Captures);
-            }
-        }
-        Ok(())
-    }
-
-    /// Starts a capture on the workers after the first `known`; returns the receivers of their
-    /// answers.
-    pub(crate) fn go_on_capturing(
-        &self,
-        known: usize,
-        mut tap: impl FnMut() -> Box<Tap>,
-    ) -> Vec<Receiver<Option<Box<Tap>>>> {
-        let mouths = self.mouths();
-        let newcomers = mouths.iter().skip(known);
-        // A worker that has ended copies nothing.
-        newcomers
-            .filter_map(|mouth| {
-                let tap = tap();
-                mouth.begin(|reply| Command::Capture(tap, reply)).ok()
-            })
-            .collect()
-    }
-
-    /// Ends a capture on every worker.
-    pub(crate) fn end_capture(&self, number: u64) {
-        for mouth in self.mouths() {
-            // The tap is dropped here, or was dropped with its worker.
-            let _ = mouth.ask(|reply| Command::EndCapture(number, reply));
-        }
     }
 
     /// Replaces the learnt routes of all routers.

@@ -20,6 +20,7 @@ use natgate_io::{LinkInfo, Statistics};
 use natgate_ipv6::softwire::DomainCounters;
 use natgate_ipv6::{HostName, Translator};
 use natgate_wire::arp::Mac;
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -158,16 +159,13 @@ impl Figures {
         }
     }
 
-    /// Counters of the application-level gateways that are on, over all workers.
+    /// Counters of the application-level gateways that are on or have been, over all workers.
     pub fn algs_of(all: &[Self]) -> Vec<(AlgKind, AlgCounters)> {
-        // All workers have the same protocols.
-        let mut sum = all.first().map(|one| one.algs.clone()).unwrap_or_default();
-        for other in all.iter().skip(1) {
-            for ((_, sum), (_, one)) in sum.iter_mut().zip(&other.algs) {
-                sum.add(one);
-            }
+        let mut sum = BTreeMap::<AlgKind, AlgCounters>::new();
+        for (kind, one) in all.iter().flat_map(|one| &one.algs) {
+            sum.entry(*kind).or_default().add(one);
         }
-        sum
+        sum.into_iter().collect()
     }
 
     /// Frames lost because they came too fast, over all devices.

@@ -15,6 +15,7 @@ mod stages;
 mod tell;
 mod together;
 
+use crate::alg::{Algs, Aside};
 use crate::command::{CommandRunner, Commands};
 use crate::fleet::Fleet;
 use crate::limits::MOST_DEVICES;
@@ -32,7 +33,6 @@ use crate::tap::Captures;
 use crate::team::{HandedPacket, Kind, Member};
 use crate::wiring::{Devices, LinkMap, side_of};
 use crate::worker_error::{NarrowDevice, WorkerError};
-use algs::Algs;
 use arrayvec::ArrayVec;
 use families::{Families, input_counters};
 use natgate_engine::{Engine, Side, Timestamp};
@@ -111,6 +111,7 @@ impl Worker {
                 local_tcp: LocalTcpPort::default(),
                 families,
                 algs: Algs::new(&settings.alg, &config, seed),
+                algs_aside: Aside::new(seed),
             },
             devices,
             scratch: vec![0; HEADROOM + LONGEST],
@@ -238,7 +239,6 @@ impl Worker {
                 team.set_partition(partition, &mut self.stages.engine);
             }
             self.stages.renew_ipv6(&settings);
-            self.stages.renew_algs();
             self.stages.pcp.renew(&settings.pcp, self.stages.engine.config(), now);
             self.follow_mtus_anew();
             observer.reconfigured(settings);

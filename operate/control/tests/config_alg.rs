@@ -44,7 +44,7 @@ fn expectations_have_the_room_of_requested_mappings() {
 }
 
 #[test]
-fn only_a_restart_changes_gateways() {
+fn a_reload_changes_gateways() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("alg.toml");
     let changed = |before: &str, after: &str| {
         std::fs::write(&file, format!("{HEAD}{after}")).expect("a file that can be written");
@@ -52,12 +52,17 @@ fn only_a_restart_changes_gateways() {
     };
     let restart = "changes only at a restart; write what was there, or restart natgate";
     let ftp = "[alg]\nftp = true\n";
-    assert_eq!(changed(ftp, ftp), [""; 0]);
-    assert_eq!(changed("", ftp), [format!("7:1 alg: {restart}")]);
-    assert_eq!(changed(ftp, ""), [format!("1:1 alg: {restart}")]);
+    let other = "[alg]\nsip = { ports = [5060, 21] }\n";
+    for (before, after) in [("", ftp), (ftp, ""), (ftp, other), (other, ftp)] {
+        assert_eq!(changed(before, after), [""; 0], "{before} -> {after}");
+    }
     let pcp = "[pcp]\nenabled = true\n";
     let both = format!("{ftp}{pcp}");
     assert_eq!(changed(ftp, &both), [format!("10:11 pcp.enabled: {restart}")]);
-    assert_eq!(changed(pcp, &both), [format!("7:1 alg: {restart}")]);
+    assert_eq!(changed(pcp, &both), [""; 0]);
     assert_eq!(changed(&both, ftp), [""; 0]);
+    // The room for requested mappings does not grow.
+    let few = format!("{pcp}mappings = 100\n");
+    assert_eq!(changed(&few, &format!("{few}{ftp}")), [""; 0]);
+    assert_eq!(changed(&few, ftp), [format!("1:1 pcp.mappings: {restart}")]);
 }

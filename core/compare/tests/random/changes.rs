@@ -154,7 +154,8 @@ impl PoolEdit {
     }
 }
 
-/// Takes the limits of another configuration. The sizes of tables stay.
+/// Takes the limits of another configuration. The sizes of tables stay, except that room for holds
+/// can be made.
 fn take_limits(config: &mut Config, new: &Config, in_force: &Config) {
     config.classes.clone_from(&new.classes);
     let sizes = in_force.limits.clone();
@@ -166,7 +167,10 @@ fn take_limits(config: &mut Config, new: &Config, in_force: &Config) {
         fragment_memory: sizes.fragment_memory,
         external_addresses: sizes.external_addresses,
         held_ports: sizes.held_ports,
-        explicit_mappings: sizes.explicit_mappings,
+        explicit_mappings: match sizes.explicit_mappings {
+            0 => new.limits.explicit_mappings,
+            room => room,
+        },
         ..new.limits.clone()
     };
 }

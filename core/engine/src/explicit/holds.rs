@@ -149,6 +149,21 @@ impl Holds {
         }
     }
 
+    /// Takes the room of new holds if there was none, and keeps its own key. Returns what is no
+    /// longer needed.
+    pub(crate) fn take_room(&mut self, new: Self) -> Self {
+        if self.has_room() {
+            return new;
+        }
+        let (key, lost) = (self.key, self.lost);
+        core::mem::replace(self, Self { key, lost, ..new })
+    }
+
+    /// Number of holds that there may be.
+    pub(crate) fn room(&self) -> usize {
+        self.room
+    }
+
     /// Bytes that `room` holds take.
     pub(crate) fn memory(room: usize) -> u64 {
         (room * size_of::<Hold>()) as u64 + 2 * Index::memory(room)

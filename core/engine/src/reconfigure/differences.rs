@@ -33,7 +33,7 @@ pub(super) fn different_keys(in_force: &Config, new: &Config) -> Vec<&'static st
         (filter && filters_tcp, "nat.filtering_tcp"),
         (old_limits.subscribers != new_limits.subscribers, "limits.subscribers"),
         (old_limits.mappings != new_limits.mappings, "limits.mappings"),
-        (old_limits.explicit_mappings < new_limits.explicit_mappings, "pcp.mappings"),
+        ((1..new_limits.explicit_mappings).contains(&old_limits.explicit_mappings), "pcp.mappings"),
         (old_limits.extra_sessions != new_limits.extra_sessions, "limits.extra_sessions"),
         (old_limits.fragment_memory != new_limits.fragment_memory, "limits.fragment_memory"),
         (old_limits.held_ports != new_limits.held_ports, "limits.held_ports"),

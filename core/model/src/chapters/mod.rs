@@ -57,9 +57,10 @@ pub(crate) struct State {
     /// Addresses that have left their pools except for their mappings and blocks, with those pools
     /// (5.45).
     left: BTreeMap<Ipv4Addr, usize>,
-    /// Largest numbers of dynamic mappings, further sessions and holds, fixed at the start (14.21).
+    /// Largest numbers of dynamic mappings and further sessions, fixed at the start (14.21).
     room: usize,
     further_room: usize,
+    /// Largest number of holds (14.27).
     holds_room: usize,
     mapping_rate: BTreeMap<LimitOwner, u64>,
     quota_reported: BTreeMap<LimitOwner, Option<Timestamp>>,

@@ -14,6 +14,9 @@ impl Model {
     pub fn reconfigure(&mut self, config: &Config, still_held: Option<StillHeld<'_>>) -> Effects {
         self.go_on(config);
         self.chapters.fixed = services::fixed(config);
+        if self.chapters.holds_room == 0 {
+            self.chapters.holds_room = config.limits.explicit_mappings as usize; // 14.27
+        }
         self.change_pools(config.clone());
         self.change_pins();
         self.ask_all(still_held)

@@ -98,7 +98,7 @@ impl Link {
         buffer[..packet.len()].copy_from_slice(packet);
         let mut room = Room::new(&mut buffer, packet.len());
         let Opening { kind, endpoints, .. } = self.opening;
-        let control = ControlPacket { kind, from, endpoints };
+        let control = ControlPacket { kind, from, endpoints, may_begin: true };
         let fate = self.payloads.process(self.now, control, &mut room, &mut self.book);
         let mut out = vec![];
         if fate == Fate::Pass {

@@ -88,6 +88,10 @@ impl OpenList {
         self.0.insert(key, (made, until, wanted.uses == Uses::Once));
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Forgets expectations whose time has passed.
     pub(super) fn expire(&mut self, now: Timestamp) {
         self.0.retain(|_, (_, until, _)| *until > now);

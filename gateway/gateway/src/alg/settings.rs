@@ -33,6 +33,25 @@ impl AlgSettings {
         }
     }
 
+    /// Adds the ports of other settings.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (kind, ports) in other.iter() {
+            let mut all = self.ports(kind).to_vec();
+            all.extend(ports.iter().filter(|port| !self.ports(kind).contains(port)));
+            self.set(kind, all);
+        }
+    }
+
+    fn ports(&self, kind: Kind) -> &[u16] {
+        let mut all = self.iter().filter(|(of, _)| *of == kind);
+        all.next().map_or(&[], |(_, ports)| ports)
+    }
+
+    /// True if a protocol is on.
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        !self.ports(kind).is_empty()
+    }
+
     /// True if no protocol is on.
     pub fn is_off(&self) -> bool {
         self.ports.is_empty()

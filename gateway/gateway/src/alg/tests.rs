@@ -281,3 +281,118 @@ fn nothing_is_on_unless_it_is_named() {
     settings.set(Kind::Ftp, vec![]);
     assert!(settings.is_off());
 }
+
+/// FTP with servers at this port.
+fn ftp_at(port: u16) -> AlgSettings {
+    let mut settings = AlgSettings::default();
+    settings.set(Kind::Ftp, vec![port]);
+    settings
+}
+
+/// Opens a connection of a client inside to a server that greets, and sends PORT. Returns what
+/// leaves.
+fn port_of(world: &mut World, from: &'static str, to: &'static str) -> String {
+    let syn = Short { from, to, numbers: (100, 0), flags: SYN, data: "" };
+    let (external, _, _) = world.pass(Side::Inside, &segment(syn));
+    let external: &'static str = Box::leak(external.to_string().into_boxed_str());
+    let answer = Short { from: to, to: external, numbers: (500, 101), flags: SYN | ACK, data: "" };
+    world.pass(Side::Outside, &segment(answer));
+    let greeting = Short { numbers: (501, 101), flags: ACK, data: "220 ready\r\n", ..answer };
+    world.pass(Side::Outside, &segment(greeting));
+    let text = "USER a\r\nPORT 10,0,0,5,200,13\r\n";
+    let port = Short { numbers: (101, 512), flags: ACK, data: text, ..syn };
+    world.pass(Side::Inside, &segment(port)).2
+}
+
+const READ: &str = "USER a\r\nPORT 203,0,113,1,";
+const UNREAD: &str = "USER a\r\nPORT 10,0,0,5,";
+
+#[test]
+fn a_flow_stays_its_protocols_when_the_settings_change() {
+    let mut others = ftp_at(2100);
+    others.set(Kind::Irc, vec![21]);
+    for (settings, at_21, at_2100) in [
+        (AlgSettings::default(), UNREAD, UNREAD),
+        (ftp_at(2100), UNREAD, READ),
+        (others, UNREAD, READ),
+    ] {
+        let (mut world, external) = greeted();
+        world.stage.renew(&settings, world.engine.config());
+        let text = "PORT 10,0,0,5,200,13\r\n";
+        let port = Short { from: CLIENT, to: SERVER, numbers: (101, 512), flags: ACK, data: text };
+        let (_, _, heard) = world.pass(Side::Inside, &segment(port));
+        assert!(heard.starts_with("PORT 203,0,113,1,"), "{heard}");
+        let ack = 101 + heard.len() as u32;
+        let reply = Short { from: SERVER, to: external, numbers: (512, ack), flags: ACK, data: "" };
+        let out = world.send(Side::Outside, &segment(reply));
+        assert_eq!(out[0].1[28..32], (101 + text.len() as u32).to_be_bytes());
+        let heard = port_of(&mut world, "10.0.0.5:40001", SERVER);
+        assert!(heard.starts_with(at_21), "{settings:?}: {heard}");
+        let heard = port_of(&mut world, "10.0.0.5:40002", "198.51.100.2:2100");
+        assert!(heard.starts_with(at_2100), "{settings:?}: {heard}");
+        // The former port is forgotten with its last flow.
+        assert!(!world.stage.former.is_off() && !world.stage.is_over());
+        for _ in 0..8192 / 64 {
+            world.stage.sweep(Timestamp(world.now.0 + 8_000_000_000_000));
+        }
+        assert!(world.stage.former.is_off());
+        assert!(world.stage.poll_expectation().is_some());
+        while world.stage.poll_expectation().is_some() {}
+        assert_eq!(world.stage.is_over(), settings.is_off());
+    }
+}
+
+#[test]
+fn a_closed_connection_does_not_begin_again_without_its_gateway() {
+    let (mut world, external) = greeted();
+    world.stage.renew(&AlgSettings::default(), world.engine.config());
+    let reset = Short { from: SERVER, to: external, numbers: (512, 101), flags: 4, data: "" };
+    world.send(Side::Outside, &segment(reset));
+    let heard = port_of(&mut world, CLIENT, SERVER);
+    assert!(heard.starts_with(UNREAD), "{heard}");
+    world.stage.end_former();
+    assert!(world.stage.former.is_off() && world.stage.payloads.flows() == 0);
+}
+
+#[test]
+fn a_server_inside_stays_read_until_its_connection_ends() {
+    let mut world = World::new();
+    let remote = "198.51.100.2:40000";
+    let syn =
+        Short { from: remote, to: "203.0.113.1:2121", numbers: (500, 0), flags: SYN, data: "" };
+    world.pass(Side::Outside, &segment(syn));
+    world.stage.renew(&AlgSettings::default(), world.engine.config());
+    let answer =
+        Short { from: "10.0.0.80:21", to: remote, numbers: (100, 501), flags: SYN | ACK, data: "" };
+    world.pass(Side::Inside, &segment(answer));
+    let text = "220 ready\r\n227 Entering Passive Mode (10,0,0,80,4,1)\r\n";
+    let reply = Short { numbers: (101, 501), flags: ACK, data: text, ..answer };
+    let (_, _, heard) = world.pass(Side::Inside, &segment(reply));
+    assert!(heard.starts_with("220 ready\r\n227 Entering Passive Mode (203,0,113,1,"), "{heard}");
+    let ack = 101 + heard.len() as u32;
+    let back = Short { numbers: (501, ack), flags: ACK, data: "NOOP\r\n", ..syn };
+    let out = world.send(Side::Outside, &segment(back));
+    assert_eq!(out[0].1[28..32], (101 + text.len() as u32).to_be_bytes());
+}
+
+#[test]
+fn gateways_are_set_aside_and_taken_again() {
+    let config = Config::default();
+    let (mut aside, mut on) = (Aside::new([7; 32]), None);
+    let off = AlgSettings::default();
+    assert!(aside.renew(&mut on, None, &off, &config).is_none() && on.is_none());
+    let spare = aside.renew(&mut on, Some(Algs::spare()), &ftp_at(21), &config);
+    assert!(spare.is_none());
+    let counted = |on: &Option<Box<Algs>>| -> Vec<Kind> {
+        on.iter().flat_map(|algs| algs.counters()).map(|(kind, _)| kind).collect()
+    };
+    assert_eq!(counted(&on), [Kind::Ftp]);
+    aside.put(&mut on);
+    assert!(on.is_some(), "it is on");
+    aside.renew(&mut on, None, &off, &config);
+    aside.put(&mut on);
+    assert!(on.is_none());
+    // The ones that were set aside are taken before new ones.
+    let spare = aside.renew(&mut on, Some(Algs::spare()), &ftp_at(21), &config);
+    assert!(spare.is_some() && on.is_some());
+}

@@ -8,6 +8,7 @@ use super::{
     CheckReply, Command, CommandError, Commands, Part, Past, Reconfigured, Reply, ReviewReply,
     WriteReply,
 };
+use crate::alg::{Algs, Aside};
 use crate::handover::{Legacy, Writing};
 use crate::link::Link;
 use crate::router::Router;
@@ -67,6 +68,8 @@ pub(crate) struct WorkerParts<'a> {
     pub(crate) team: &'a mut Option<Member>,
     /// Translator between the families, if IPv6 is configured.
     pub(crate) translator: Option<&'a mut Translator>,
+    /// Application-level gateways that are on, and others.
+    pub(crate) algs: (&'a mut Option<Box<Algs>>, &'a mut Aside),
 }
 
 /// Settings that have come into force, and the partition among the workers.
@@ -251,11 +254,13 @@ fn invite(
 
 /// Puts prepared settings in force; returns the replaced state.
 fn put_in_force(prepared: Part, parts: &mut WorkerParts<'_>) -> (Past, InForce) {
-    let Part { engine: reconfiguration, router: renewal, wiring, mut settings, partition } =
+    let Part { engine: reconfiguration, router: renewal, wiring, mut settings, partition, algs } =
         prepared;
-    let WorkerParts { engine, router, cables, devices, .. } = parts;
+    let WorkerParts { engine, router, cables, devices, algs: (on, aside), .. } = parts;
+    let superseded = Box::new(engine.reconfigure(reconfiguration));
     let past = Past {
-        _engine: Box::new(engine.reconfigure(reconfiguration)),
+        _engine: superseded,
+        _algs: aside.renew(on, algs, &settings.alg, engine.config()),
         _devices: wiring.apply(cables, devices),
         _router: router.renew(renewal, |link: Link| devices[cables.device_of(link)].link().mac),
     };

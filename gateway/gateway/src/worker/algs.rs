@@ -7,61 +7,14 @@
 //! Workers divide packets by the subscriber of their mapping before this stage. So both directions
 //! of a control flow, and the expectations that it makes, are of one worker.
 
-use super::LONGEST;
 use super::stages::{NO_VERDICTS, Packets, Stages, seen};
-use crate::alg::{AlgCounters, AlgExpectation, AlgSettings, Arrived, Kind, Stage, Taken};
+use crate::alg::{AlgExpectation, Algs, Arrived};
 use crate::link::Link;
-use crate::router::Router;
 use crate::tap::Moment;
-use natgate_engine::{Config, Engine, Side, Timestamp, Verdict};
+use natgate_engine::{Side, Timestamp, Verdict};
 use natgate_io::{BATCH, Frame, HEADROOM, Transmit};
-use natgate_payload::Room;
 
 const _: () = assert!(BATCH <= u64::BITS as usize);
-
-/// Parts of a worker for application-level gateways.
-#[derive(Debug)]
-pub(super) struct Algs {
-    stage: Stage,
-    /// Buffer for one packet, which may grow there, behind headroom.
-    buffer: Vec<u8>,
-}
-
-impl Algs {
-    /// The parts for an engine with this configuration. `None`: no protocol is on.
-    pub(super) fn new(
-        settings: &AlgSettings,
-        config: &Config,
-        seed: [u8; 32],
-    ) -> Option<Box<Self>> {
-        let stage = Stage::new(settings, config, seed)?;
-        Some(Box::new(Self { stage, buffer: vec![0; HEADROOM + LONGEST] }))
-    }
-
-    pub(super) fn stage(&self) -> &Stage {
-        &self.stage
-    }
-
-    /// Counters of the protocols that are on.
-    pub(super) fn counters(&self) -> impl Iterator<Item = (Kind, AlgCounters)> + '_ {
-        self.stage.counters()
-    }
-
-    /// Takes the packet of `len` bytes in the buffer through the engine and the framework. `None`:
-    /// nothing leaves.
-    fn take(
-        &mut self,
-        (engine, router): (&mut Engine, &mut Router),
-        arrived: Arrived,
-        len: usize,
-    ) -> Option<(Verdict, u16, usize)> {
-        let mut room = Room::new(&mut self.buffer[HEADROOM..], len);
-        match self.stage.take(engine, arrived, &mut room, router.losses_mut()) {
-            Taken::Decided(verdict, realm) => Some((verdict, realm, room.bytes().len())),
-            Taken::Kept => None,
-        }
-    }
-}
 
 impl Stages {
     /// Takes the packets of control flows out of a batch, through all stages.
@@ -107,7 +60,8 @@ impl Stages {
             self.captures.before(std::iter::once((packet, realm)));
         }
         algs.buffer[HEADROOM..][..packet.len()].copy_from_slice(packet);
-        let decided = algs.take((&mut self.engine, &mut self.router), arrived, packet.len());
+        let engine = (&mut self.engine, self.router.losses_mut());
+        let decided = algs.take(engine, arrived, packet.len());
         let (verdict, realm, len) = decided.unwrap_or((Verdict::Held, realm, packet.len()));
         let frame = Frame::of(&mut algs.buffer, HEADROOM, HEADROOM + len);
         self.send_control(arrived, Packets::one(frame, realm), verdict, transmitters);
@@ -162,13 +116,7 @@ impl Stages {
     pub(super) fn sweep_algs(&mut self, now: Timestamp) {
         if let Some(algs) = &mut self.algs {
             algs.stage.sweep(now);
-        }
-    }
-
-    /// Learns the static mappings of a new configuration of the engine.
-    pub(super) fn renew_algs(&mut self) {
-        if let Some(algs) = &mut self.algs {
-            algs.stage.renew(self.engine.config());
+            self.algs_aside.put(&mut self.algs);
         }
     }
 

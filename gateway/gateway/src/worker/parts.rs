@@ -13,7 +13,8 @@ impl Stages {
         devices: &'a mut Devices,
     ) -> WorkerParts<'a> {
         let Self { engine, router, cables, team, captures, families, .. } = self;
+        let algs = (&mut self.algs, &mut self.algs_aside);
         let translator = families.as_mut().map(|families| &mut families.translator);
-        WorkerParts { now, captures, engine, router, cables, devices, team, translator }
+        WorkerParts { now, captures, engine, router, cables, devices, team, translator, algs }
     }
 }

@@ -1,10 +1,10 @@
 //! Stages of a batch: sort, translate, route, send.
 
-use super::algs::Algs;
 use super::families::Families;
 pub(super) use super::leaving::Output;
 use super::leaving::{Finished, Leaving};
 use super::serve;
+use crate::alg::{Algs, Aside};
 use crate::counters::Origin;
 use crate::limits::MOST_DEVICES;
 use crate::link::Link;
@@ -44,6 +44,8 @@ pub(super) struct Stages {
     pub(super) families: Option<Box<Families>>,
     /// Application-level gateways, if any is on.
     pub(super) algs: Option<Box<Algs>>,
+    /// Those that are not needed now.
+    pub(super) algs_aside: Aside,
 }
 
 /// Packets of one batch. The frames stay in place from one stage to the next, because moving a

@@ -1,9 +1,9 @@
 //! Answers to questions about a worker: figures, and its part of lists.
 
 use super::Worker;
-use super::algs::Algs;
 use super::families::{Families, input_counters};
 use super::stages::Stages;
+use crate::alg::Algs;
 use crate::link::Link;
 use crate::load::Load;
 use crate::router::Router;
@@ -50,7 +50,7 @@ impl Worker {
                 };
                 [Link::inside(0), Link::OUTSIDE].into_iter().flat_map(neighbors).collect()
             },
-            alg: algs.map(Algs::stage),
+            alg: algs.map(|algs| &algs.stage),
             has_host: &|realm, address| team.is_none_or(|team: &Member| team.has(realm, address)),
         });
     }

@@ -132,10 +132,7 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     // The exact keys of these tables are reported by the other comparisons.
     let of_engine = of_engine.into_iter().filter(|key| !["inside", "outside"].contains(key));
     let starts = !in_force.pcp.enabled && new.pcp.enabled;
-    // Application-level gateways need the room that `[pcp]` has.
-    let has_other_alg = in_force.alg != new.alg;
-    let is_known = |key: &&str| *key != "pcp.mappings" || !(starts || has_other_alg);
-    keys.extend(of_engine.filter(is_known).map(str::to_owned));
+    keys.extend(of_engine.map(str::to_owned));
     let (before, after) = (&in_force.kernel, &new.kernel);
     let (before_control, control) = (&in_force.control, &new.control);
     let rest = [
@@ -149,7 +146,6 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
         (in_force.state != new.state, "state"),
         (in_force.fleet != new.fleet, "fleet"),
         (starts, "pcp.enabled"),
-        (has_other_alg, "alg"),
         (before_control.socket != control.socket, "control.socket"),
         (before_control.group != control.group, "control.group"),
         (before_control.read_socket != control.read_socket, "control.read_socket"),

@@ -1,7 +1,7 @@
 //! The tables of a configuration that differ from the settings in force.
 
 use crate::config::DEFAULT_REALM;
-use natgate_engine::{Config, Rule};
+use natgate_engine::{Config, Limits, Rule};
 use natgate_gateway::{RealmSettings, Route, Settings, StaticNeighbor};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -11,7 +11,10 @@ pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let (own, next) = (&old.engine, &new.engine.in_numbers_of(&old.engine));
     let pools = |config: &Config| (config.pools.clone(), config.default_pool);
     let nat_differs = nat(own) != nat(next) || old.inside_routes != new.inside_routes;
-    let limits_differ = own.limits != next.limits || old.neighbors_limit != new.neighbors_limit;
+    // Room for requested mappings comes with the first gateway.
+    let room = if old.alg == new.alg { next } else { own }.limits.explicit_mappings;
+    let limits = Limits { explicit_mappings: room, ..next.limits.clone() };
+    let limits_differ = own.limits != limits || old.neighbors_limit != new.neighbors_limit;
     let realms_differ = realms(own) != realms(next) || links(old) != links(new);
     let (own6, next6) = (&old.router6, &new.router6);
     let hosts = |settings: &Settings| settings.ipv6.static_hosts().to_vec();
@@ -30,6 +33,7 @@ pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (own6.advertise != next6.advertise, "ipv6.advertise"),
         (old.workers != new.workers, "workers"),
         (old.kernel.drain() != new.kernel.drain(), "shutdown"),
+        (old.alg != new.alg, "alg"),
         (old.logs != new.logs, "log"),
         (old.control != new.control, "control"),
     ];
