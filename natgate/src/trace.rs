@@ -8,11 +8,15 @@ use anyhow::anyhow;
 use natgate_cli::print;
 use natgate_control::config;
 use natgate_control::socket::{self, Response, ask};
-use natgate_engine::{DropReason, Engine, Explanation, Packet};
+use natgate_engine::DropReason;
 use natgate_gateway::{Clock, WorkerTrace};
 use natgate_insight::packet::PacketDescription;
 use natgate_insight::{explanation, reasons};
+use natgate_io::pcap::{Capture, Item};
+use natgate_wire::link::ethertype;
 use serde_json::{Value, json};
+use std::fmt::Display;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,9 +32,10 @@ A packet is a protocol, its ends and, after them, its other properties:
   ttl N, length N, df                        time to live 64, the shortest length, may be fragmented
   from inside|outside, realm NAME            by default the source decides the side
 
-or an IP packet or an Ethernet frame in hexadecimal, from inside or outside. The steps are in the
-order of the packet's way: rule, mapping, session, filter, limits with how much is used, pool,
-timer, verdict, next hop. Random choices are not predicted.
+or an IP packet or an Ethernet frame in hexadecimal, from inside or outside. With --read, each IPv4
+packet of a capture (pcap or pcapng) is explained by itself; of two interfaces the first is the
+inside. The steps are in the order of the packet's way: rule, mapping, session, filter, limits with
+how much is used, pool, timer, verdict, payload, next hop. Random choices are not predicted.
 
 With --json, standard output has one object: {\"verdict\": \"forward|reply|drop|held|hand_over\",
 \"by\": side, \"reason\", \"direction\", \"becomes\": {\"source\", \"destination\"}, \"certain\",
@@ -40,6 +45,7 @@ change.
 Examples:
 natgate trace udp 10.0.0.5:4000 '>' 198.51.100.10:53
 natgate trace 'tcp 198.51.100.10:80 > 203.0.113.1:2000 syn+ack' --json
+natgate trace --read calls.pcapng --json
 natgate trace -c natgate.toml 'icmp 10.0.0.5 > 198.51.100.10 id 7 ttl 1'
 natgate trace --reason port_quota";
 
@@ -48,8 +54,11 @@ natgate trace --reason port_quota";
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// The packet
-    #[arg(value_name = "PACKET", required_unless_present = "reason")]
+    #[arg(value_name = "PACKET", required_unless_present_any = ["reason", "read"])]
     packet: Vec<String>,
+    /// Explain each packet of this capture
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["packet", "reason"])]
+    read: Option<PathBuf>,
     /// Explain with this configuration, without a running gateway and its state
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -74,12 +83,58 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         };
         return Ok(print(&reasons::explanation(name).ok_or_else(unknown)?)?);
     }
-    let text = args.packet.join(" ");
-    let object = match &args.config {
-        Some(file) => offline(file, &text)?,
-        None => online(&args.socket, &text)?,
+    let Some(file) = &args.read else {
+        let object = explained(args, &args.packet.join(" "))?;
+        return Ok(print(&if args.json {
+            format!("{object}\n")
+        } else {
+            explanation::text(&object)
+        })?);
     };
-    Ok(print(&if args.json { format!("{object}\n") } else { explanation::text(&object) })?)
+    let mut number = 0_u64;
+    each_packet(file, |packet| {
+        let mut object = explained(args, packet)?;
+        number += 1;
+        object["number"] = number.into();
+        let text = || format!("packet {number}\n{}\n", explanation::text(&object));
+        Ok(print(&if args.json { format!("{object}\n") } else { text() })?)
+    })
+}
+
+fn explained(args: &Args, packet: &str) -> Result<Value, Failure> {
+    match &args.config {
+        Some(file) => offline(file, packet),
+        None => online(&args.socket, packet),
+    }
+}
+
+/// Describes each IPv4 packet of a capture. Of two interfaces the first is the inside; with one
+/// interface the source decides.
+fn each_packet(
+    file: &Path,
+    mut take: impl FnMut(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let wrong = |why: &dyn Display| input(format!("{}: {why}", file.display()));
+    let mut capture = Capture::new(File::open(file).map_err(|error| wrong(&error))?);
+    while let Some(item) = capture.next_item().map_err(|error| wrong(&error))? {
+        let Item::Packet(record) = item else { continue };
+        let interfaces = capture.interfaces();
+        let (link, side) = match (interfaces.get(record.interface), interfaces.len()) {
+            (Some(interface), 2) => {
+                (interface.link, [" from inside", " from outside"][record.interface])
+            }
+            (Some(interface), _) => (interface.link, ""),
+            (None, _) => continue,
+        };
+        let frame = capture.frame();
+        let Some(network) = link.locate(frame) else { continue };
+        if network.ethertype == ethertype::IPV4 {
+            let packet = &frame[network.offset..];
+            let digits: String = packet.iter().map(|byte| format!("{byte:02x}")).collect();
+            take(&format!("{digits}{side}"))?;
+        }
+    }
+    Ok(())
 }
 
 fn input(message: String) -> Failure {
@@ -102,16 +157,11 @@ fn online(socket: &Path, packet: &str) -> Result<Value, Failure> {
 }
 
 fn offline(file: &Path, packet: &str) -> Result<Value, Failure> {
-    let config = config::load(file).map_err(Failure::Input)?.engine;
-    let probe = packet.parse::<PacketDescription>().and_then(|written| written.probe(&config));
-    let mut probe = probe.map_err(input)?;
-    let asked = probe.packet.clone();
-    let now = Clock::new().now();
-    let engine = Engine::new(&config, [0; 32], now)
+    let settings = config::load(file).map_err(Failure::Input)?;
+    let config = &settings.engine;
+    let probe = packet.parse::<PacketDescription>().and_then(|written| written.probe(config));
+    let (probe, now) = (probe.map_err(input)?, Clock::new().now());
+    let traced = WorkerTrace::without_state(&settings, &probe, now)
         .map_err(|error| input(format!("{}: {}", file.display(), error.message)))?;
-    let mut explanation = Explanation::new();
-    let view = Packet::new(&mut probe.packet, 0).in_realm(probe.link.realm);
-    engine.explain(now, probe.link.side, &view, &mut explanation);
-    let traced = [WorkerTrace { worker: 0, explanation, onward: None }];
-    Ok(explanation::object((probe.link, &asked), &traced, now, &config, 1))
+    Ok(explanation::object((probe.link, &probe.packet), &[traced], now, config, 1))
 }

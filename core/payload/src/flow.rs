@@ -15,6 +15,7 @@ use crate::stream::edits::Edits;
 use crate::stream::segment::{self, Segment};
 use crate::stream::work::Pool;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use natgate_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 
 /// Lifetimes without packets, seconds: longer than those of the engine's sessions, which end a flow
@@ -36,7 +37,8 @@ pub(crate) struct Flow {
     pub(crate) expires: u32,
     pub(crate) protocol: u8,
     opener: Side,
-    has_left: bool,
+    /// The reason why the flow is no ALG's any more.
+    left: Option<Reason>,
     is_closed: bool,
 }
 
@@ -66,7 +68,7 @@ pub enum Fate {
 /// The protocol of a flow with its surroundings, as a direction reads by it.
 struct Conversation<'c> {
     alg: &'c mut Alg,
-    has_left: &'c mut bool,
+    left: &'c mut Option<Reason>,
     endpoints: &'c Endpoints,
     budget: &'c mut Budget,
     from: Side,
@@ -117,25 +119,26 @@ impl Reader for Conversation<'_> {
             Step::More => Read::More,
             Step::Leave(reason) => {
                 self.count(reason);
-                *self.has_left = true;
+                *self.left = Some(reason);
                 Read::Leave
             }
         }
     }
 
     fn leave(&mut self, cause: Cause) {
-        if !*self.has_left {
-            self.count(match cause {
+        if self.left.is_none() {
+            let reason = match cause {
                 Cause::Truncated => Reason::Truncated,
                 Cause::NoBuffer => Reason::NoBuffer,
                 Cause::TooLong => Reason::TooLong,
-            });
-            *self.has_left = true;
+            };
+            self.count(reason);
+            *self.left = Some(reason);
         }
     }
 
     fn has_left(&self) -> bool {
-        *self.has_left
+        self.left.is_some()
     }
 }
 
@@ -155,7 +158,7 @@ impl Flow {
             expires: now + OPENING,
             protocol,
             opener,
-            has_left: false,
+            left: None,
             is_closed: false,
         }
     }
@@ -170,6 +173,26 @@ impl Flow {
         self.is_closed
     }
 
+    /// The reason why the flow is no ALG's any more.
+    pub(crate) fn left(&self) -> Option<Reason> {
+        self.left
+    }
+
+    /// State of the protocol, budget, and the side of the client.
+    pub(crate) fn state(&self) -> (Alg, Budget, Side) {
+        (self.alg, self.budget, self.opener)
+    }
+
+    /// Bytes of a direction that wait for the end of their message.
+    pub(crate) fn waiting<'p>(&self, from: Side, pool: &'p Pool) -> &'p [u8] {
+        self.directions[from as usize].waiting(pool)
+    }
+
+    /// Order of a number to that of the next byte of a direction.
+    pub(crate) fn order(&self, from: Side, at: u32, pool: &Pool) -> Ordering {
+        self.directions[from as usize].order(at, pool)
+    }
+
     /// The protocol with its surroundings, and the memory that it does not use itself.
     fn conversation<'c>(
         &'c mut self,
@@ -178,7 +201,7 @@ impl Flow {
     ) -> (Conversation<'c>, &'c mut Directions, Memory<'c>) {
         let conversation = Conversation {
             alg: &mut self.alg,
-            has_left: &mut self.has_left,
+            left: &mut self.left,
             endpoints: &self.endpoints,
             budget: &mut self.budget,
             from,
@@ -202,7 +225,7 @@ impl Flow {
         tools: &mut Tools<'_>,
     ) {
         self.expires = tools.now + DATAGRAMS;
-        if self.has_left {
+        if self.left.is_some() {
             return;
         }
         let mut out = core::mem::take(tools.out);
@@ -215,7 +238,7 @@ impl Flow {
             conversation.leave(Cause::Truncated);
         }
         // Anybody outside can forge a datagram; only the host inside proves what its flow is.
-        *conversation.has_left &= from == Side::Inside;
+        *conversation.left = conversation.left.filter(|_| from == Side::Inside);
         let is_edited = matches!(read, Read::Pass(_)) && !draft.is_empty();
         draft.write(0, bytes, 0, &mut out);
         *tools.out = out;
@@ -278,10 +301,10 @@ impl Flow {
         } else {
             return;
         };
-        if !self.has_left {
+        if self.left.is_none() {
             tools.refused.push(reason);
+            self.left = Some(reason);
         }
-        self.has_left = true;
     }
 
     /// Maps the acknowledgment of a segment. Returns it, and true if it is news for its receiver.

@@ -123,6 +123,11 @@ impl Protocol for Ftp {
 }
 
 impl Ftp {
+    /// A control connection whose server has greeted.
+    pub(crate) fn greeted() -> Self {
+        Self { is_greeted: true, ..Self::default() }
+    }
+
     /// RFC 959 section 4.1, and RFC 2428.
     fn take_command(&mut self, line: &[u8], context: &mut Context<'_>) -> Result<Step, Step> {
         let start = telnet(line);

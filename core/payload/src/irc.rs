@@ -89,6 +89,13 @@ pub(crate) struct Irc {
     is_welcome: bool,
 }
 
+impl Irc {
+    /// A connection of a client that the server has welcomed.
+    pub(crate) fn welcome() -> Self {
+        Self { has_begun: true, is_welcome: true }
+    }
+}
+
 impl Protocol for Irc {
     fn read(&mut self, bytes: &[u8], context: &mut Context<'_>) -> Step {
         let end = bytes.iter().position(|byte| *byte == b'\n');

@@ -22,6 +22,7 @@
 extern crate alloc;
 
 mod expectation;
+mod explain;
 mod flow;
 mod ftp;
 mod index;
@@ -41,6 +42,7 @@ mod text;
 mod tftp;
 
 pub use expectation::{Endpoints, Expectation, Ports, Uses, Wanted};
+pub use explain::{Edit, Explanation, FlowState, Place};
 pub use flow::Fate;
 pub use kind::Kind;
 pub use message::Opened;

@@ -161,6 +161,23 @@ impl Payloads {
         self.flows[at as usize].as_ref().map(|flow| (flow.alg.kind(), &flow.endpoints))
     }
 
+    /// The flow of a packet, if it is known.
+    pub(crate) fn known(&self, number: u8, packet: &ControlPacket) -> Option<&Flow> {
+        let Endpoints { external, remote, .. } = packet.endpoints;
+        let flow =
+            self.flows[self.index.get(Key::new(number, external, remote))? as usize].as_ref()?;
+        (flow.alg.kind() == packet.kind && flow.endpoints == packet.endpoints).then_some(flow)
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// True if there is no room for a further flow.
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
     /// Each flow's protocol, IP protocol number and endpoints.
     pub fn each(&self) -> impl Iterator<Item = (Kind, u8, &Endpoints)> {
         let flows = self.flows.iter().flatten();

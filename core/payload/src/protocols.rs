@@ -9,7 +9,7 @@ use crate::sip::Sip;
 use crate::tftp::Tftp;
 
 /// State of a protocol.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Alg {
     Ftp(Ftp),
     Tftp(Tftp),
@@ -26,6 +26,15 @@ impl Alg {
             Kind::Sip => Self::Sip(Sip::default()),
             Kind::Rtsp => Self::Rtsp(Rtsp::default()),
             Kind::Irc => Self::Irc(Irc::default()),
+        }
+    }
+
+    /// The state behind the first messages of both sides.
+    pub(crate) fn begun(kind: Kind) -> Self {
+        match kind {
+            Kind::Ftp => Self::Ftp(Ftp::greeted()),
+            Kind::Irc => Self::Irc(Irc::welcome()),
+            Kind::Tftp | Kind::Sip | Kind::Rtsp => Self::new(kind),
         }
     }
 

@@ -10,6 +10,7 @@
 
 mod aside;
 mod expected;
+mod explain;
 mod ports;
 mod settings;
 

@@ -105,7 +105,10 @@ pub use logs::{
 pub use monitoring::{Master, MetricsPlace, MonitoringSettings, SnmpSettings};
 pub use natgate_io::Device;
 pub use natgate_ipv6 as ipv6;
-pub use natgate_payload::Reason as AlgReason;
+pub use natgate_payload::{
+    Explanation as AlgExplained, FlowState as AlgFlowState, Place as AlgPlace, Reason as AlgReason,
+    Uses as AlgUses,
+};
 pub use observer::{Observer, SideStatus, SideStatus6, Status, Status6};
 pub use ordered::{MappingPlace, Page, SubscriberPlace};
 pub use pcp::{PCP_PORT, PcpCounters, PcpSettings, ResultCode, write_datagram};

@@ -2,9 +2,12 @@
 //! the packet. The translator explains (`natgate_engine::Explanation`), the router adds the next
 //! hop; nothing is sent and nothing changes. The asker allocates the memory.
 
+use crate::alg::{Arrived, Stage};
 use crate::link::Link;
 use crate::router::{Onward, Router};
-use natgate_engine::{Becomes, Engine, Explanation, Packet, Side, Timestamp, Verdict};
+use crate::settings::Settings;
+use natgate_engine::{Becomes, ConfigError, Engine, Explanation, Packet, Side, Timestamp, Verdict};
+use natgate_payload::Explanation as AlgExplained;
 use natgate_wire::{Ipv4, protocol};
 use std::net::Ipv4Addr;
 
@@ -26,6 +29,31 @@ pub struct WorkerTrace {
     pub explanation: Explanation,
     /// Link and next hop of the packet, if it leaves and is not handed over.
     pub onward: Option<(Link, Onward)>,
+    /// What application-level gateways would do with the payload; `None`: the packet is of no
+    /// control flow.
+    pub alg: Option<AlgExplained>,
+}
+
+impl WorkerTrace {
+    /// Explanation by a gateway without state that has these settings. `None` for the next hop.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the gateway cannot run with the settings.
+    pub fn without_state(
+        settings: &Settings,
+        probe: &Probe,
+        now: Timestamp,
+    ) -> Result<Self, ConfigError> {
+        let engine = Engine::new(&settings.engine, [0; 32], now)?;
+        let mut explanation = Explanation::new();
+        let mut packet = probe.packet.clone();
+        let (side, realm) = (probe.link.side, probe.link.realm);
+        engine.explain(now, side, &Packet::new(&mut packet, 0).in_realm(realm), &mut explanation);
+        let arrived = Arrived { now, from: side, realm };
+        let alg = Stage::new(&settings.alg, &settings.engine, [0; 32])
+            .and_then(|stage| stage.explain(arrived, &probe.packet, &explanation));
+        Ok(Self { worker: 0, explanation, onward: None, alg })
+    }
 }
 
 /// A probe on its way to a worker and back.
@@ -42,12 +70,17 @@ pub(crate) struct Tracing {
 impl Tracing {
     pub(crate) fn new(probe: Probe, turned: bool) -> Self {
         let explanation = Explanation::new();
-        let traced = WorkerTrace { worker: 0, explanation, onward: None };
+        let traced = WorkerTrace { worker: 0, explanation, onward: None, alg: None };
         Self { probe, turned, traced, knows: false }
     }
 
-    /// Asks a worker's translator and router for their explanations.
-    pub(crate) fn answer(&mut self, now: Timestamp, engine: &mut Engine, router: &Router) {
+    /// Asks a worker's translator, application-level gateways and router for their explanations.
+    pub(crate) fn answer(
+        &mut self,
+        now: Timestamp,
+        (engine, algs): (&mut Engine, Option<&Stage>),
+        router: &Router,
+    ) {
         let Self { probe, turned, traced, knows } = self;
         let Probe { link, packet } = probe;
         let source = Ipv4::new_checked(&packet[..]).map(|packet| packet.source());
@@ -66,6 +99,9 @@ impl Tracing {
             true => engine.explain_turned(now, &view, &mut traced.explanation),
             false => engine.explain(now, link.side, &view, &mut traced.explanation),
         }
+        let arrived = Arrived { now, from: link.side, realm: link.realm };
+        let algs = algs.filter(|_| !*turned);
+        traced.alg = algs.and_then(|algs| algs.explain(arrived, packet, &traced.explanation));
         let leaves = match traced.explanation.verdict {
             Verdict::Forward(side) | Verdict::Reply(side) => Some(side),
             Verdict::Drop(_) | Verdict::HandOver | Verdict::Held => None,

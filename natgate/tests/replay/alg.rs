@@ -375,3 +375,47 @@ fn a_fragmented_message_is_not_read() {
     assert_eq!(talk.stats()["alg_refused"]["tftp"]["fragment"], 1);
     assert_eq!(talk.expectations(), [Value::Null; 0]);
 }
+
+/// The step of an explanation about its payload.
+fn alg_step(explained: &Value) -> Option<&Value> {
+    explained["steps"].as_array()?.iter().find(|step| step["step"] == "alg")
+}
+
+#[test]
+fn payloads_of_a_capture_are_explained() {
+    let directory = Directory::new("alg-trace");
+    directory.write("natgate.toml", format!("{CONFIG}{ALL}").as_bytes());
+    let server = |port| (SERVER.0, port);
+    let request = b"\0\x01boot.img\0octet\0";
+    let packets = [
+        packet(INSIDE, 0, udp(CLIENT, server(69), request)),
+        packet(INSIDE, 0, udp(CLIENT, server(69), b"GET / HTTP/1.1")),
+        packet(INSIDE, 0, udp(CLIENT, server(53), request)),
+        packet(OUTSIDE, 0, udp(server(69), CLIENT, request)),
+    ];
+    directory.write("in", &capture(&[LinkType::RAW; 2], &packets));
+    let trace = |more: &[&str]| {
+        let arguments = [&["trace", "-c", "natgate.toml", "--read", "in"], more].concat();
+        let output = directory.natgate(&arguments).output().unwrap();
+        assert_succeeded(&output);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let explained: Vec<Value> =
+        trace(&["--json"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(explained.len(), 4);
+    assert_eq!((&explained[3]["number"], &explained[3]["from"]), (&json!(4), &json!("outside")));
+    let first = alg_step(&explained[0]).unwrap();
+    assert_eq!((&first["alg"], &first["flow"]), (&json!("tftp"), &json!("begins")));
+    assert_eq!(
+        first["expectations"],
+        json!([{
+            "protocol": "udp", "internal": "10.0.0.5:40000", "external": "DRAWN",
+            "remote": SERVER.0.to_string(), "lifetime_s": 30, "once": true,
+        }])
+    );
+    assert_eq!(alg_step(&explained[1]).unwrap()["refused"], json!(["not_protocol"]));
+    assert_eq!((alg_step(&explained[2]), alg_step(&explained[3])), (None, None));
+    let text = trace(&[]);
+    assert!(text.contains("it would begin a control flow of tftp; it would expect udp from "));
+    assert!(text.contains("packet 4\n"), "{text}");
+}

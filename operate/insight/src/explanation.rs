@@ -1,6 +1,7 @@
 //! Explanations in words and as JSON: one object a step, each with its name, a sentence and the
 //! values in the sentence. Sentences are for people and may change; names and fields stay.
 
+mod alg;
 mod steps;
 
 use natgate_engine::{
@@ -29,6 +30,7 @@ pub fn object(
         }
         let names = Names { config, now };
         steps.extend(part.explanation.steps().iter().map(|step| names.step(step)));
+        steps.extend(part.alg.as_ref().map(alg::step));
         steps.extend(part.onward.map(|(link, onward)| names.onward(link, onward)));
     }
     let Some(last) = traced.last() else { return json!({ "ok": false }) };
@@ -248,7 +250,7 @@ mod tests {
         let mut explanation = Explanation::new();
         let view = Packet::new(&mut packet, 0);
         engine.explain(Timestamp(0), probe.link.side, &view, &mut explanation);
-        let traced = [WorkerTrace { worker: 0, explanation, onward: None }];
+        let traced = [WorkerTrace { worker: 0, explanation, onward: None, alg: None }];
         object((probe.link, &probe.packet), &traced, Timestamp(0), &config, 1)
     }
 

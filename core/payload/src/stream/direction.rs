@@ -12,6 +12,7 @@ use super::held::WINDOW;
 use super::sequence::{distance, earlier, is_before, later};
 use super::work::Pool;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 /// Result of a protocol that reads bytes in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +189,21 @@ impl Direction {
         } else {
             self.next
         }
+    }
+
+    /// Bytes that the protocol needs more of.
+    pub(crate) fn waiting<'p>(&self, pool: &'p Pool) -> &'p [u8] {
+        if self.work == NO_WORK {
+            return &[];
+        }
+        let held = &pool.get(self.work).held;
+        let skipped = distance(self.next, held.base()).max(0) as usize;
+        held.contiguous().get(skipped..).unwrap_or_default()
+    }
+
+    /// Order of a number to that of the next byte.
+    pub(crate) fn order(&self, at: u32, pool: &Pool) -> Ordering {
+        distance(at, self.received(pool)).cmp(&0)
     }
 
     /// The receiver's number of a sender's number.

@@ -7,6 +7,7 @@
 
 use super::sequence::distance;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Most edits of one direction that are not acknowledged.
 pub(crate) const MOST: usize = 64;
@@ -81,6 +82,14 @@ impl Edits {
             self.truncate(count);
         }
         is_added
+    }
+
+    /// The range of each edit from number 0 on, and the replacement.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (Range<usize>, &[u8])> {
+        self.list.iter().map(|edit| {
+            let text = &self.texts[usize::from(edit.text)..][..usize::from(edit.text_len)];
+            (edit.start as usize..edit.start as usize + usize::from(edit.len), text)
+        })
     }
 
     /// Removes all edits but the first `count`.

@@ -2,7 +2,10 @@
 
 use super::host::{ACK, SYN};
 use super::{Book, Host, Random};
-use natgate_payload::{ControlPacket, Endpoints, Fate, Kind, Limits, Payloads, Room, Side};
+use natgate_payload::{
+    ControlPacket, Counters, Endpoints, Explanation, Fate, FlowState, Kind, Limits, Payloads,
+    Place, Room, Side,
+};
 use std::collections::VecDeque;
 
 /// Choices at the start of a connection.
@@ -99,7 +102,10 @@ impl Link {
         let mut room = Room::new(&mut buffer, packet.len());
         let Opening { kind, endpoints, .. } = self.opening;
         let control = ControlPacket { kind, from, endpoints, may_begin: true };
+        let told = self.explain(control, packet);
+        let before = (self.book.made.len(), *self.payloads.counters(kind));
         let fate = self.payloads.process(self.now, control, &mut room, &mut self.book);
+        self.compare(&told, before);
         let mut out = vec![];
         if fate == Fate::Pass {
             out.push((from.other(), room.bytes().to_vec()));
@@ -109,6 +115,32 @@ impl Link {
             out.push((to, own[..len].to_vec()));
         }
         out
+    }
+
+    /// The explanation of a packet, with the ports that the framework will ask.
+    fn explain(&self, control: ControlPacket, packet: &[u8]) -> Explanation {
+        let mut book = self.book.clone();
+        let client = self.opening.opener;
+        let told = self.payloads.explain(self.now, (control, client), packet, &mut book);
+        told.expect("a packet of the protocol")
+    }
+
+    /// What came of a packet is what its explanation says. The last byte that was missing brings
+    /// later bytes with it, which the explanation does not have.
+    fn compare(&self, told: &Explanation, (made, counters): (usize, Counters)) {
+        let is_read = matches!(told.flow, FlowState::Known | FlowState::Begins);
+        if !is_read || !matches!(told.place, None | Some(Place::Next)) {
+            return;
+        }
+        let opened: Vec<_> = told.opened.iter().map(|opened| opened.expectation).collect();
+        let events = &self.book.made[made..];
+        assert!(events.starts_with(&opened), "{events:?}, but {told:?}");
+        let now = self.payloads.counters(told.kind);
+        assert!(now.expectations - counters.expectations >= opened.len() as u64, "{told:?}");
+        for reason in &told.refused {
+            let at = *reason as usize;
+            assert!(now.refused[at] > counters.refused[at], "{told:?}");
+        }
     }
 
     fn is_lost(&mut self) -> bool {

@@ -2,6 +2,7 @@
 
 use super::*;
 use natgate_engine::{AddressRange, Begun, PoolConfig, StaticMapping};
+use natgate_payload::{FlowState, Place};
 use natgate_wire::checksum;
 
 const ACK: u8 = 16;
@@ -280,6 +281,43 @@ fn nothing_is_on_unless_it_is_named() {
     assert_eq!(settings.kind(protocol::UDP, 21), None);
     settings.set(Kind::Ftp, vec![]);
     assert!(settings.is_off());
+}
+
+impl World {
+    /// The explanation of a packet by engine and stage.
+    fn explain(&mut self, from: Side, bytes: &[u8]) -> Option<natgate_payload::Explanation> {
+        let mut explanation = natgate_engine::Explanation::new();
+        let mut copy = bytes.to_vec();
+        self.engine.explain(self.now, from, &Packet::new(&mut copy, 0), &mut explanation);
+        let arrived = Arrived { now: self.now, from, realm: 0 };
+        self.stage.explain(arrived, bytes, &explanation)
+    }
+}
+
+#[test]
+fn a_payload_is_explained_and_nothing_changes() {
+    let (mut world, external) = greeted();
+    let text = "PORT 10,0,0,5,200,13\r\n";
+    let port = Short { from: CLIENT, to: SERVER, numbers: (101, 512), flags: ACK, data: text };
+    for _ in 0..2 {
+        let told = world.explain(Side::Inside, &segment(port)).expect("a control flow");
+        assert_eq!((told.flow, told.place), (FlowState::Known, Some(Place::Next)));
+        assert_eq!(told.edits.len(), 1);
+        assert_eq!(told.edits[0].new, b"203,0,113,1,0,0");
+        assert_eq!(told.opened[0].expectation.internal, "10.0.0.5:51213".parse().unwrap());
+        assert_eq!(told.refused, []);
+    }
+    // A connection that was not read from its start, and what comes back on it.
+    let other = Short { from: "10.0.0.5:40009", numbers: (7, 9), ..port };
+    let told = world.explain(Side::Inside, &segment(Short { flags: SYN, data: "", ..other }));
+    assert_eq!(told.map(|told| told.flow), Some(FlowState::Begins));
+    let reply = Short { from: SERVER, to: external, numbers: (512, 101), flags: ACK, data: "200" };
+    let told = world.explain(Side::Outside, &segment(reply)).expect("a control flow");
+    assert_eq!((told.waiting, told.edits.len()), (3, 0));
+    // Nothing was taken.
+    assert!(world.pass(Side::Inside, &segment(port)).2.starts_with("PORT 203,0,113,1,"));
+    let stranger = Short { from: "198.51.100.3:80", ..reply };
+    assert_eq!(world.explain(Side::Outside, &segment(stranger)), None);
 }
 
 /// FTP with servers at this port.

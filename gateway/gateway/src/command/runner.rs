@@ -179,9 +179,8 @@ impl CommandRunner {
     /// Executes a short command at once; returns the task of a long one. If the receiver of an
     /// answer has ended, the answer is not needed and is lost.
     fn start(&mut self, command: Command, parts: &mut WorkerParts<'_>) -> Option<Task> {
-        let WorkerParts {
-            now, captures, engine, router, cables, devices, team, translator, ..
-        } = parts;
+        let WorkerParts { now, captures, engine, router, cables, devices, team, translator, algs } =
+            parts;
         let (engine, team) = (&mut **engine, &mut **team);
         match command {
             Command::Check(part, reply) => return Some(Task::Check(part, reply)),
@@ -224,7 +223,8 @@ impl CommandRunner {
                 let _ = reply.send(router.learn(routes));
             }
             Command::Trace(mut tracing, reply) => {
-                tracing.answer(*now, engine, router);
+                let algs = algs.0.as_ref().map(|algs| &algs.stage);
+                tracing.answer(*now, (engine, algs), router);
                 let _ = reply.send(tracing);
             }
             Command::Capture(tap, reply) => {

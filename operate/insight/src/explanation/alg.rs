@@ -1,0 +1,109 @@
+//! The step of an explanation about application-level gateways: edits, expectations, and the
+//! reasons why not.
+
+use natgate_gateway::{AlgExplained, AlgFlowState, AlgPlace, AlgReason};
+use natgate_logs::protocol;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::net::SocketAddrV4;
+
+/// The step, as an object with a sentence.
+pub(super) fn step(told: &AlgExplained) -> Value {
+    let (flow, left) = match told.flow {
+        AlgFlowState::Known => ("known", None),
+        AlgFlowState::Begins => ("begins", None),
+        AlgFlowState::Unknown => ("unknown", None),
+        AlgFlowState::Left(reason) => ("left", Some(reason.name())),
+    };
+    let place = told.place.map(|place| match place {
+        AlgPlace::Repeated => "repeated",
+        AlgPlace::Next => "next",
+        AlgPlace::Early => "early",
+    });
+    let edits = told.edits.iter().map(|edit| {
+        let [old, new] = [&edit.old, &edit.new].map(|bytes| String::from_utf8_lossy(bytes));
+        json!({ "old": old, "new": new })
+    });
+    let expectations = told.opened.iter().map(|opened| {
+        let wanted = opened.expectation;
+        json!({
+            "protocol": protocol(wanted.protocol),
+            "internal": wanted.internal.to_string(),
+            "external": external(opened.external),
+            "remote": wanted.remote.map(|remote| match wanted.remote_port {
+                0 => remote.to_string(),
+                port => format!("{remote}:{port}"),
+            }),
+            "lifetime_s": wanted.lifetime,
+            "once": wanted.uses == natgate_gateway::AlgUses::Once,
+        })
+    });
+    json!({
+        "step": "alg",
+        "alg": told.kind.name(),
+        "flow": flow,
+        "left": left,
+        "place": place,
+        "edits": edits.collect::<Vec<_>>(),
+        "expectations": expectations.collect::<Vec<_>>(),
+        "refused": told.refused.iter().map(|reason| reason.name()).collect::<Vec<_>>(),
+        "waiting": told.waiting,
+        "text": sentence(told),
+    })
+}
+
+/// An external endpoint; what would be drawn has the value 0.
+fn external(end: SocketAddrV4) -> String {
+    match (end.ip().is_unspecified(), end.port()) {
+        (true, 0) => "DRAWN".to_owned(),
+        (true, port) => format!("DRAWN:{port}"),
+        (false, 0) => format!("{}:DRAWN", end.ip()),
+        (false, _) => end.to_string(),
+    }
+}
+
+fn sentence(told: &AlgExplained) -> String {
+    let alg = told.kind.name();
+    let mut text = match told.flow {
+        AlgFlowState::Known => format!("it belongs to a control flow of {alg}"),
+        AlgFlowState::Begins => format!("it would begin a control flow of {alg}"),
+        AlgFlowState::Unknown => format!(
+            "it looks like {alg}, but its flow was not read from the start, so it passes unread; \
+             otherwise"
+        ),
+        AlgFlowState::Left(reason) => format!(
+            "its control flow was of {alg} until the reason {}, so it passes unread",
+            reason.name()
+        ),
+    };
+    match told.place {
+        Some(AlgPlace::Early) => text += ", before its turn: bytes are missing",
+        Some(AlgPlace::Repeated) => text += ", and repeats bytes",
+        Some(AlgPlace::Next) | None => {}
+    }
+    // A string cannot fail to be written.
+    for edit in &told.edits {
+        let [old, new] = [&edit.old, &edit.new].map(|bytes| bytes.escape_ascii());
+        let _ = write!(text, "; \"{old}\" would become \"{new}\"");
+    }
+    for opened in &told.opened {
+        let wanted = opened.expectation;
+        let _ = write!(
+            text,
+            "; it would expect {} from {} to {} at {} for {} s",
+            protocol(wanted.protocol),
+            wanted.remote.map_or("any host".to_owned(), |remote| remote.to_string()),
+            wanted.internal,
+            external(opened.external),
+            wanted.lifetime,
+        );
+    }
+    let is_told = |reason: &&AlgReason| **reason != AlgReason::NoStart;
+    for reason in told.refused.iter().filter(is_told) {
+        let _ = write!(text, "; refused: {}", reason.name());
+    }
+    if told.waiting > 0 {
+        let _ = write!(text, "; {} bytes would wait for the end of their message", told.waiting);
+    }
+    text
+}
