@@ -225,7 +225,8 @@ impl Flow {
         tools: &mut Tools<'_>,
     ) {
         self.expires = tools.now + DATAGRAMS;
-        if self.left.is_some() {
+        // Hosts keep their mappings alive with empty datagrams.
+        if self.left.is_some() || data == room.bytes().len() {
             return;
         }
         let mut out = core::mem::take(tools.out);

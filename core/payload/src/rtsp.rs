@@ -61,6 +61,9 @@ impl Protocol for Rtsp {
         if bytes.starts_with(b"\r\n") {
             return Step::Pass(2);
         }
+        if bytes == b"\r" {
+            return Step::More;
+        }
         if !may_be_message(bytes) {
             return Step::Leave(Reason::NotProtocol);
         }

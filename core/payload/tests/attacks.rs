@@ -53,6 +53,64 @@ fn a_form_opens_no_port_however_it_is_cut() {
     }
 }
 
+/// The same for the other protocols over TCP: 0 ports.
+#[test]
+fn a_form_opens_no_port_of_another_protocol() {
+    let register = "REGISTER sip:a SIP/2.0\r\nContact: <sip:u@10.0.0.5:40000>;expires=600\r\n\
+                    Content-Length: 0\r\n";
+    let setup = "SETUP rtsp://a/b RTSP/1.0\r\nTransport: RTP/AVP;client_port=4588-4589\r\n";
+    let offer = "PRIVMSG a :\u{1}DCC SEND a 167772165 5000\u{1}";
+    for (kind, message) in [(Kind::Sip, register), (Kind::Rtsp, setup), (Kind::Irc, offer)] {
+        let text = form(message, 536);
+        for cut in 1..text.len() {
+            let mut link = Link::open(Opening::new(kind, client_inside(21), Inside));
+            let start = link.write(Inside, text.as_bytes());
+            link.send(Inside, start, start + cut);
+            link.send(Inside, start + cut, start + text.len());
+            link.repeat_until_acknowledged(Inside);
+            link.say(Outside, ":s 001 a\r\n");
+            link.say(Inside, &format!("{message}\r\n"));
+            assert_eq!(link.book.made, [], "{kind:?}, cut at {cut}");
+            let refused = link.payloads.counters(kind).refused[Reason::NotProtocol as usize];
+            assert_eq!(refused, 1, "{kind:?}, cut at {cut}");
+            assert_eq!(link.heard(Outside), format!("{text}{message}\r\n"));
+        }
+    }
+}
+
+/// Lengths that do not fit, or contradict each other, do not make a body a message: 0 ports.
+#[test]
+fn lengths_that_overflow_make_no_message_of_a_body() {
+    let lengths = [
+        "4294967295",
+        "4294967296",
+        "18446744073709551615",
+        "18446744073709551616",
+        "-1",
+        "+5",
+        "0x10",
+        "",
+        "5\r\nContent-Length: 0",
+    ];
+    let sip = "SIP/2.0\r\nContact: <sip:u@10.0.0.5:40000>;expires=600";
+    let rtsp = "RTSP/1.0\r\nTransport: RTP/AVP;client_port=4588-4589";
+    for (kind, first, hidden) in [
+        (Kind::Sip, "MESSAGE sip:b@c SIP/2.0", format!("REGISTER sip:a {sip}")),
+        (Kind::Rtsp, "PLAY rtsp://a/b RTSP/1.0", format!("SETUP rtsp://a/b {rtsp}")),
+    ] {
+        let made = |length: &str| {
+            let mut link = Link::open(Opening::new(kind, client_inside(21), Inside));
+            let head = format!("{first}\r\nContent-Length: {length}\r\n\r\n");
+            link.say(Inside, &format!("{head}{hidden}\r\nContent-Length: 0\r\n\r\n"));
+            link.book.made.len()
+        };
+        assert_eq!(made("0"), 1, "{kind:?}: a message of its own");
+        for length in lengths {
+            assert_eq!(made(length), 0, "{kind:?}, {length:?}");
+        }
+    }
+}
+
 /// The forged command alone, at the start of a stream, or behind a server's answer of HTTP.
 #[test]
 fn a_client_that_speaks_first_opens_no_port() {

@@ -68,7 +68,10 @@ const RTSP_CLIENT: &[(Side, &str)] = &[
          dest_addr=\":4600\"/\":4601\", RTP/AVP;dest_addr=\"10.0.0.5:4602\"\r\n\r\n",
     ),
     (Outside, "$\u{1}\u{0}\u{5}SETUPRTSP/2.0 200 OK\r\n\r\n"),
-    (Inside, "PLAY rtsp://a/b RTSP/1.0\r\nContent-Length: 3\r\n\r\nabcPLAY a RTSP/1.0\r\n\r\n"),
+    (
+        Inside,
+        "\r\nPLAY rtsp://a/b RTSP/1.0\r\nContent-Length: 3\r\n\r\nabc\r\nPLAY a RTSP/1.0\r\n\r\n",
+    ),
 ];
 
 const SIP: &[(Side, &str)] = &[

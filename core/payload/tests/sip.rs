@@ -171,6 +171,19 @@ fn descriptions_of_others_and_low_ports_open_nothing() {
     assert_eq!(telephone.refused(Reason::LowPort), 1);
 }
 
+/// Telephones keep their mappings alive with empty datagrams, empty lines, or a zero.
+#[test]
+fn datagrams_that_keep_a_mapping_alive_do_not_end_it() {
+    let mut telephone = client();
+    for text in ["", "\r\n\r\n", "\0"] {
+        assert_eq!(telephone.send(Inside, text), text);
+        assert_eq!(telephone.send(Outside, text), text);
+    }
+    let headers = "Via: SIP/2.0/UDP 10.0.0.5:40000\r\n";
+    let heard = telephone.send(Inside, &message("OPTIONS sip:b@c SIP/2.0", headers, ""));
+    assert!(heard.contains("203.0.113.1:50000"), "{heard}");
+}
+
 /// A message from inside that is no SIP, such as one of TURN or HTTP, ends it; one from outside,
 /// which anybody can forge, does not.
 #[test]
