@@ -30,7 +30,7 @@ PACKAGE_TOOLS := dpkg-deb:dpkg dpkg-shlibdeps:dpkg-dev strip:binutils gzip:gzip 
 TEST_TOOLS := setsid:util-linux $(DEMO_TOOLS) $(COUNT_TOOLS) $(PACKAGE_TOOLS) $(USB_TOOLS) systemd-analyze:systemd man:man-db lintian:lintian \
 	skopeo:skopeo iptables-save:iptables tshark:tshark dumpcap:wireshark-common ps:procps nft:nftables \
 	turnserver:coturn turnutils_natdiscovery:coturn stun:stun-client mtr:mtr-tiny \
-	bird:bird2 natpmpc:natpmpc vsftpd:vsftpd in.tftpd:tftpd-hpa rsyslogd:rsyslog nfcapd:nfdump chromium:chromium \
+	bird:bird2 natpmpc:natpmpc vsftpd:vsftpd in.tftpd:tftpd-hpa lftp:lftp ncftpget:ncftp tnftp:tnftp rsyslogd:rsyslog nfcapd:nfdump chromium:chromium \
 	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core pkg-config:pkg-config /usr/include/dpdk/rte_eal.h:libdpdk-dev \
 	promtool:prometheus snmpd:snmpd snmpwalk:snmp yanglint:libyang2-tools \
 	openssl:openssl qemu-system-x86_64:qemu-system-x86 /usr/share/OVMF/OVMF_CODE_4M.fd:ovmf \

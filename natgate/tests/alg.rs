@@ -1,4 +1,5 @@
-//! Application-level gateways between real programs: Debian's vsftpd and tftpd, and curl.
+//! Application-level gateways between real programs: Debian's vsftpd and tftpd, and curl, lftp,
+//! ncftp and tnftp.
 //!
 //! Needs root and the programs that `make test` installs, and fails without them. One test runs at
 //! a time, because the tests share two cores with the gateway.
@@ -10,6 +11,7 @@ use serde_json::Value;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Child;
 use std::thread;
 use std::time::Duration;
@@ -72,13 +74,24 @@ impl Offer {
 
     /// Fetches the file on a node. Returns false if curl fails.
     fn fetches(&self, node: &str, options: &[&str], url: &str) -> bool {
+        let file = self.fetched();
+        let arguments = ["-sS", "--max-time", "8", "-o", file.to_str().unwrap()];
+        self.fetches_by(node, "curl", &[&arguments[..], options, &[url]].concat())
+    }
+
+    /// The file that clients write; it is not there.
+    fn fetched(&self) -> PathBuf {
         let file = self.network.file("fetched");
         let _ = fs::remove_file(&file);
-        let arguments = ["-sS", "--max-time", "8", "-o", file.to_str().unwrap()];
-        let arguments = [&arguments[..], options, &[url]].concat();
-        let done = self.network.node(node).run(20, "curl", &arguments);
+        file
+    }
+
+    /// Has a program fetch the file on a node. Returns false if it fails.
+    fn fetches_by(&self, node: &str, program: &str, arguments: &[&str]) -> bool {
+        let done = self.network.node(node).run(20, program, arguments);
         if done.is_ok() {
-            assert!(fs::read(&file).unwrap() == self.body, "{options:?} {url}: other bytes");
+            let bytes = fs::read(self.network.file("fetched")).unwrap();
+            assert!(bytes == self.body, "{program} {arguments:?}: other bytes");
         }
         done.is_ok()
     }
@@ -118,6 +131,37 @@ fn clients_of_ftp_fetch_files_in_all_modes() {
     assert!(!offer.fetches("sub1", PORT, &ftp(SERVER1)));
     assert!(offer.fetches("sub1", PASV, &ftp(SERVER1)));
     assert_eq!(alg_counters(&gateway), Value::Null);
+}
+
+#[test]
+fn other_clients_of_ftp_fetch_files_in_all_modes() {
+    let offer = Offer::new();
+    let _server = offer.vsftpd("server1");
+    let gateway = offer.start(&format!("{STRICT}[alg]\nftp = true\n"));
+    let (server, url) = (SERVER1.to_string(), ftp(SERVER1));
+    let fetched = offer.fetched().display().to_string();
+    let lftp = |mode: &str| {
+        let limits = "set net:timeout 8; set net:max-retries 1";
+        let script = format!("{limits}; set ftp:{mode}; get {url} -o {fetched}");
+        offer.fetched();
+        assert!(offer.fetches_by("sub1", "lftp", &["-c", &script]), "lftp, {mode}");
+    };
+    lftp("passive-mode off");
+    lftp("prefer-epsv on");
+    lftp("prefer-epsv off");
+    for mode in ["-E", "-F"] {
+        offer.fetched();
+        let arguments = [mode, "-V", "-r", "1", "-t", "8", "-C", &server, "/body", &fetched];
+        assert!(offer.fetches_by("sub1", "ncftpget", &arguments), "ncftpget {mode}");
+    }
+    for mode in ["-A", "-p"] {
+        offer.fetched();
+        let arguments = [mode, "-V", "-q", "8", "-o", &fetched, &url];
+        assert!(offer.fetches_by("sub1", "tnftp", &arguments), "tnftp {mode}");
+    }
+    // Each active mode has expected one flow.
+    assert_eq!(alg_counters(&gateway)["ftp"], 3);
+    assert!(gateway.stop().unwrap().success());
 }
 
 #[test]
