@@ -13,6 +13,7 @@ mod expected;
 mod explain;
 mod ports;
 mod settings;
+mod watched;
 
 use crate::counters::{Losses, Origin};
 pub(crate) use aside::{Algs, Aside};
@@ -26,6 +27,7 @@ use ports::EnginePorts;
 pub use settings::AlgSettings;
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use watched::WatchedPorts;
 
 /// Time and side of a packet's arrival, and its realm.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +94,8 @@ pub(crate) struct Stage {
     settings: AlgSettings,
     /// Ports of former settings, while a flow that began under them lasts.
     former: AlgSettings,
+    /// Ports of packets that [`Stage::claims`] looks at.
+    watched: WatchedPorts,
     /// Servers inside behind static mappings of a port: from protocol and external endpoint to the
     /// internal one.
     servers: HashMap<(u8, SocketAddrV4), (Kind, SocketAddrV4)>,
@@ -117,6 +121,7 @@ impl Stage {
             payloads: Payloads::new(Limits::default(), seed),
             settings: AlgSettings::default(),
             former: AlgSettings::default(),
+            watched: WatchedPorts::none(),
             servers: HashMap::new(),
             made: VecDeque::new(),
             open: OpenList::default(),
@@ -132,6 +137,18 @@ impl Stage {
         }
         self.learn_servers(config);
         self.end_former();
+        self.watch();
+    }
+
+    /// Watches the ports of all servers. While a flow of former settings lasts, its ports may be
+    /// any.
+    fn watch(&mut self) {
+        let Self { settings, servers, watched, .. } = self;
+        if !self.former.is_off() {
+            return watched.set_all();
+        }
+        let external = servers.keys().map(|(_, external)| external.port());
+        watched.set(settings.iter().flat_map(|(_, ports)| ports).copied().chain(external));
     }
 
     fn learn_servers(&mut self, config: &Config) {
@@ -163,6 +180,7 @@ impl Stage {
         };
         if !self.payloads.each().any(is_former) {
             self.former = AlgSettings::default();
+            self.watch();
         }
     }
 
@@ -173,7 +191,13 @@ impl Stage {
     }
 
     /// True if a packet may be of a control flow, and has to be taken by [`Stage::take`].
+    #[inline]
     pub(crate) fn claims(&self, from: Side, packet: &[u8]) -> bool {
+        self.watched.may_have(packet) && self.has_flow(from, packet)
+    }
+
+    /// [`Stage::claims`] for a packet with a watched port.
+    fn has_flow(&self, from: Side, packet: &[u8]) -> bool {
         Ends::read(packet).is_some_and(|ends| match from {
             Side::Inside => {
                 let has = |settings: &AlgSettings, end: SocketAddrV4| {

@@ -414,6 +414,49 @@ fn a_server_inside_stays_read_until_its_connection_ends() {
 }
 
 #[test]
+fn watched_ports_are_those_of_all_flows() {
+    let (mut world, external) = greeted();
+    let ends = [CLIENT, SERVER, external, "10.0.0.80:21", "203.0.113.1:2121", "10.0.0.6:53"];
+    let ports = [21, 69, 2121, 5060, 40_000, 53, 80, 1];
+    for is_changed in [false, true] {
+        if is_changed {
+            world.stage.renew(&ftp_at(53), world.engine.config());
+        }
+        let mut claimed = 0;
+        for (from, to) in ends.iter().flat_map(|from| ends.iter().map(move |to| (from, to))) {
+            for (source, destination) in
+                ports.iter().flat_map(|one| ports.iter().map(move |other| (*one, *other)))
+            {
+                let [mut from, mut to] = [end(from), end(to)];
+                if source != 1 {
+                    from.set_port(source);
+                }
+                if destination != 1 {
+                    to.set_port(destination);
+                }
+                for number in [protocol::TCP, protocol::UDP] {
+                    let bytes = packet(
+                        from,
+                        to,
+                        number,
+                        16,
+                        &[&from.port().to_be_bytes()[..], &to.port().to_be_bytes(), &[0; 16]]
+                            .concat(),
+                    );
+                    for side in [Side::Inside, Side::Outside] {
+                        let is_of = world.stage.has_flow(side, &bytes);
+                        assert_eq!(world.stage.claims(side, &bytes), is_of, "{from} > {to}");
+                        claimed += usize::from(is_of);
+                    }
+                }
+            }
+        }
+        assert!(claimed > 100, "{claimed}");
+    }
+    assert!(!world.stage.claims(Side::Inside, &[]) && !world.stage.claims(Side::Inside, &[0x45]));
+}
+
+#[test]
 fn gateways_are_set_aside_and_taken_again() {
     let config = Config::default();
     let (mut aside, mut on) = (Aside::new([7; 32]), None);
