@@ -28,6 +28,9 @@ pub struct FamilyPair {
     pub translator: Translator,
     /// The model.
     pub model: Families,
+    /// True if the translator takes packets in runs, of one packet each: the model is asked about
+    /// each packet.
+    in_runs: bool,
     buffer: Vec<u8>,
 }
 
@@ -62,7 +65,8 @@ impl FamilyPair {
         let engine = Engine::new(&config, seed, now)
             .map_err(|error| format!("the engine refused the configuration: {}", error.message))?;
         let model = Families::new(settings, &config, now);
-        Ok(Self { engine, translator, model, buffer: vec![0; ERROR_ROOM + 65_535] })
+        let (in_runs, buffer) = (seed[0].is_multiple_of(2), vec![0; ERROR_ROOM + 65_535]);
+        Ok(Self { engine, translator, model, in_runs, buffer })
     }
 
     /// The counters of translator and engine together.
@@ -231,7 +235,19 @@ impl FamilyPair {
         let mut buffer = vec![0xa5; HEADROOM];
         buffer.extend(bytes);
         let mut packet = Packet::new(&mut buffer, HEADROOM);
-        let fate = self.translator.take(&mut self.engine, now, from, &mut packet);
+        let Self { engine, translator, .. } = self;
+        let fate = match self.in_runs {
+            true => {
+                let (packets, mut fates) = (std::slice::from_mut(&mut packet), [Fate::Nothing]);
+                same(
+                    "length of a run",
+                    &translator.take_some(engine, now, from, packets, &mut fates),
+                    &1,
+                )?;
+                fates[0]
+            }
+            false => translator.take(engine, now, from, &mut packet),
+        };
         if let Fate::Send(departure) = fate {
             let realm = match packet.bytes()[0] >> 4 {
                 4 if departure.side == Side::Inside => departure.realm,

@@ -147,6 +147,11 @@ impl Errors {
         self.queue.push_back(waiting);
     }
 
+    /// True if no error waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// The oldest error that waits.
     pub(crate) fn pop(&mut self) -> Option<Waiting> {
         self.queue.pop_front()

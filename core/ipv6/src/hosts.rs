@@ -13,12 +13,15 @@
 //! neither found nor heard of meanwhile. A subscriber that still has blocks of ports keeps its last
 //! host. A host that the engine refused at its first packet loses its number at once.
 
+mod sweep;
+
 use crate::keyed::{Index, hash};
 use crate::settings::StaticHost;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use natgate_engine::{Cursor, DropReason, Engine, Filter, HashKey, MappingInfo, Prefix};
+use natgate_engine::{DropReason, HashKey, MappingInfo, Prefix};
+use sweep::Stage;
 
 /// Most bits that tell hosts of one subscriber apart.
 const MOST_HOST_BITS: u8 = 8;
@@ -28,32 +31,46 @@ const FIRST: u32 = 1 << 24;
 const END: u32 = 127 << 24;
 /// Hosts that there is room for, for each subscriber.
 const HOSTS_EACH: usize = 16;
-/// Nanoseconds from the start of one sweep to the start of the next.
-const PAUSE: u64 = 60_000_000_000;
-/// Nanoseconds that a host keeps its number after its last packet, mapping or not: fragments may
-/// wait in the engine.
-const GRACE: u64 = 10_000_000_000;
 /// Mappings, and hosts, that a call of [`Hosts::sweep`] looks at.
 const STEP: usize = 256;
 const NONE: u32 = u32::MAX;
+/// No host has this number.
+const FREE: u32 = 0;
 /// The inner address of a host without a tunnel. No host has this address.
 const NO_INNER: u32 = 0;
 
-/// A host with a number.
+/// Nanoseconds of a time's unit: 2 to the power of this.
+const UNIT: u32 = 31;
+
+/// A host with a number. Two hosts fill a line of memory.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Host {
     /// The address; behind a tunnel, that of the tunnel's end.
     address: u128,
-    /// Time of the last packet, nanoseconds.
-    seen: u64,
-    /// The IPv4 address behind a tunnel; [`NO_INNER`]: there is no tunnel.
+    /// The IPv4 address behind a tunnel; [`NO_INNER`]: there is no tunnel. In a free entry, the next
+    /// free entry.
     inner: u32,
-    /// The subscriber's place; [`NONE`]: the entry is free.
-    subscriber: u32,
-    /// The host within the subscriber; in a free entry, the next free entry.
-    within: u32,
+    /// The number; [`FREE`]: the entry is free.
+    number: u32,
+    /// Time of the last packet, [`UNIT`]s, rounded down.
+    seen: u32,
     /// The latest sweep that found a mapping of the host.
     found: u32,
+}
+
+const _: () = assert!(size_of::<Host>() == 32);
+
+impl Host {
+    /// A time after the last packet, nanoseconds; not long after.
+    fn silent_from(&self) -> u64 {
+        (u64::from(self.seen) + 1) << UNIT
+    }
+}
+
+/// A time in [`UNIT`]s, rounded down.
+fn units(time: u64) -> u32 {
+    (time >> UNIT).min(u64::from(u32::MAX)) as u32
 }
 
 /// A subscriber with hosts.
@@ -71,17 +88,6 @@ impl Subscriber {
     fn is_empty(&self) -> bool {
         self.taken == [0; 4]
     }
-}
-
-/// The stage of a sweep.
-#[derive(Clone, Copy, Debug)]
-enum Stage {
-    /// No sweep goes on; this is the time of the start of the last one.
-    Idle(u64),
-    /// The sweep looks at the engine's mappings.
-    Mappings(Cursor),
-    /// The sweep looks at the hosts from this entry on.
-    Hosts(usize),
 }
 
 /// Hosts and their numbers.
@@ -105,12 +111,12 @@ pub struct Hosts {
     stage: Stage,
     /// Time of the start of the sweep, nanoseconds.
     swept: u64,
-    /// True if a host was refused for want of room since the last sweep.
-    refused: bool,
+    /// Times that a host was refused for want of room since the last sweep.
+    refusals: u32,
     /// True if the host of the last number is new.
     is_new: bool,
-    /// The sender of the last packet, if the engine has refused the packet.
-    turned_away: Option<Ipv4Addr>,
+    /// New hosts whose packets the engine has refused.
+    turned_away: Vec<u32>,
     mappings: Vec<MappingInfo>,
     kept: Kept,
 }
@@ -198,9 +204,9 @@ impl Hosts {
             sweep: 1,
             stage: Stage::Idle(0),
             swept: 0,
-            refused: false,
+            refusals: 0,
             is_new: false,
-            turned_away: None,
+            turned_away: Vec::new(),
             mappings: Vec::with_capacity(STEP),
             kept: Kept::default(),
         }
@@ -227,21 +233,65 @@ impl Hosts {
         prefix_of(address, self.subscriber_length)
     }
 
-    fn number_of(&self, host: &Host) -> u32 {
-        FIRST + (host.subscriber << self.host_bits) + host.within
+    /// The host within its subscriber that has a number.
+    fn within(&self, number: u32) -> usize {
+        (number.wrapping_sub(FIRST) & ((1 << self.host_bits) - 1)) as usize
+    }
+
+    /// The place of the subscriber with a number.
+    fn subscriber_of(&self, number: u32) -> usize {
+        (number.wrapping_sub(FIRST) >> self.host_bits) as usize
     }
 
     fn find_host(&self, address: u128, inner: u32) -> Option<u32> {
-        let is_it = |at: u32| {
-            let host = &self.hosts[at as usize];
-            (host.address, host.inner) == (address, inner)
-        };
-        self.by_address.find(hash_of(self.key, address, inner), is_it)
+        self.find_hashed((address, inner), hash_of(self.key, address, inner))
     }
 
+    /// Finds a host by its address, the inner address, and their hash.
+    #[inline]
+    fn find_hashed(&self, (address, inner): (u128, u32), hash: u64) -> Option<u32> {
+        let is_it = |at: u32| {
+            let host = &self.hosts[at as usize];
+            host.address == address && host.inner == inner
+        };
+        self.by_address.find(hash, is_it)
+    }
+
+    #[inline]
     fn find_number(&self, number: u32) -> Option<u32> {
-        let is_it = |at: u32| self.number_of(&self.hosts[at as usize]) == number;
-        self.by_number.find(hash(self.key, number.into()), is_it)
+        let is_it = |at: u32| self.hosts[at as usize].number == number;
+        self.by_number.find(self.hash_of_number(number), is_it)
+    }
+
+    #[inline]
+    fn hash_of_number(&self, number: u32) -> u64 {
+        self.key.hash(number.into(), 0)
+    }
+
+    /// The hash of a host without a tunnel. The host's place in the index is fetched.
+    #[inline]
+    pub(crate) fn approach(&self, address: u128) -> u64 {
+        let hash = hash_of(self.key, address, NO_INNER);
+        self.by_address.prefetch(hash);
+        hash
+    }
+
+    /// Fetches the host with a hash that [`Hosts::approach`] returned a while ago.
+    #[inline]
+    pub(crate) fn fetch(&self, hash: u64) {
+        self.by_address.prefetch_place(hash, &self.hosts);
+    }
+
+    /// Fetches the place of a number in the index.
+    #[inline]
+    pub(crate) fn approach_number(&self, number: u32) {
+        self.by_number.prefetch(self.hash_of_number(number));
+    }
+
+    /// Fetches the host with a number that [`Hosts::approach_number`] got a while ago.
+    #[inline]
+    pub(crate) fn fetch_number(&self, number: u32) {
+        self.by_number.prefetch_place(self.hash_of_number(number), &self.hosts);
     }
 
     fn find_subscriber(&self, prefix: u128) -> Option<u32> {
@@ -257,7 +307,7 @@ impl Hosts {
     /// The number of a host behind a tunnel that has one.
     pub(crate) fn number_behind(&self, tunnel: u128, inner: u32) -> Option<Ipv4Addr> {
         let at = self.find_host(tunnel, inner)?;
-        Some(Ipv4Addr::from_bits(self.number_of(&self.hosts[at as usize])))
+        Some(Ipv4Addr::from_bits(self.hosts[at as usize].number))
     }
 
     /// The host with a number.
@@ -275,8 +325,7 @@ impl Hosts {
     /// The prefix and its length of the subscriber with a number of any of its possible hosts. A
     /// subscriber without hosts is known until another one takes its place.
     pub fn subscriber(&self, number: Ipv4Addr) -> Option<(u128, u8)> {
-        let place = number.to_bits().checked_sub(FIRST)? >> self.host_bits;
-        let subscriber = self.subscribers.get(place as usize)?;
+        let subscriber = self.subscribers.get(self.subscriber_of(number.to_bits()))?;
         Some((subscriber.prefix, self.subscriber_length))
     }
 
@@ -306,16 +355,48 @@ impl Hosts {
         inner: u32,
         now: u64,
     ) -> Result<Ipv4Addr, DropReason> {
-        let found = self.find_host(address, inner);
+        let hash = hash_of(self.key, address, inner);
+        self.intern_hashed((address, inner), hash, now).map(Ipv4Addr::from_bits)
+    }
+
+    /// As [`Hosts::intern`], for a host without a tunnel whose hash is known.
+    #[inline]
+    pub(crate) fn intern_approached(
+        &mut self,
+        address: u128,
+        hash: u64,
+        now: u64,
+    ) -> Result<u32, DropReason> {
+        self.intern_hashed((address, NO_INNER), hash, now)
+    }
+
+    #[inline]
+    fn intern_hashed(
+        &mut self,
+        (address, inner): (u128, u32),
+        hash: u64,
+        now: u64,
+    ) -> Result<u32, DropReason> {
+        let found = self.find_hashed((address, inner), hash);
         self.is_new = found.is_none();
         let at = match found {
             Some(at) => at,
             None => self.add(address, inner)?,
         };
         let host = &mut self.hosts[at as usize];
-        host.seen = host.seen.max(now);
-        let host = *host;
-        Ok(Ipv4Addr::from_bits(self.number_of(&host)))
+        host.seen = host.seen.max(units(now));
+        Ok(host.number)
+    }
+
+    /// True if the host of the last number is new.
+    #[inline]
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// The host that was refused last gets another chance.
+    pub(crate) fn take_refusal_back(&mut self) {
+        self.refusals = self.refusals.saturating_sub(1);
     }
 
     /// Frees the number that [`Hosts::intern`] gave last, if its host is new: the engine has
@@ -328,17 +409,26 @@ impl Hosts {
         }
     }
 
-    /// Notes the sender of a packet that the engine has refused. The number stays until errors
-    /// about the packet have been converted.
+    /// Notes the sender of the last packet, which the engine has refused.
     pub(crate) fn note_refused(&mut self, number: Option<Ipv4Addr>) {
-        self.turned_away = number;
+        if let Some(number) = number.filter(|_| core::mem::take(&mut self.is_new)) {
+            self.turn_away(number.to_bits());
+        }
     }
 
-    /// Frees the number of a new sender whose packet was refused.
+    /// Notes a new host whose packets the engine has refused. The number stays until errors about
+    /// the packets have been converted.
+    pub(crate) fn turn_away(&mut self, number: u32) {
+        self.turned_away.push(number);
+    }
+
+    /// Frees the numbers of new hosts whose packets were refused.
     #[inline]
     pub(crate) fn forget_refused(&mut self) {
-        if let Some(number) = self.turned_away.take() {
-            self.forget_new(number);
+        while let Some(number) = self.turned_away.pop() {
+            if let Some(at) = self.find_number(number) {
+                self.free(at);
+            }
         }
     }
 
@@ -368,9 +458,10 @@ impl Hosts {
         self.kept = Kept { in_force: sorted(hosts), ..Kept::default() };
     }
 
+    #[inline(never)]
     fn add(&mut self, address: u128, inner: u32) -> Result<u32, DropReason> {
         if self.used_hosts >= self.most_hosts {
-            self.refused = true;
+            self.refusals = self.refusals.saturating_add(1);
             return Err(DropReason::MappingTableFull);
         }
         let prefix = self.prefix_of(address);
@@ -379,27 +470,28 @@ impl Hosts {
             None => self.add_subscriber(prefix)?,
         };
         let Some(within) = self.take_number(subscriber) else {
-            self.refused = true;
+            self.refusals = self.refusals.saturating_add(1);
             return Err(DropReason::PortQuota);
         };
-        let host = Host { address, seen: 0, inner, subscriber, within, found: 0 };
+        let number = FIRST + (subscriber << self.host_bits) + within;
+        let host = Host { address, inner, number, seen: 0, found: 0 };
         let at = if self.free_host == NONE {
             self.hosts.push(host);
             self.hosts.len() as u32 - 1
         } else {
             let at = self.free_host;
-            self.free_host = core::mem::replace(&mut self.hosts[at as usize], host).within;
+            self.free_host = core::mem::replace(&mut self.hosts[at as usize], host).inner;
             at
         };
         self.used_hosts += 1;
         self.by_address.insert(hash_of(self.key, address, inner), at);
-        self.by_number.insert(hash(self.key, self.number_of(&host).into()), at);
+        self.by_number.insert(self.hash_of_number(number), at);
         Ok(at)
     }
 
     fn add_subscriber(&mut self, prefix: u128) -> Result<u32, DropReason> {
         if self.used_subscribers >= self.most_subscribers {
-            self.refused = true;
+            self.refusals = self.refusals.saturating_add(1);
             return Err(DropReason::MappingTableFull);
         }
         let new = Subscriber { prefix, taken: [0; 4], next: NONE };
@@ -434,18 +526,15 @@ impl Hosts {
         let (key, hosts) = (self.key, &self.hosts);
         let by_address = |host: &Host| hash_of(key, host.address, host.inner);
         self.by_address.remove(by_address(&host), at, |other| by_address(&hosts[other as usize]));
-        let by_number = |host: &Host| {
-            hash(self.key, (FIRST + (host.subscriber << self.host_bits) + host.within).into())
-        };
-        let hosts = &self.hosts;
+        let by_number = |host: &Host| key.hash(host.number.into(), 0);
         self.by_number.remove(by_number(&host), at, |other| by_number(&hosts[other as usize]));
-        let subscriber = &mut self.subscribers[host.subscriber as usize];
-        subscriber.taken[host.within as usize / 64] &= !(1 << (host.within % 64));
+        let (place, within) = (self.subscriber_of(host.number), self.within(host.number));
+        let subscriber = &mut self.subscribers[place];
+        subscriber.taken[within / 64] &= !(1 << (within % 64));
         if subscriber.is_empty() {
-            self.free_subscriber(host.subscriber);
+            self.free_subscriber(place as u32);
         }
-        let free = Host { subscriber: NONE, within: self.free_host, ..host };
-        self.hosts[at as usize] = free;
+        self.hosts[at as usize] = Host { number: FREE, inner: self.free_host, ..host };
         self.free_host = at;
         self.used_hosts -= 1;
     }
@@ -458,73 +547,6 @@ impl Hosts {
         self.subscribers[at as usize].next = self.free_subscriber;
         self.free_subscriber = at;
         self.used_subscribers -= 1;
-    }
-
-    /// Looks at some of the engine's mappings, and frees hosts without any. Call it with every
-    /// batch of packets. `realm` is the number of the realm in the engine.
-    pub fn sweep(&mut self, engine: &Engine, realm: u16, now: u64) {
-        match &mut self.stage {
-            Stage::Idle(last) => {
-                let is_crowded = self.refused || self.used_hosts > self.most_hosts / 8 * 7;
-                let pause = if is_crowded { GRACE } else { PAUSE };
-                if self.used_hosts > 0 && now.saturating_sub(*last) >= pause {
-                    self.begin_sweep(now);
-                }
-            }
-            Stage::Mappings(cursor) => {
-                let filter = Filter { realm: Some(realm), ..Filter::default() };
-                self.mappings.clear();
-                let is_done = engine.scan_mappings(cursor, STEP, &filter, &mut self.mappings);
-                for place in 0..self.mappings.len() {
-                    let number = self.mappings[place].id.internal.address.to_bits();
-                    if let Some(at) = self.find_number(number) {
-                        self.hosts[at as usize].found = self.sweep;
-                    }
-                }
-                if is_done {
-                    self.stage = Stage::Hosts(0);
-                }
-            }
-            Stage::Hosts(from) => {
-                let from = *from;
-                self.sweep_hosts(from, engine, realm, now);
-            }
-        }
-    }
-
-    /// True if a host is the only one of its subscriber.
-    fn is_last(&self, host: &Host) -> bool {
-        let taken = &self.subscribers[host.subscriber as usize].taken;
-        taken.iter().map(|word| word.count_ones()).sum::<u32>() == 1
-    }
-
-    fn begin_sweep(&mut self, now: u64) {
-        self.sweep = self.sweep.wrapping_add(1);
-        self.swept = now;
-        self.refused = false;
-        self.stage = Stage::Mappings(Cursor::default());
-    }
-
-    fn sweep_hosts(&mut self, from: usize, engine: &Engine, realm: u16, now: u64) {
-        let to = (from + STEP).min(self.hosts.len());
-        for at in from..to {
-            let host = self.hosts[at];
-            // A mapping that was made during the sweep was made by a packet during the sweep.
-            let is_silent = host.seen < self.swept && now.saturating_sub(host.seen) >= GRACE;
-            //= rfc6146#section-3.1-manual-kept
-            let is_idle = host.subscriber != NONE && host.found != self.sweep && is_silent;
-            if is_idle && !self.kept.has(host.address, now) {
-                let number = Ipv4Addr::from_bits(self.number_of(&host));
-                let is_last = self.is_last(&host);
-                if !is_last || !engine.has_blocks(realm, number) {
-                    self.free(at as u32);
-                }
-            }
-        }
-        self.stage = match to == self.hosts.len() {
-            true => Stage::Idle(self.swept),
-            false => Stage::Hosts(to),
-        };
     }
 }
 

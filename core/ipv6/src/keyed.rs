@@ -3,9 +3,10 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use natgate_engine::HashKey;
+use natgate_engine::{HashKey, prefetch};
 
 /// The hash of a value.
+#[inline]
 pub(crate) fn hash(key: HashKey, value: u128) -> u64 {
     key.hash(value as u64, (value >> 64) as u64)
 }
@@ -26,6 +27,7 @@ impl Index {
     }
 
     /// Finds the place with a hash for which `is_it` is true.
+    #[inline]
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = hash as usize & self.mask;
         while let Some(place) = self.slots[at].checked_sub(1) {
@@ -35,6 +37,20 @@ impl Index {
             at = (at + 1) & self.mask;
         }
         None
+    }
+
+    /// Starts to fetch the slot of a hash.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        prefetch(&self.slots, hash as usize & self.mask);
+    }
+
+    /// Starts to fetch the place that the slot of a hash has, most likely that of the hash.
+    #[inline]
+    pub(crate) fn prefetch_place<T>(&self, hash: u64, places: &[T]) {
+        if let Some(place) = self.slots[hash as usize & self.mask].checked_sub(1) {
+            prefetch(places, place as usize);
+        }
     }
 
     /// Adds a place that is not there yet.

@@ -6,7 +6,7 @@
 //! the crate has no clock, no source of randomness, no input and no output.
 //!
 //! Call order: [`Translator::new`] comes before the engine, because it adds the realm of NAT64's
-//! hosts to the engine's configuration. [`Translator::take`] gets each packet before the engine
+//! hosts to the engine's configuration. [`Translator::take_some`] gets packets before the engine
 //! sees it, and [`Translator::convert_to_host`] each packet that the engine sends to that realm.
 //! [`Translator::poll_transmit`] returns the translator's own errors. [`Translator::sweep`] frees
 //! the numbers of hosts without mappings.
@@ -33,6 +33,7 @@
 extern crate alloc;
 
 pub mod addresses;
+mod batch;
 mod clat;
 pub mod convert;
 mod eam;
@@ -47,6 +48,7 @@ mod nptv6;
 mod numbered;
 mod pairs;
 mod prefix;
+mod quotes;
 mod settings;
 mod siit;
 pub mod softwire;

@@ -5,9 +5,10 @@
 //! host may reach a remote address by several prefixes, so the prefix of each host and remote
 //! address is remembered, unless it is the first one.
 
-use crate::convert::{Addresses, Converter, Cut, DIFFERENCE, ErrorMessage, Place, Refusal};
+use crate::convert::{Addresses, Converter, Cut, DIFFERENCE, ErrorMessage, Place, Plain6, Refusal};
 use crate::errors;
 use crate::hosts::Hosts;
+use crate::quotes::Quotes;
 use crate::settings::{Nat64Settings, NonGlobal, StaticHost};
 use crate::translator::{Fate, Translator, cut_of};
 use alloc::format;
@@ -23,12 +24,12 @@ use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv6, protocol};
 
 /// Source of the engine's errors to the realm of numbers (RFC 7600).
 pub(crate) const DUMMY: u32 = 0xc000_0008;
+/// Offset of the protocol in the IPv4 header, bytes.
+const PROTOCOL: usize = 9;
 /// Name of the realm of numbers.
 const REALM: &str = "nat64";
 /// Subscribers by default, as in the engine.
 const SUBSCRIBERS: usize = 1 << 16;
-/// Longest quotation of an ICMPv6 error, bytes.
-const QUOTE: usize = MIN_MTU - ipv6::HEADER_LEN - icmpv6::HEADER_LEN;
 /// Code of ICMPv6 "destination unreachable".
 const ADDRESS_UNREACHABLE: u8 = 3;
 /// Sets of the memory of prefixes, and entries of a set.
@@ -42,8 +43,8 @@ pub(crate) struct Nat64 {
     converter: Converter,
     pub(crate) hosts: Hosts,
     prefixes: Prefixes,
-    /// The packet from inside that is being taken, as received, as far as an error quotes it.
-    quoted: Vec<u8>,
+    /// Packets from inside that have been taken last, as received.
+    pub(crate) quotes: Quotes,
 }
 
 impl Nat64 {
@@ -70,15 +71,9 @@ impl Nat64 {
             converter,
             hosts,
             prefixes: Prefixes::new(several, seed),
-            quoted: Vec::with_capacity(QUOTE),
+            quotes: Quotes::default(),
             settings,
         })
-    }
-
-    /// Forgets the packet that was taken last. Errors about the packet must have been converted.
-    #[inline]
-    pub(crate) fn forget_packet(&mut self) {
-        self.quoted.clear();
     }
 
     /// True if an address embeds an IPv4 address in one of the prefixes.
@@ -89,16 +84,52 @@ impl Nat64 {
             .any(|prefix| prefix.contains(Ipv6Addr::from_bits(destination)))
     }
 
-    fn is_subscriber(&self, source: u128) -> bool {
+    pub(crate) fn is_subscriber(&self, source: u128) -> bool {
         let subscribers = &self.settings.subscribers;
         subscribers.is_empty()
             || subscribers.iter().any(|prefix| prefix.contains(Ipv6Addr::from_bits(source)))
     }
 
+    /// Place of the prefix by which the host with a number reaches a remote address.
+    fn prefix_for(&self, number: u32, remote: u32) -> usize {
+        if self.prefixes.is_off() {
+            return 0;
+        }
+        let host = self.hosts.address(Ipv4Addr::from_bits(number));
+        host.map_or(0, |host| self.prefixes.find(host, remote))
+    }
+
     /// The address of a remote IPv4 address as a host knows it.
     fn embed(&self, host: u32, remote: u32) -> u128 {
-        let number = self.prefixes.find(host, remote);
+        let number = self.prefix_for(host, remote);
         self.settings.prefixes[number].embed(Ipv4Addr::from_bits(remote)).to_bits()
+    }
+
+    /// Place of its prefix, and IPv4 address, of an address that embeds one.
+    #[inline]
+    pub(crate) fn extract(&self, address: u128) -> Result<(usize, u32), Refusal> {
+        self.settings.extract(address)
+    }
+
+    /// Gives a plain packet from a host IPv4 headers.
+    #[inline]
+    pub(crate) fn convert_plain(
+        &mut self,
+        packet: &mut Packet<'_>,
+        plain: &Plain6,
+        ends: (u32, u32),
+    ) {
+        self.converter.plain_to_ipv4(packet, plain, ends);
+    }
+
+    /// Notes the prefix by which a host reaches a remote address.
+    #[inline]
+    pub(crate) fn note_prefix(&mut self, (number, remote): (u32, u32), prefix: usize) {
+        if !self.prefixes.is_off()
+            && let Some(host) = self.hosts.address(Ipv4Addr::from_bits(number))
+        {
+            self.prefixes.note(host, remote, prefix);
+        }
     }
 
     /// Converts a packet to a host. `own` is the gateway's address inside.
@@ -107,42 +138,44 @@ impl Nat64 {
         packet: &mut Packet<'_>,
         own: Option<u128>,
     ) -> Result<Option<Cut>, DropReason> {
-        let is_own = is_own_error(packet.bytes());
+        let is_icmp = packet.bytes().get(PROTOCOL) == Some(&protocol::ICMP);
+        let is_own = is_icmp && is_own_error(packet.bytes());
+        let received = if is_own { self.quotes.find(packet.bytes()) } else { None };
         let is_refusal = is_own && is_host_unreachable(packet.bytes());
         let own = own.unwrap_or_else(|| {
             self.settings.prefixes[0].embed(Ipv4Addr::from_bits(DUMMY)).to_bits()
         });
-        let about = about_ipv4(packet.bytes());
+        let about = if is_icmp { about_ipv4(packet.bytes()) } else { None };
         let mut addresses = Inward { nat64: &*self, own, is_own, about };
         let converted = self.converter.to_ipv6(packet, &mut addresses);
         let cut = cut_of(converted.map_err(|refusal| refusal.reason)?);
         if is_refusal {
             tell_address_unreachable(packet);
         }
-        if is_own {
-            self.quote_as_received(packet, own);
+        if let Some(received) = received {
+            quote_as_received(packet, own, received);
         }
         Ok(cut)
     }
+}
 
-    /// Has an error of the engine's quote the packet from inside that provoked it as it came.
-    fn quote_as_received(&self, packet: &mut Packet<'_>, own: u128) {
-        let Ok(header) = Ipv6::new_checked(packet.bytes()) else { return };
-        let sender = Ipv6::new_header_checked(&self.quoted[..]).map(|quoted| quoted.source());
-        if sender != Ok(header.destination()) {
-            return;
-        }
-        let Some(error) = Icmpv6::new_checked(header.payload()) else { return };
-        let message = ErrorMessage::new(error.kind(), error.code(), error.word());
-        // The quotation may be longer than the one that the engine made, and there may not be room
-        // for all of it.
-        let room = packet.end().saturating_sub(ipv6::HEADER_LEN + icmpv6::HEADER_LEN);
-        let quoted = &self.quoted[..self.quoted.len().min(room)];
-        let mut bytes = [0; MIN_MTU];
-        let len = errors::write_ipv6(&mut bytes, own, message, quoted);
-        packet.set_start(packet.end() - len);
-        packet.bytes_mut().copy_from_slice(&bytes[..len]);
+/// Has an error of the engine's quote the packet from inside that provoked it as it came.
+fn quote_as_received(packet: &mut Packet<'_>, own: u128, received: &[u8]) {
+    let Ok(header) = Ipv6::new_checked(packet.bytes()) else { return };
+    let sender = Ipv6::new_header_checked(received).map(|quoted| quoted.source());
+    if sender != Ok(header.destination()) {
+        return;
     }
+    let Some(error) = Icmpv6::new_checked(header.payload()) else { return };
+    let message = ErrorMessage::new(error.kind(), error.code(), error.word());
+    // The quotation may be longer than the one that the engine made, and there may not be room for
+    // all of it.
+    let room = packet.end().saturating_sub(ipv6::HEADER_LEN + icmpv6::HEADER_LEN);
+    let quoted = &received[..received.len().min(room)];
+    let mut bytes = [0; MIN_MTU];
+    let len = errors::write_ipv6(&mut bytes, own, message, quoted);
+    packet.set_start(packet.end() - len);
+    packet.bytes_mut().copy_from_slice(&bytes[..len]);
 }
 
 /// Says that the host of a static mapping gets no number.
@@ -292,7 +325,7 @@ impl Translator {
             return Err(DropReason::NotSubscriber.into());
         }
         crate::forward::check_hop(packet.bytes())?;
-        nat64.quoted.extend(packet.bytes().iter().take(QUOTE));
+        nat64.quotes.add(packet.bytes(), None);
         let receiver = about.and_then(|(_, receiver)| nat64.hosts.number(receiver));
         let Nat64 { settings, converter, hosts, prefixes, .. } = nat64;
         let mut addresses =
@@ -318,15 +351,16 @@ struct Outward<'n> {
     sender: Option<Ipv4Addr>,
 }
 
-impl Outward<'_> {
-    /// The IPv4 address in an address, and the number of its prefix.
+impl Nat64Settings {
+    /// Place of its prefix, and IPv4 address, of an address that embeds one.
+    #[inline]
     fn extract(&self, address: u128) -> Result<(usize, u32), Refusal> {
-        let mut all = self.settings.prefixes.iter().enumerate();
+        let mut all = self.prefixes.iter().enumerate();
         let address = Ipv6Addr::from_bits(address);
         let found = all.find_map(|(number, prefix)| Some((number, prefix.extract(address)?)));
         let (number, ipv4) = found.ok_or(DropReason::Untranslatable)?;
-        let refuses = self.settings.non_global == NonGlobal::Refuse;
-        if refuses && crate::siit::is_forbidden(self.settings.prefixes[number], ipv4) {
+        let refuses = self.non_global == NonGlobal::Refuse;
+        if refuses && crate::siit::is_forbidden(self.prefixes[number], ipv4) {
             return Err(DropReason::NotGlobal.into());
         }
         Ok((number, ipv4.to_bits()))
@@ -342,20 +376,20 @@ impl Addresses for Outward<'_> {
     ) -> Result<(u32, u32), Refusal> {
         match place {
             Place::Packet => {
-                let (prefix, remote) = self.extract(destination)?;
+                let (prefix, remote) = self.settings.extract(destination)?;
                 let number = self.hosts.intern(source, self.now)?;
                 self.sender = Some(number);
-                self.prefixes.note(number.to_bits(), remote, prefix);
+                self.prefixes.note(source, remote, prefix);
                 Ok((number.to_bits(), remote))
             }
             Place::Error => {
                 // Any router may send an error. The mapping's address becomes the source.
                 let number = self.receiver.ok_or(DropReason::IcmpNoSession)?;
-                Ok((number.to_bits(), self.extract(destination)?.1))
+                Ok((number.to_bits(), self.settings.extract(destination)?.1))
             }
             Place::Quoted => {
                 let number = self.hosts.number(destination).ok_or(DropReason::IcmpNoSession)?;
-                Ok((self.extract(source)?.1, number.to_bits()))
+                Ok((self.settings.extract(source)?.1, number.to_bits()))
             }
         }
     }
@@ -402,7 +436,7 @@ impl Addresses for Inward<'_> {
                 }
                 let settings = &self.nat64.settings;
                 let about = self.about.unwrap_or(source);
-                let prefix = settings.prefixes[self.nat64.prefixes.find(destination, about)];
+                let prefix = settings.prefixes[self.nat64.prefix_for(destination, about)];
                 // A router may have an address that must not stand in the prefix.
                 let source = Ipv4Addr::from_bits(source);
                 let forbidden = crate::siit::is_forbidden(prefix, source);
@@ -421,7 +455,7 @@ impl Addresses for Inward<'_> {
 #[derive(Clone, Debug)]
 struct Prefixes {
     key: HashKey,
-    /// Host, remote address, number of the prefix plus one; 0: a free entry.
+    /// Hash of the host, remote address, number of the prefix plus one; 0: a free entry.
     sets: Vec<[(u32, u32, u8); WAYS]>,
 }
 
@@ -431,25 +465,33 @@ impl Prefixes {
         Self { key: HashKey::from_seed(seed, 0x7072_6566), sets: vec![[(0, 0, 0); WAYS]; sets] }
     }
 
-    fn set(&self, host: u32, remote: u32) -> usize {
-        self.key.hash(host.into(), remote.into()) as usize % SETS
+    /// True if there is one prefix only.
+    fn is_off(&self) -> bool {
+        self.sets.is_empty()
     }
 
-    fn find(&self, host: u32, remote: u32) -> usize {
-        if self.sets.is_empty() {
+    /// The place of a set, and the hash of the host in it.
+    fn place(&self, host: u128, remote: u32) -> (usize, u32) {
+        let host = self.key.hash(host as u64, (host >> 64) as u64);
+        (self.key.hash(host, remote.into()) as usize % SETS, host as u32)
+    }
+
+    fn find(&self, host: u128, remote: u32) -> usize {
+        if self.is_off() {
             return 0;
         }
-        let set = &self.sets[self.set(host, remote)];
+        let (place, host) = self.place(host, remote);
+        let set = &self.sets[place];
         let found = set.iter().find(|entry| (entry.0, entry.1) == (host, remote) && entry.2 > 0);
         found.map_or(0, |entry| usize::from(entry.2) - 1)
     }
 
     /// Notes a prefix. The entry that was noted last is first in its set; the last one gives way.
-    fn note(&mut self, host: u32, remote: u32, prefix: usize) {
-        if self.sets.is_empty() {
+    fn note(&mut self, host: u128, remote: u32, prefix: usize) {
+        if self.is_off() {
             return;
         }
-        let at = self.set(host, remote);
+        let (at, host) = self.place(host, remote);
         let set = &mut self.sets[at];
         let found = set.iter().position(|entry| (entry.0, entry.1) == (host, remote));
         let place = match (found, prefix) {

@@ -38,7 +38,7 @@ impl Translator {
         of_nat64.or_else(|| self.tunneled_hosts())
     }
 
-    fn hosts_mut(&mut self) -> Option<&mut Hosts> {
+    pub(crate) fn hosts_mut(&mut self) -> Option<&mut Hosts> {
         match self.nat64 {
             Some(_) => self.nat64.as_mut().map(|nat64| &mut nat64.hosts),
             None => self.tunneled_hosts_mut(),
@@ -50,7 +50,7 @@ impl Translator {
     #[inline]
     pub(crate) fn forget_last(&mut self) {
         if let Some(nat64) = &mut self.nat64 {
-            nat64.forget_packet();
+            nat64.quotes.clear();
         }
         if let Some(hosts) = self.hosts_mut() {
             hosts.forget_refused();

@@ -5,6 +5,7 @@
 //! what the engine does not see, so that the counters of both together count each packet once.
 
 use crate::addresses::{is_link_local, is_martian};
+use crate::batch::Run;
 use crate::convert::{Converted, Converter, Cut, ErrorMessage, Hops, Refusal};
 use crate::errors::{Errors, Waiting};
 use crate::filter::Filter;
@@ -79,6 +80,8 @@ pub struct Translator {
     pub(crate) counters: Counters,
     /// Packets that the engine has counted and that were lost afterwards.
     taken_back: Counters,
+    /// The run of packets that is being taken.
+    pub(crate) run: Run,
 }
 
 /// The gateway's own IPv4 addresses, inside and outside.
@@ -135,6 +138,7 @@ impl Translator {
             errors: Errors::new(config.limits.icmp_errors_per_second),
             counters: Counters::default(),
             taken_back: Counters::default(),
+            run: Run::default(),
             settings: settings.clone(),
         }))
     }
@@ -198,10 +202,27 @@ impl Translator {
         packet: &mut Packet<'_>,
     ) -> Fate {
         self.forget_last();
+        self.take_next(engine, now, from, packet)
+    }
+
+    /// Takes a packet of either family. Packets before it are remembered.
+    pub(crate) fn take_next(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        from: Side,
+        packet: &mut Packet<'_>,
+    ) -> Fate {
         match packet.bytes().first().map(|first| first >> 4) {
             Some(6) => self.take_ipv6(engine, now, from, packet),
             _ => self.take_ipv4(engine, now, from, packet),
         }
+    }
+
+    /// True if a packet of the translator's own waits to be polled.
+    pub(crate) fn has_own(&self) -> bool {
+        let has_released = |softwires: &Softwires| softwires.has_released();
+        !self.errors.is_empty() || self.softwires.as_ref().is_some_and(has_released)
     }
 
     /// True if [`Translator::take`] has to see a packet that came in on a side, from a realm. All
@@ -215,7 +236,7 @@ impl Translator {
     }
 
     /// True if an IPv4 packet is for SIIT or the CLAT. Realms of customers have neither.
-    fn claims_ipv4(&self, from: Side, realm: u16, ends: (u32, u32)) -> bool {
+    pub(crate) fn claims_ipv4(&self, from: Side, realm: u16, ends: (u32, u32)) -> bool {
         let claims = match from {
             Side::Outside => self.claims_softwire_ipv4(ends.1) || self.claims_siit_ipv4(ends.1),
             Side::Inside => realm == 0 && self.claims_clat_ipv4(ends.0),
@@ -296,14 +317,14 @@ impl Translator {
     }
 
     /// True if the engine has an IPv4 address for itself: an own or an external one.
-    fn is_engines(&self, address: u32) -> bool {
+    pub(crate) fn is_engines(&self, address: u32) -> bool {
         let after = self.externals.partition_point(|range| range.first.to_bits() <= address);
         self.own_ipv4.contains(&Some(address))
             || after > 0 && address <= self.externals[after - 1].last.to_bits()
     }
 
     /// Checks an IPv6 packet as every packet is checked, and cuts off bytes after its end.
-    fn check(&self, packet: &mut Packet<'_>) -> Result<(u128, u128), Refusal> {
+    pub(crate) fn check(&self, packet: &mut Packet<'_>) -> Result<(u128, u128), Refusal> {
         let header = Ipv6::new_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
         let (source, destination, len) =
             (header.source(), header.destination(), header.total_len());
@@ -390,7 +411,8 @@ impl Translator {
     }
 
     /// Own addresses, inside and outside.
-    fn own_addresses(&self) -> [Option<u128>; 2] {
+    #[inline]
+    pub(crate) fn own_addresses(&self) -> [Option<u128>; 2] {
         let address = |own: Option<(Ipv6Addr, u8)>| own.map(|(address, _)| address.to_bits());
         [address(self.settings.inside.address), address(self.settings.outside.address)]
     }
@@ -489,13 +511,13 @@ impl Translator {
         nat64.convert_to_host(packet, own)
     }
 
-    /// Adds bytes that the engine did not count, because it saw the packet with smaller headers.
+    /// Adds bytes that the engine did not count, because it saw packets with smaller headers:
+    /// `bytes` for each packet that it has counted since.
     pub(crate) fn add_bytes(&mut self, before: &[[u64; 3]; 4], engine: &Engine, bytes: usize) {
         for (way, counts) in engine.counters().packets.iter().enumerate() {
             for (outcome, count) in counts.iter().enumerate() {
-                if *count != before[way][outcome] {
-                    self.counters.bytes[way][outcome] += bytes as u64;
-                }
+                let more = (count - before[way][outcome]) * bytes as u64;
+                self.counters.bytes[way][outcome] += more;
             }
         }
     }

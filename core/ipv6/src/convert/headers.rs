@@ -6,8 +6,8 @@ use natgate_wire::ipv6::{Fragment, Walk, next};
 use natgate_wire::{Ipv4, Ipv6, ipv4, ipv6, protocol};
 
 /// Largest IPv4 packet from IPv6 that routers may fragment unasked, bytes (RFC 7915 section 5.1).
-const MAY_FRAGMENT: usize = 1260;
-const DONT_FRAGMENT: u16 = 0x4000;
+pub(super) const MAY_FRAGMENT: usize = 1260;
+pub(super) const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// An IPv6 packet's headers, read.
@@ -225,7 +225,7 @@ pub(super) fn expires(hop_limit: u8, settings: &ConvertSettings) -> bool {
     settings.hops == Hops::Decrement && hop_limit <= 1
 }
 
-fn after_hop(hop_limit: u8, settings: &ConvertSettings) -> u8 {
+pub(super) fn after_hop(hop_limit: u8, settings: &ConvertSettings) -> u8 {
     match settings.hops {
         Hops::Decrement => hop_limit.saturating_sub(1),
         Hops::Keep => hop_limit,

@@ -18,6 +18,7 @@ mod error;
 mod headers;
 mod identification;
 mod messages;
+mod plain;
 mod to_ipv4;
 mod to_ipv6;
 mod transport;
@@ -25,6 +26,7 @@ mod transport;
 pub use cut::{Cut, Fragments};
 pub use identification::Identifications;
 pub(crate) use messages::DIFFERENCE;
+pub(crate) use plain::{Overwritten, Plain6};
 
 use natgate_engine::DropReason;
 use natgate_wire::{icmp, icmpv6};

@@ -3,6 +3,7 @@
 use super::error::{self, Rebuilt};
 use super::headers::{Ipv4Header, Ipv6Headers, Part, expires};
 use super::messages::DIFFERENCE;
+use super::plain::Plain6;
 use super::transport::{Change, Sums, Towards, plan};
 use super::{Addresses, ConvertSettings, Converted, Converter, Cut, ErrorMessage, Place, Refusal};
 use core::ops::Range;
@@ -31,6 +32,20 @@ impl Converter {
     /// # Errors
     /// The reason why the packet stays as it is, and the error for its sender.
     pub fn to_ipv4(
+        &mut self,
+        packet: &mut Packet<'_>,
+        addresses: &mut impl Addresses,
+    ) -> Result<Converted, Refusal> {
+        if let Some(plain) = Plain6::read(packet.bytes()).filter(|it| it.passes(&self.settings)) {
+            let new = addresses.to_ipv4(Place::Packet, plain.source, plain.destination)?;
+            self.plain_to_ipv4(packet, &plain, new);
+            return Ok(Converted::Whole);
+        }
+        self.any_to_ipv4(packet, addresses)
+    }
+
+    /// Converts any IPv6 packet to IPv4.
+    pub(super) fn any_to_ipv4(
         &mut self,
         packet: &mut Packet<'_>,
         addresses: &mut impl Addresses,

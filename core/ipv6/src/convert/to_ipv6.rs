@@ -3,6 +3,7 @@
 use super::error;
 use super::headers::{Ipv6Header, Part, expires, part_of};
 use super::messages::DIFFERENCE;
+use super::plain::Plain4;
 use super::transport::{Change, Sums, Towards, plan};
 use super::{
     Addresses, ConvertSettings, Converted, Converter, Cut, ErrorMessage, HEADROOM, LEAST_HEADROOM,
@@ -42,6 +43,20 @@ impl Converter {
         addresses: &mut impl Addresses,
     ) -> Result<Converted, Refusal> {
         assert!(packet.start() >= LEAST_HEADROOM, "IPv6 headers need bytes before the packet");
+        if let Some(plain) = Plain4::read(packet.bytes()).filter(|it| it.passes(&self.settings)) {
+            let new = addresses.to_ipv6(Place::Packet, plain.source, plain.destination)?;
+            self.plain_to_ipv6(packet, &plain, new);
+            return Ok(Converted::Whole);
+        }
+        self.any_to_ipv6(packet, addresses)
+    }
+
+    /// Converts any IPv4 packet to IPv6.
+    pub(super) fn any_to_ipv6(
+        &self,
+        packet: &mut Packet<'_>,
+        addresses: &mut impl Addresses,
+    ) -> Result<Converted, Refusal> {
         let from = read(packet.bytes())?;
         let is_error = is_error(&from);
         let plan = decide(&from, is_error, &self.settings, addresses).map_err(|refusal| {

@@ -267,18 +267,39 @@ impl Translator {
         arrived: Arrived,
         len: usize,
     ) -> Fate {
-        let Some(dslite) = self.dslite_mut() else { return Fate::Nothing };
-        let sender = match dslite.enter(now, packet, arrived) {
-            Ok(sender) => sender,
+        match self.number_arrived(now, packet, arrived) {
+            Ok(sender) => self.take_numbered(engine, now, packet, sender, len),
             Err(reason) => {
                 self.count_drop(Direction::Outbound, reason, len);
-                return Fate::Nothing;
+                Fate::Nothing
             }
-        };
+        }
+    }
+
+    /// Takes a packet out of its tunnel and gives it its host's number. Returns the number, unless
+    /// the packet is an error.
+    fn number_arrived(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        arrived: Arrived,
+    ) -> Result<Option<Ipv4Addr>, DropReason> {
+        let Some(dslite) = self.dslite_mut() else { return Err(DropReason::NoRoute) };
+        let sender = dslite.enter(now, packet, arrived)?;
         if let Some(softwires) = &self.softwires {
             softwires.clamp_mss(packet, softwires.mtu);
         }
-        self.take_numbered(engine, now, packet, sender, len)
+        Ok(sender)
+    }
+
+    /// As [`Translator::number_arrived`], for a packet with the inner one behind the fixed header.
+    pub(crate) fn number_tunneled(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+    ) -> Result<Option<Ipv4Addr>, DropReason> {
+        let arrived = Arrived::whole(packet.bytes()).ok_or(DropReason::BadLength)?;
+        self.number_arrived(now, packet, arrived)
     }
 
     /// Takes a fragment of a packet in a tunnel.

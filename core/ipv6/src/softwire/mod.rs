@@ -423,6 +423,11 @@ impl Softwires {
         }
     }
 
+    /// True if a packet that was held is ready to be sent.
+    pub(crate) fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+
     /// The oldest packet that was held and is ready to be sent.
     pub(crate) fn pop_released(&mut self) -> Option<(Side, Vec<u8>)> {
         self.released.pop_front().map(|released| (released.side, released.bytes))

@@ -55,7 +55,7 @@ impl Translator {
     }
 
     /// Counts a dropped packet of `len` bytes.
-    pub(super) fn count_drop(&mut self, direction: Direction, reason: DropReason, len: usize) {
+    pub(crate) fn count_drop(&mut self, direction: Direction, reason: DropReason, len: usize) {
         self.counters.count_drop(direction, reason, len);
     }
 

@@ -1,13 +1,13 @@
 //! Both families at work: the translator of IPv6 and the router of IPv6, beside the engine.
 //!
 //! A worker has this part only if the configuration mentions IPv6. Packets of a batch that the
-//! translator claims are taken one by one, in their order: all of IPv6, and of IPv4 what SIIT or
-//! the CLAT translates. The engine then takes the other packets together, as it does without IPv6.
+//! translator claims are taken in runs, in their order: all of IPv6, and of IPv4 what SIIT or the
+//! CLAT translates. The engine then takes the other packets together, as it does without IPv6.
 //! Packets of one flow all go one of the two ways, so their order stays.
 //!
 //! Hosts of NAT64 have numbers in the engine, in a realm of their own. Packets that the engine
 //! sends to that realm are converted here. Changes are kept with the names of their hosts as soon
-//! as the packet is taken, because a number may pass to another host with the next packet.
+//! as a run is taken, because a number may pass to another host with the next run.
 
 use super::LONGEST;
 use super::stages::{NO_VERDICTS, Output, Packets, Stages, Verdicts};
@@ -23,7 +23,7 @@ use crate::worker_error::WorkerError;
 use natgate_engine::{
     Config, ConfigError, Counters, DropReason, Engine, Event, Packet, Side, Timestamp, Verdict,
 };
-use natgate_io::{Frame, HEADROOM, Transmit};
+use natgate_io::{BATCH, Frame, HEADROOM, Transmit};
 use natgate_ipv6::convert::Cut;
 use natgate_ipv6::{Departure, Fate, HostName, Translator};
 use natgate_wire::arp::Mac;
@@ -138,16 +138,18 @@ impl Stages {
     ) {
         let Some(mut families) = self.families.take() else { return };
         families.take_bindings();
-        let mut rest = Packets::new();
-        let mut passage = Passage::new(self, &mut families, now, transmitters);
+        let (mut claimed, mut rest) = (Packets::new(), Packets::new());
         for number in 0..packets.len() {
             let (frame, realm) = packets.take(number);
-            match passage.families.translator.claims(from, realm, frame.bytes()) {
-                true => passage.take(from, frame, realm),
-                false => rest.push(frame, realm),
-            }
+            let is_claimed = families.translator.claims(from, realm, frame.bytes());
+            let packets = if is_claimed { &mut claimed } else { &mut rest };
+            packets.push(frame, realm);
         }
-        passage.flush();
+        if !claimed.is_empty() {
+            let mut passage = Passage::new(self, &mut families, now, transmitters);
+            passage.take_all(from, &mut claimed);
+            passage.flush();
+        }
         if self.algs.is_some() {
             self.families = Some(families);
             self.carry_controls(now, from, &mut rest, transmitters);
@@ -284,24 +286,48 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         Self { stages, families, now, transmitters, leaving: Vec::new() }
     }
 
-    /// Takes a packet that the translator claims.
-    fn take(&mut self, from: Side, mut frame: Frame<'d>, realm: u16) {
-        let watched = self.stages.captures.is_on();
-        let before = watched.then(|| self.sum());
-        if watched {
-            self.stages.captures.before(std::iter::once((frame.bytes(), realm)));
+    /// Takes packets that the translator claims.
+    fn take_all(&mut self, from: Side, packets: &mut Packets<'d>) {
+        let frames = &packets.frames;
+        self.families.translator.prepare(from, frames.iter().map(|frame| frame.bytes()));
+        if self.stages.captures.is_on() {
+            // The counters tell what became of each.
+            for number in 0..packets.len() {
+                let (frame, realm) = packets.take(number);
+                self.take(from, frame, realm);
+            }
+            return;
         }
+        let mut fates = [Fate::Nothing; BATCH];
+        let mut taken = 0;
+        while taken < packets.len() {
+            let Self { stages, families, now, .. } = self;
+            let (engine, rest) = (&mut stages.engine, &mut packets.frames[taken..]);
+            let count = families.translator.take_some(engine, *now, from, rest, &mut fates);
+            for (number, fate) in fates[..count].iter().enumerate() {
+                if let Fate::Send(departure) = fate {
+                    let (frame, _) = packets.take(taken + number);
+                    self.depart(*departure, frame);
+                }
+            }
+            self.settle();
+            taken += count;
+        }
+    }
+
+    /// Takes a packet that the translator claims, for captures as well.
+    fn take(&mut self, from: Side, mut frame: Frame<'d>, realm: u16) {
+        let before = self.sum();
+        self.stages.captures.before(std::iter::once((frame.bytes(), realm)));
         let (start, _) = frame.range();
         let mut packet = Packet::new(frame.buffer_mut(), start).in_realm(realm);
         let Self { stages, families, now, .. } = self;
         let fate = families.translator.take(&mut stages.engine, *now, from, &mut packet);
         let (start, end) = (packet.start(), packet.end());
         frame.set_range(start, end);
-        if let Some(before) = before {
-            let verdict = self.verdict(fate, &before);
-            let moment = Moment { now: self.now, from, turned: false };
-            self.stages.captures.after(moment, std::iter::once((frame.bytes(), verdict)));
-        }
+        let verdict = self.verdict(fate, &before);
+        let moment = Moment { now: self.now, from, turned: false };
+        self.stages.captures.after(moment, std::iter::once((frame.bytes(), verdict)));
         if let Fate::Send(departure) = fate {
             self.depart(departure, frame);
         }
@@ -416,6 +442,13 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
     /// An empty frame stays in the place of each.
     fn send_to_hosts(&mut self, from: Side, packets: &mut Packets<'d>, verdicts: &mut Verdicts) {
         let Some(of_hosts) = self.families.translator.realm() else { return };
+        let both = packets.frames.iter().zip(&*verdicts);
+        let to_hosts = both.filter_map(|(frame, verdict)| {
+            let is_to_host =
+                *verdict == Verdict::Forward(Side::Inside) && frame.realm() == of_hosts;
+            is_to_host.then(|| frame.bytes())
+        });
+        self.families.translator.expect(to_hosts);
         for (number, verdict) in verdicts.iter_mut().enumerate().take(packets.len()) {
             let to_host = matches!(*verdict, Verdict::Forward(Side::Inside));
             if !to_host || packets.frames[number].realm() != of_hosts {
@@ -492,7 +525,7 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         }
     }
 
-    /// Takes what the engine and the translator have produced about the last packet.
+    /// Takes what the engine and the translator have produced about the last packets.
     fn settle(&mut self) {
         while let Some(event) = self.stages.engine.poll_event() {
             let name = self.families.name(&event);

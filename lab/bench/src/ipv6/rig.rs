@@ -2,8 +2,8 @@
 //!
 //! The packets of a round are written before the time is taken, and their sessions are uniformly
 //! random, as in the engine's benchmark. A turn calls the translator as a worker of the gateway
-//! does (`gateway/gateway/src/worker/families.rs`): packets that the translator claims go one by
-//! one, the others go to the engine together, and those for hosts of NAT64 are converted then.
+//! does (`gateway/gateway/src/worker/families.rs`): packets that the translator claims go in runs,
+//! the others go to the engine together, and those for hosts of NAT64 are converted then.
 
 use super::packet::Buffer;
 use super::translation::Translation;
@@ -32,6 +32,7 @@ struct Gateway {
     engine: Engine,
     translator: Translator,
     verdicts: Vec<Verdict>,
+    fates: Vec<Fate>,
     /// Buffer for packets of the gateway's own.
     own: Vec<u8>,
 }
@@ -57,7 +58,7 @@ impl Rig {
         let room = if stateful { sessions } else { 1 };
         let external = vec![(u32::MAX, u16::MAX); room as usize];
         let buffers = vec![Buffer::EMPTY; ROUND];
-        let verdicts = vec![Verdict::Held; batch];
+        let (verdicts, fates) = (vec![Verdict::Held; batch], vec![Fate::Nothing; batch]);
         let resident_before = resident();
         let mut config = config(room);
         let translator = Translator::new(&translation.settings(), &mut config, [1; 32])
@@ -68,7 +69,7 @@ impl Rig {
         engine.populate();
         Self {
             translation,
-            gateway: Gateway { engine, translator, verdicts, own: vec![0; LONGEST] },
+            gateway: Gateway { engine, translator, verdicts, fates, own: vec![0; LONGEST] },
             sessions,
             hosts: subscribers(sessions),
             batch,
@@ -204,24 +205,27 @@ impl Rig {
 #[inline(never)]
 fn turn(gateway: &mut Gateway, now: Timestamp, side: Side, packets: &mut [Packet<'_>]) -> usize {
     gateway.engine.advance(now);
-    let (mut left, mut unclaimed) = (0, 0);
-    for packet in &mut *packets {
-        let Gateway { engine, translator, .. } = gateway;
-        if !translator.claims(side, packet.realm(), packet.bytes()) {
-            unclaimed += 1;
-            continue;
-        }
-        let fate = translator.take(engine, now, side, packet);
-        left += usize::from(matches!(fate, Fate::Send(_)));
+    let is_claimed =
+        |packet: &Packet<'_>| gateway.translator.claims(side, packet.realm(), packet.bytes());
+    let claimed = packets.iter().filter(|packet| is_claimed(packet)).count();
+    let mut left = 0;
+    if claimed == 0 {
+        let Gateway { engine, translator, verdicts, .. } = gateway;
+        let verdicts = &mut verdicts[..packets.len()];
+        engine.process(now, side, packets, verdicts);
+        left = send_to_hosts(translator, packets, verdicts);
+        settle(gateway, now);
+        return left;
+    }
+    assert_eq!(claimed, packets.len(), "a batch has packets of one kind");
+    let mut rest = packets;
+    while !rest.is_empty() {
+        let Gateway { engine, translator, fates, .. } = gateway;
+        let count = translator.take_some(engine, now, side, rest, fates);
+        left += fates[..count].iter().filter(|fate| matches!(fate, Fate::Send(_))).count();
+        rest = &mut rest[count..];
         settle(gateway, now);
     }
-    if unclaimed > 0 {
-        assert_eq!(unclaimed, packets.len(), "a batch has packets of one kind");
-        let Gateway { engine, translator, verdicts, .. } = gateway;
-        engine.process(now, side, packets, &mut verdicts[..unclaimed]);
-        left += send_to_hosts(translator, packets, &verdicts[..unclaimed]);
-    }
-    settle(gateway, now);
     left
 }
 
@@ -232,10 +236,15 @@ fn send_to_hosts(
     verdicts: &[Verdict],
 ) -> usize {
     let of_hosts = translator.realm();
+    let is_to_host = |packet: &Packet<'_>, verdict: &Verdict| {
+        *verdict == Verdict::Forward(Side::Inside) && of_hosts == Some(packet.realm())
+    };
+    let both = packets.iter().zip(verdicts);
+    let to_hosts = both.filter(|(packet, verdict)| is_to_host(packet, verdict));
+    translator.expect(to_hosts.map(|(packet, _)| packet.bytes()));
     let mut left = 0;
     for (packet, verdict) in packets.iter_mut().zip(verdicts) {
-        let is_forwarded = matches!(verdict, Verdict::Forward(Side::Inside));
-        if is_forwarded && of_hosts == Some(packet.realm()) {
+        if is_to_host(packet, verdict) {
             left += usize::from(translator.convert_to_host(packet).is_ok());
         }
     }
