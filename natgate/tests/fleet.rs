@@ -1,7 +1,7 @@
 //! Two gateways as a pair, between a subscriber and a server in network namespaces.
 //!
-//! Needs root, and fails without it. Steering is the test's: it changes the routes of the subscriber
-//! and of the server, as routers do by BFD.
+//! Needs root, and fails without it. The test steers: it changes the routes of the subscriber and
+//! of the server, as routers do by BFD.
 
 use natgate_testnet::traffic::{connect, listen, udp_socket};
 use natgate_testnet::{Network, Turn, terminate, wait_for};
@@ -67,12 +67,18 @@ fn build(turn: &Turn) -> Network {
         network.cable(cable).expect("a cable");
     }
     let addresses = [
-        ("sub", "address add 10.0.0.11/32 dev lo\nlink set lo up\n\
+        (
+            "sub",
+            "address add 10.0.0.11/32 dev lo\nlink set lo up\n\
                  address add 10.1.0.2/24 dev toa\naddress add 10.2.0.2/24 dev tob\n\
-                 route add 198.51.100.0/24 via 10.1.0.1 src 10.0.0.11\n"),
-        ("srv", "address add 198.51.100.10/32 dev lo\nlink set lo up\n\
+                 route add 198.51.100.0/24 via 10.1.0.1 src 10.0.0.11\n",
+        ),
+        (
+            "srv",
+            "address add 198.51.100.10/32 dev lo\nlink set lo up\n\
                  address add 192.0.2.1/24 dev toa\naddress add 192.0.3.1/24 dev tob\n\
-                 route add 203.0.113.0/24 via 192.0.2.2\n"),
+                 route add 203.0.113.0/24 via 192.0.2.2\n",
+        ),
         ("a", "link set lo up\naddress add 10.99.0.1/24 dev pair\n"),
         ("b", "link set lo up\naddress add 10.99.0.2/24 dev pair\n"),
     ];
@@ -142,8 +148,7 @@ owner = "b"
 }
 
 fn start(network: &Network, node: &str) -> Node {
-    let (file, log) =
-        (network.file(&format!("{node}.toml")), network.file(&format!("{node}.log")));
+    let (file, log) = (network.file(&format!("{node}.toml")), network.file(&format!("{node}.log")));
     fs::write(&file, configuration(network, node)).expect("written");
     let arguments = ["run", "-c", file.to_str().expect("a path")];
     let child = network.node(node).start(PROGRAM.as_ref(), &arguments, &log).expect("started");

@@ -136,8 +136,8 @@ impl Engine {
         self.pair.as_ref().is_some_and(|pair| !pair.changes.is_empty())
     }
 
-    /// Facts about the mapping with a key. `None`: there is none, or it cannot be copied because its
-    /// protocol has no ports.
+    /// Facts about the mapping with a key. `None`: there is none, or it cannot be copied, because
+    /// its protocol has no ports.
     pub fn copy_facts(&self, key: u32) -> Option<CopyFacts> {
         if key >= self.table.extent() || !self.table.is_live(key) {
             return None;

@@ -138,6 +138,7 @@ fn a_limit_of_held_ports_does_not_end_a_rest() {
     config.limits.held_ports = Some(2);
     let mut a = Lab::new(&config);
     a.engine.join_pair();
+    a.engine.set_duty(range(A), OWNER);
     for host in 2..8 {
         a.out(&udp(&format!("10.0.0.{host}:1"), REMOTE));
     }

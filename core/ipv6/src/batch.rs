@@ -290,7 +290,8 @@ impl Translator {
         }
     }
 
-    /// Converts a plain packet from inside to IPv4. Returns true if its sender is new, and its ends.
+    /// Converts a plain packet from inside to IPv4. Returns true if its sender is new, and the
+    /// packet's ends.
     #[inline]
     fn convert_plain(
         &mut self,

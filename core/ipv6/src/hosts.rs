@@ -48,8 +48,8 @@ const UNIT: u32 = 31;
 struct Host {
     /// The address; behind a tunnel, that of the tunnel's end.
     address: u128,
-    /// The IPv4 address behind a tunnel; [`NO_INNER`]: there is no tunnel. In a free entry, the next
-    /// free entry.
+    /// The IPv4 address behind a tunnel; [`NO_INNER`]: there is no tunnel. In a free entry, the
+    /// next free entry.
     inner: u32,
     /// The number; [`FREE`]: the entry is free.
     number: u32,

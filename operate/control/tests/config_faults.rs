@@ -97,7 +97,12 @@ const FAULTS: &[Fault] = &[
     fault(Add("[nat]\nudp = \"5m\"\n"), 8, "nat.udp", "it belongs in [timeouts]"),
     fault(Add("[fleet]\n"), 7, "fleet.node", "is missing"),
     fault(Add("[fleet]\nnode = \"a b\"\n"), 8, "fleet.node", "is no name"),
-    fault(Add("[fleet]\netcd = [\"https://10.9.0.1:2379\"]\n"), 8, "fleet.etcd", "take the key out"),
+    fault(
+        Add("[fleet]\netcd = [\"https://10.9.0.1:2379\"]\n"),
+        8,
+        "fleet.etcd",
+        "take the key out",
+    ),
     fault(Add("[fleet]\npartner = { node = \"b\" }\n"), 8, "fleet.partner.address", "is missing"),
     fault(Add("[[slice]]\nowner = \"a\"\n"), 7, "slice[0]", "write [fleet] too"),
     // IPv6.

@@ -45,6 +45,15 @@ fn file(value: impl Fn(&str, &str) -> String) -> String {
         format!("[page]\n{}", of("page", "listen")),
         format!("[metrics]\n{}", of("metrics", "listen")),
         format!("[snmp]\n{}", of("snmp", "agentx")),
+        format!(
+            "[fleet]\nnode = \"a\"\n{}{}{}{}[fleet.partner]\nnode = \"b\"\n{}\
+             [[slice]]\naddresses = [\"203.0.113.1\"]\nowner = \"a\"\n",
+            of("fleet", "listen"),
+            of("fleet", "certificate"),
+            of("fleet", "key"),
+            of("fleet", "authorities"),
+            of("fleet.partner", "address")
+        ),
     ]
     .concat()
 }
@@ -61,7 +70,7 @@ fn apart(section: &str, key: &str) -> String {
 
 /// True if the key's value is an address with a port, or may be one.
 fn is_address(place: &PlaceKey) -> bool {
-    place.kind == PlaceKind::Listener || place.key == "collector"
+    place.kind == PlaceKind::Listener || ["collector", "address"].contains(&place.key)
 }
 
 fn can_be_address(place: &PlaceKey) -> bool {

@@ -50,10 +50,9 @@ impl Engine {
         let sizes = Sizes::new(config);
         let timeouts = Timers::new(config);
         let mut generator = Generator::new(seed);
-        let key = HashKey::new(&mut generator);
-        let identifications =
-            Identifications::new(sizes.addresses, sizes.address_room, &mut generator);
-        let external = ExternalPorts::new(config, sizes.address_room, timeouts.hold_ticks(), key);
+        let (key, room) = (HashKey::new(&mut generator), sizes.address_room);
+        let identifications = Identifications::new(sizes.addresses, room, &mut generator);
+        let external = ExternalPorts::new(config, room, timeouts.hold_ticks(), key);
         let rules = RuleSet::new(&config.rules)?;
         let realms = Realms::new(config, &rules)?;
         for rules in core::iter::once(&rules).chain(realms.further_rules()) {
@@ -63,7 +62,7 @@ impl Engine {
             table: Table::new(sizes.room, config, key),
             subscribers: Subscribers::new(
                 sizes.subscribers,
-                sizes.address_room,
+                room,
                 Classes::new(config),
                 Grouping::new(config),
                 key,

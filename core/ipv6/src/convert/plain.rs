@@ -1,9 +1,8 @@
 //! Plain packets: a whole UDP datagram with a checksum, or a whole TCP segment, right behind a
 //! header without options or extensions. Most packets are such.
 //!
-//! What becomes of a plain packet is the same as by the complete conversion, only sooner. A packet
-//! that is not plain, or that does not pass for its length or its hop limit, is left to the complete
-//! conversion.
+//! The result is that of the complete conversion, with less work. The complete conversion takes the
+//! packets that are not plain, and those whose length or hop limit does not let them pass.
 
 use super::headers::{DONT_FRAGMENT, MAY_FRAGMENT, after_hop, expires};
 use super::{ConvertSettings, Converter};

@@ -325,7 +325,6 @@ impl Draft {
             tcp_mss: self.tcp_mss(),
             ..self.config.clone()
         };
-        let state_file = self.state.as_ref().map(|state| state.file.clone());
         let mut settings = Settings {
             engine,
             inside: self.inside.settings(),
@@ -338,7 +337,7 @@ impl Draft {
             workers: self.workers,
             dpdk: self.dpdk.map(|dpdk| dpdk.value),
             kernel: self.kernel.settings([&self.inside, &self.outside]),
-            fleet: self.fleet.map(|fleet| fleet.settings(state_file.as_ref())),
+            fleet: self.fleet.map(|fleet| fleet.settings(self.state.as_ref())),
             state: self.state,
             pcp: self.pcp,
             alg: self.alg,

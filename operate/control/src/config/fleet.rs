@@ -7,6 +7,7 @@ use super::reader::{Section, Value};
 use super::sections::{plain_name, read_name};
 use super::values::{self, quoted, show_range};
 use natgate_engine::{AddressRange, Allocation};
+use natgate_gateway::StateSettings;
 use natgate_gateway::fleet::{FleetSettings, PartnerSettings, SliceSettings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -225,7 +226,7 @@ impl FleetDraft {
     ///
     /// # Panics
     /// If a value is faulty, which is a problem of the file.
-    pub(super) fn settings(self, state: Option<&PathBuf>) -> FleetSettings {
+    pub(super) fn settings(self, state: Option<&StateSettings>) -> FleetSettings {
         const COMPLETE: &str = "a table without its values is a problem";
         let [certificate, key, authorities] = self.files.map(|file| file.expect(COMPLETE));
         let slice = |slice: SliceDraft| SliceSettings {
@@ -240,7 +241,7 @@ impl FleetDraft {
             authorities,
             partner: self.partner.expect(COMPLETE),
             slices: self.slices.into_iter().map(slice).collect(),
-            starts: state.expect(COMPLETE).with_added_extension("starts"),
+            starts: state.expect(COMPLETE).file.with_added_extension("starts"),
         }
     }
 }
