@@ -470,13 +470,14 @@ impl Translator {
             Verdict::Reply(to) => (to, (Direction::Local, Outcome::Replied, len)),
             Verdict::Drop(_) | Verdict::Held | Verdict::HandOver => return Fate::Nothing,
         };
-        let realm = packet.realm();
+        let mut realm = packet.realm();
         let answers = matches!(verdict, Verdict::Reply(_));
         let mut cut = None;
         //= rfc6146#section-3.5-ipv4
         if side == Side::Inside && self.realm() == Some(realm) {
             match self.convert_to_host(packet) {
-                Ok(found) => cut = found,
+                // A packet of IPv6 goes to no realm.
+                Ok(found) => (cut, realm) = (found, 0),
                 Err(reason) => {
                     let (direction, outcome, len) = counted;
                     self.lose(direction, outcome, len, reason);

@@ -497,15 +497,7 @@ fn reports_from_the_path_reach_the_sender() {
     let mut world = World::new(lw4o6());
     let packet = dont_fragment(udp((REMOTE, SHARED), 53, 1500, 1400));
     let sent = world.pass(Side::Outside, Side::Inside, &packet);
-    let report = |kind: u8, word: u32, quoted: &[u8]| {
-        let mut message = vec![kind, 0, 0, 0];
-        message.extend(word.to_be_bytes());
-        message.extend(&quoted[..200]);
-        let router = "2001:db8:5::1";
-        let sum = icmpv6::checksum(&message, ipv6(router), ipv6(AFTR));
-        message[2..4].copy_from_slice(&sum.to_be_bytes());
-        six((router, AFTR), 58, &message)
-    };
+    let report = |kind: u8, word: u32, quoted: &[u8]| report((kind, word), AFTR, &quoted[..200]);
     assert_eq!(world.take(Side::Inside, &report(2, 1400, &sent)), Went::Held);
     let (kind, code, mtu, quoted) = four_error(world.own());
     assert_eq!((kind, code, mtu, &quoted[..]), (3, 4, 1360, &hopped(packet.clone())[..160]));
@@ -527,6 +519,17 @@ fn reports_from_the_path_reach_the_sender() {
         panic!("the relay answers")
     };
     assert_eq!(Ipv6::new_checked(&reply[..]).expect("a packet").source(), ipv6(AFTR));
+}
+
+/// A report of a router in a tunnel to the gateway's end.
+fn report((kind, word): (u8, u32), end: &str, quoted: &[u8]) -> Vec<u8> {
+    let mut message = vec![kind, 0, 0, 0];
+    message.extend(word.to_be_bytes());
+    message.extend(quoted);
+    let router = "2001:db8:5::1";
+    let sum = icmpv6::checksum(&message, ipv6(router), ipv6(end));
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    six((router, end), 58, &message)
 }
 
 fn ping6(source: &str, destination: &str) -> Vec<u8> {
@@ -718,4 +721,80 @@ fn bindings_are_exchanged_as_a_unit() {
     let bindings = world.translator.bindings().expect("lw4o6");
     assert_eq!(bindings.set(binding(1, B4, AFTR)), Ok(false));
     assert_eq!(open(&world.pass(Side::Outside, Side::Inside, &packet)).1, B4);
+}
+
+#[test]
+fn of_all_ports_a_customer_sends_from_its_own_set() {
+    let mut world = World::new(lw4o6());
+    let passes = |port: &u16| {
+        let packet = tunneled((B4, AFTR), &udp((SHARED, REMOTE), *port, 53, 1));
+        let went = world.take(Side::Inside, &packet);
+        while world.own().is_some() {}
+        matches!(went, Went::To(Side::Outside, ..))
+    };
+    let passed: Vec<u16> = (0..=u16::MAX).filter(passes).collect();
+    assert_eq!(passed, (1024..2048).collect::<Vec<u16>>());
+    let drops = world.translator.counters().drops;
+    assert_eq!(drops[R::SoftwireSource as usize], 2048, "the sets of the two others");
+    assert_eq!(drops[R::NoBinding as usize], 65_536 - 3072);
+}
+
+#[test]
+fn a_flood_from_unbound_sources_gets_a_second_of_errors_at_most() {
+    let mut world = World::new(lw4o6());
+    let limit = Config::default().limits.icmp_errors_per_second as usize;
+    let mut answered = 0;
+    for number in 0..50_000_u32 {
+        let source = Ipv6Addr::from_bits(ipv6("2001:db8:b4:ffff::") + u128::from(number));
+        let inner = udp((SHARED, REMOTE), number as u16, 53, 1);
+        let packet = tunneled((&source.to_string(), AFTR), &inner);
+        assert!(matches!(world.take(Side::Inside, &packet), Went::Dropped(_)));
+        answered += usize::from(world.own().is_some());
+    }
+    assert!((1..=limit).contains(&answered), "{answered} of 50,000 with a limit of {limit}");
+    let question = udp((SHARED, REMOTE), 1024, 53, 20);
+    world.pass(Side::Inside, Side::Outside, &tunneled((B4, AFTR), &question));
+}
+
+/// Sends a packet to a customer through a path of a width; a router there reports what does not
+/// fit, and the sender believes the gateway's errors. Returns the number of packets that it takes.
+fn tries(world: &mut World, width: usize, mut len: usize, may_cut: bool) -> usize {
+    for number in 1..=3 {
+        let packet = udp((REMOTE, CUSTOMER), 80, 1232, len - 28);
+        let packet = if may_cut { packet } else { dont_fragment(packet) };
+        match world.take(Side::Outside, &packet) {
+            Went::To(Side::Inside, bytes, cut) => {
+                let longest = cut.map_or(bytes.len(), |cut| cut.limit);
+                if longest <= width {
+                    return number;
+                }
+                let quoted = &bytes[..bytes.len().min(1232)];
+                world.take(Side::Inside, &report((2, width as u32), BR, quoted));
+            }
+            Went::Dropped(R::TooBig) => {}
+            other => panic!("{len} bytes into {width}: {other:?}"),
+        }
+        while let Some(error) = world.own() {
+            let (kind, code, mtu, _) = four_error(Some(error));
+            assert_eq!((kind, code), (3, 4));
+            assert!(usize::from(mtu) < len, "{mtu} after {len}");
+            len = mtu.into();
+        }
+    }
+    panic!("{len} bytes never pass {width}");
+}
+
+#[test]
+fn no_width_of_a_path_is_a_black_hole() {
+    for width in 1280..=1540 {
+        let mut settings = map_e();
+        settings.inside.mtu = 1540;
+        let mut world = World::new(settings);
+        for len in (width - 60..=1500).step_by(7).chain([1500]) {
+            for may_cut in [false, true] {
+                let tries = tries(&mut world, width, len, may_cut);
+                assert!(tries <= 3, "{tries} tries for {len} bytes in {width}");
+            }
+        }
+    }
 }

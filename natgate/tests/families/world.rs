@@ -79,7 +79,7 @@ impl World {
     pub(crate) fn serve(&self, node: &str, address: IpAddr) {
         let endpoint = SocketAddr::new(address, PORT);
         let bind = || (TcpListener::bind(endpoint), UdpSocket::bind(endpoint));
-        let (listener, socket) = self.network.node(node).enter(bind).unwrap();
+        let (listener, socket) = self.enter(node, bind);
         let (listener, socket) = (listener.unwrap(), socket.unwrap());
         listener.set_nonblocking(true).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -111,7 +111,7 @@ impl World {
     pub(crate) fn tcp_to(&self, node: &str, to: &str) -> SocketAddr {
         let to: SocketAddr = to.parse().unwrap();
         let connect = || TcpStream::connect_timeout(&to, PATIENCE);
-        let stream = self.network.node(node).enter(connect).unwrap();
+        let stream = self.enter(node, connect);
         let mut stream = stream.unwrap_or_else(|error| panic!("{node} to {to}: {error}"));
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut line = [0; 64];
@@ -130,7 +130,7 @@ impl World {
     /// the server sees it.
     pub(crate) fn udp(&self, node: &str, address: IpAddr, len: usize) -> SocketAddr {
         let any = if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
-        let socket = self.network.node(node).enter(|| UdpSocket::bind(any).unwrap()).unwrap();
+        let socket = self.enter(node, || UdpSocket::bind(any).unwrap());
         socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         let mut buffer = [0; 256];
         for _ in 0..5 {
@@ -140,6 +140,11 @@ impl World {
             }
         }
         panic!("{node} gets no answer from {address}");
+    }
+
+    /// Does work in a node. Sockets that are made there stay in the node.
+    pub(crate) fn enter<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> T {
+        self.network.node(node).enter(work).unwrap()
     }
 
     /// Runs a program in a node to its end, whatever its exit code; returns what it says.

@@ -19,14 +19,14 @@ use crate::convert::{Cut, HEADROOM};
 use crate::errors::{HOST_UNREACHABLE, write_ipv4};
 use crate::hosts::Hosts;
 use crate::nat64::about_ipv4;
-use crate::translator::{Fate, Translator, process};
+use crate::translator::{Fate, Translator};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    Config, Direction, DropReason, Engine, Packet, Prefix, RealmConfig, Side, SideConfig,
-    Timestamp, is_martian,
+    Config, Direction, DropReason, Engine, Packet, Prefix, RealmConfig, SideConfig, Timestamp,
+    is_martian,
 };
 use natgate_wire::ipv6::{Fragment, MIN_MTU};
 use natgate_wire::{Ipv4, ipv6};
@@ -127,24 +127,26 @@ impl Dslite {
         let inner = read_inner(bytes)?;
         let (source, destination) = (inner.source(), inner.destination());
         let (total_len, ttl) = (usize::from(inner.total_len()), inner.ttl());
-        //= rfc6333#section-7.1-class
-        let service = service_behind(inner.service(), arrived.traffic_class)?;
-        let (number, sender) = match about_ipv4(bytes) {
+        let known = match about_ipv4(bytes) {
             // Any router behind the B4 may send an error. The quoted packet tells the host.
             Some(receiver) => {
                 let number = self.hosts.number_behind(b4, receiver);
-                (number.ok_or(DropReason::IcmpNoSession)?, None)
+                Some(number.ok_or(DropReason::IcmpNoSession)?)
             }
             None if is_martian(source) => return Err(DropReason::MartianSource),
             //= rfc6333#section-11-sources
             None if !self.may_send(source) => return Err(DropReason::NotSubscriber),
             None if source == destination => return Err(DropReason::Land),
-            //= rfc6333#section-6.6-source
-            None => {
-                let number = self.hosts.intern_behind(b4, source, now.0)?;
-                (number, Some(number))
-            }
+            None => None,
         };
+        //= rfc6333#section-7.1-class
+        let service = service_behind(inner.service(), arrived.traffic_class)?;
+        let number = match known {
+            Some(number) => number,
+            //= rfc6333#section-6.6-source
+            None => self.hosts.intern_behind(b4, source, now.0)?,
+        };
+        let sender = known.is_none().then_some(number);
         packet.set_start(packet.start() + arrived.at);
         packet.truncate(total_len);
         set_hop(packet.bytes_mut(), ttl, service);
@@ -207,6 +209,11 @@ impl Translator {
 
     pub(crate) fn tunneled_hosts_mut(&mut self) -> Option<&mut Hosts> {
         self.dslite_mut().map(|dslite| &mut dslite.hosts)
+    }
+
+    /// The number of a host behind a tunnel, if it has one.
+    pub fn number_behind(&self, b4: Ipv6Addr, inner: Ipv4Addr) -> Option<Ipv4Addr> {
+        self.dslite()?.hosts.number_behind(b4.to_bits(), inner.to_bits())
     }
 
     /// Inner address of the host behind a tunnel that has a number.
@@ -347,17 +354,14 @@ impl Translator {
                 return Fate::Nothing;
             }
         };
-        self.count_reply(len);
-        match (report.width, &mut self.softwires) {
-            (Some(width), Some(softwires)) => {
-                let trusts =
-                    softwires.dslite.as_ref().is_some_and(|one| one.settings.softwire.path_mtu);
-                if trusts {
-                    softwires.paths.note(now.0, report.b4, width);
-                }
-            }
-            _ => self.tell_sender(engine, now, report),
+        let (Some(width), Some(softwires)) = (report.width, &mut self.softwires) else {
+            self.tell_sender(engine, now, report, len);
+            return Fate::Nothing;
+        };
+        if softwires.dslite.as_ref().is_some_and(|one| one.settings.softwire.path_mtu) {
+            softwires.paths.note(now.0, report.b4, width);
         }
+        self.count_reply(len);
         Fate::Nothing
     }
 
@@ -373,9 +377,15 @@ impl Translator {
     }
 
     /// Tells the sender of an IPv4 packet that it did not come through the tunnel: an ICMP error
-    /// from the packet's receiver, which the engine translates.
+    /// from the packet's receiver, which the engine translates and counts with `received` bytes.
     //= rfc2473#section-8.3-unreachable
-    fn tell_sender(&mut self, engine: &mut Engine, now: Timestamp, report: Report) {
+    fn tell_sender(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        report: Report,
+        received: usize,
+    ) {
         let Report { number, mut inner, .. } = report;
         readdress(&mut inner, End::Destination, number.to_bits());
         let mut bytes = [0; MIN_MTU];
@@ -384,9 +394,7 @@ impl Translator {
         let mut buffer = vec![0; HEADROOM];
         buffer.extend(&bytes[..len]);
         let mut packet = Packet::new(&mut buffer, HEADROOM);
-        packet.set_realm(self.realm().unwrap_or_default());
-        let verdict = process(engine, now, Side::Inside, &mut packet);
-        let fate = self.departure(Side::Inside, &mut packet, verdict, len);
+        let fate = self.take_numbered(engine, now, &mut packet, None, received);
         self.release(fate, packet.bytes());
     }
 }

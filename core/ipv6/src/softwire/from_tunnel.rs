@@ -57,8 +57,9 @@ fn read_content(bytes: &[u8]) -> Result<(Option<Content>, u8), DropReason> {
         return Err(DropReason::SegmentsLeft);
     }
     let content = match (walk.protocol, walk.fragment) {
+        // Headers between the fragment header and the IPv4 packet are not known.
         (IPV4, Some((at, fragment))) if !fragment.is_atomic() => {
-            Some(Content::Fragment(at, fragment))
+            (fragment.next_header == IPV4).then_some(Content::Fragment(at, fragment))
         }
         (IPV4, _) => Some(Content::Whole(walk.transport)),
         (protocol::ICMPV6, None) => Some(Content::Icmp(walk.transport)),

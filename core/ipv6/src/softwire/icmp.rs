@@ -60,7 +60,8 @@ impl<'p> TunnelError<'p> {
         let walk = outer.walk().ok()?;
         let is_later = walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0);
         let is_ours = outer.source() == self.own && walk.protocol == IPV4 && !is_later;
-        let inner = self.body.get(walk.transport..).filter(|_| is_ours)?;
+        let end = outer.total_len().min(self.body.len());
+        let inner = self.body.get(walk.transport..end).filter(|_| is_ours)?;
         Some((outer.destination(), inner))
     }
 

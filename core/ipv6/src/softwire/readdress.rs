@@ -21,7 +21,8 @@ pub(crate) fn readdress(bytes: &mut [u8], end: End, address: u32) {
     if is_later {
         return;
     }
-    let transport = &mut bytes[header_len..];
+    let len = header.payload().len();
+    let transport = &mut bytes[header_len..][..len];
     match protocol {
         protocol::ICMP => readdress_quote(transport, end.quoted(), address),
         _ => {
@@ -60,10 +61,10 @@ fn replace_in_transport(transport: &mut [u8], protocol: u8, delta: Delta) -> Opt
     };
     let field = transport.get_mut(at..at + 2)?;
     let old = u16::from_be_bytes([field[0], field[1]]);
-    let is_udp = protocol != protocol::TCP && protocol != protocol::DCCP;
-    if is_udp && old == 0 {
+    if protocol == protocol::UDP && old == 0 {
         return None;
     }
+    let is_udp = matches!(protocol, protocol::UDP | protocol::UDP_LITE);
     let new = match delta.apply(old) {
         // UDP without checksum has zero.
         0 if is_udp => u16::MAX,
@@ -85,11 +86,11 @@ fn readdress_quote(message: &mut [u8], end: End, address: u32) {
     let Some((old, header_len)) = replace_in_header(quote, end, address) else { return };
     let Ok(header) = Ipv4::new_header_checked(&*quote) else { return };
     let (protocol, is_later) = (header.protocol(), header.fragment_offset() != 0);
+    let len = header.payload().len();
     let change = Delta::NONE.replace_u32(old, address);
     let mut delta = change.replace_u16(before, header.header_checksum());
-    if !is_later
-        && let Some((old, new)) = replace_in_transport(&mut quote[header_len..], protocol, change)
-    {
+    let transport = &mut quote[header_len..][..len];
+    if !is_later && let Some((old, new)) = replace_in_transport(transport, protocol, change) {
         delta = delta.replace_u16(old, new);
     }
     let sum = u16::from_be_bytes([message[ICMP_CHECKSUM], message[ICMP_CHECKSUM + 1]]);

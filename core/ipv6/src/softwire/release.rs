@@ -80,6 +80,8 @@ impl Translator {
         at: usize,
         fragment: Fragment,
     ) -> Option<(Vec<u8>, u64, usize)> {
+        // A fragment whose time is over is none of the datagram.
+        self.advance_softwires(now);
         let softwires = self.softwires.as_mut()?;
         match softwires.reassembly.take(now.0, bytes, at, fragment) {
             Ok(None) => None,

@@ -8,6 +8,7 @@ mod realms;
 mod reload;
 mod sources;
 mod team;
+mod tunnels;
 mod undelivered;
 mod world;
 

@@ -1,6 +1,9 @@
 //! DS-Lite (RFC 6333) packet by packet: subscribers behind tunnels, with equal inner addresses.
 
+mod attacks;
+#[path = "../common/mod.rs"]
 mod common;
+mod widths;
 
 use common::Ends;
 use natgate_engine::{
@@ -35,6 +38,15 @@ fn address(text: &str) -> u128 {
 
 impl World {
     fn with(change: impl FnOnce(&mut Config, &mut DsliteSettings)) -> Self {
+        Self::build(1500, change)
+    }
+
+    /// A world whose inside link has an MTU, bytes.
+    fn wide(mtu: u16) -> Self {
+        Self::build(mtu, |_, _| ())
+    }
+
+    fn build(mtu: u16, change: impl FnOnce(&mut Config, &mut DsliteSettings)) -> Self {
         let external = Ipv4Addr::from(EXTERNAL);
         let addresses = vec![AddressRange { first: external, last: external }];
         let pool = PoolConfig { addresses, ..PoolConfig::default() };
@@ -50,6 +62,7 @@ impl World {
         let mut settings =
             Settings { configured: true, dslite: Some(dslite), ..Settings::default() };
         settings.inside.address = Some((AFTR.parse().expect("an address"), 64));
+        settings.inside.mtu = mtu;
         let translator = Translator::new(&settings, &mut config, [1; 32]);
         let translator = translator.expect("good settings").expect("settings of IPv6");
         let engine = Engine::new(&config, [1; 32], START).expect("a good configuration");
@@ -79,6 +92,8 @@ impl World {
         let before = self.drops();
         match self.translator.take(&mut self.engine, self.now, from, &mut packet) {
             Fate::Send(departure) => {
+                // Packets to hosts have IPv6, and go to no realm.
+                assert!(departure.side == Side::Outside || departure.realm == 0);
                 let cut = departure.cut.map(|cut| cut.limit);
                 Ok((departure.side, packet.bytes().to_vec(), cut))
             }
@@ -404,7 +419,9 @@ fn reports_of_routers_in_tunnels_are_believed_if_they_quote_a_hosts_packet() {
     assert_eq!(world.take(Side::Outside, &large).expect("a packet").2, Some(1300));
     // The tunnel's end is out of reach: the sender outside learns it.
     let unreachable = report(icmpv6::kind::UNREACHABLE, 3, 0, &quoted[..200]);
+    let counted = world.packets();
     assert!(world.take(Side::Inside, &unreachable).is_err());
+    assert_eq!(world.packets(), counted + 1);
     let (side, error) = world.queued().expect("an error");
     let header = Ipv4::new_checked(&error[..]).expect("a packet");
     assert_eq!((side, header.destination()), (Side::Outside, u32::from_be_bytes(REMOTE)));
@@ -488,6 +505,27 @@ fn fragments_of_tunnel_packets_are_put_together() {
     let expected = udp((EXTERNAL, REMOTE), (port_at(&left, 0), 53), &[6; 1460]);
     assert_eq!((side, left), (Side::Outside, after_hop(expected)));
     assert_eq!(world.packets(), 2);
+}
+
+#[test]
+fn fragments_wait_for_their_time_and_are_ipv4_alone() {
+    let mut world = World::new();
+    let inner = udp((HOST, REMOTE), (5000, 53), &[6; 1460]);
+    let fragment = |next: u8, from: usize, to: usize| {
+        let field = (from as u16 | u16::from(to < inner.len())).to_be_bytes();
+        let header = [next, 0, field[0], field[1], 0, 0, 0, 9];
+        six(B4, 44, &[&header[..], &inner[from..to]].concat())
+    };
+    assert!(world.take(Side::Inside, &fragment(IPV4, 0, 800)).is_err());
+    // The time is over, though nothing has looked at the clock since.
+    world.now = Timestamp(world.now.0 + 2 * SECOND);
+    let late = fragment(IPV4, 800, inner.len());
+    assert_eq!(world.take(Side::Inside, &late), Err(R::FragmentUnmatched));
+    assert_eq!(world.queued(), None);
+    // Options between the fragment header and the IPv4 packet: more than IPv4 is in the tunnel.
+    let options = [&[IPV4, 0, 1, 4, 0, 0, 0, 0][..], &inner[..64]].concat();
+    let first = six(B4, 44, &[&[60, 0, 0, 1, 0, 0, 0, 9][..], &options].concat());
+    assert_eq!(world.take(Side::Inside, &first), Err(R::LocalUnsupported));
 }
 
 #[test]
