@@ -11,13 +11,17 @@ use natgate_engine::{
 };
 use natgate_ipv6::convert::{Cut, HEADROOM};
 use natgate_ipv6::{ERROR_ROOM, Fate, Settings, Translator};
-use natgate_model::families::{Families, Taken};
+use natgate_model::families::{Families, Host, Taken};
 use natgate_model::{Effects, Transmit, tick};
 use natgate_wire::checksum::{fold, pseudo_header, pseudo_header_v6, sum};
+use natgate_wire::ipv6::{Walk, next::FRAGMENT};
 use natgate_wire::protocol::{ICMP, ICMPV6, TCP, UDP};
 use natgate_wire::{Ipv4, Ipv6};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
+
+/// The next header of IPv4 in IPv6.
+const IPV4: u8 = 4;
 
 /// Translator and engine, and the model, in lock-step.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub struct FamilyPair {
     /// True if the translator takes packets in runs, of one packet each: the model is asked about
     /// each packet.
     in_runs: bool,
+    /// The gateway's end of the tunnels of DS-Lite.
+    aftr: Option<[u8; 16]>,
     buffer: Vec<u8>,
 }
 
@@ -65,8 +71,9 @@ impl FamilyPair {
         let engine = Engine::new(&config, seed, now)
             .map_err(|error| format!("the engine refused the configuration: {}", error.message))?;
         let model = Families::new(settings, &config, now);
+        let aftr = settings.dslite.as_ref().map(|dslite| dslite.address.octets());
         let (in_runs, buffer) = (seed[0].is_multiple_of(2), vec![0; ERROR_ROOM + 65_535]);
-        Ok(Self { engine, translator, model, in_runs, buffer })
+        Ok(Self { engine, translator, model, in_runs, aftr, buffer })
     }
 
     /// The counters of translator and engine together.
@@ -123,11 +130,9 @@ impl FamilyPair {
         from: Side,
         bytes: &[u8],
     ) -> Result<Vec<Left>, Divergence> {
-        if let Some(hosts) = self.translator.hosts()
-            && let Some(host) = self.model.forget_hosts(|host| hosts.number(host).is_some())
-        {
-            let host = Ipv6Addr::from(host);
-            return Err(format!("{host} has a mapping, and the translator does not know it"));
+        let translator = &self.translator;
+        if let Some(host) = self.model.forget_hosts(|host| is_known(translator, host)) {
+            return Err(format!("{host:x?} has a mapping, and the translator does not know it"));
         }
         let did = self.run(now, from, bytes)?;
         let choice = self.choice();
@@ -148,18 +153,18 @@ impl FamilyPair {
         self.sessions().find(is_new).map(|session| session.mapping.external)
     }
 
-    /// True if there is NAT64. Then events name hosts by numbers, and the model by others.
+    /// True if there is NAT64 or DS-Lite. Then events name hosts by numbers, and the model by
+    /// others.
     fn has_hosts(&self) -> bool {
         self.translator.realm().is_some()
     }
 
-    /// The engine's sessions, with the model's addresses for hosts of NAT64.
+    /// The engine's sessions, with the model's addresses for hosts of NAT64 and DS-Lite.
     fn sessions(&self) -> impl Iterator<Item = SessionInfo> {
         self.engine.sessions().map(|mut session| {
             let id = &mut session.mapping;
             if Some(id.realm) == self.translator.realm() {
-                let hosts = self.translator.hosts().expect("there is NAT64");
-                let host = hosts.address(id.internal.address);
+                let host = host_with(&self.translator, id.realm, id.internal.address);
                 let place = host.and_then(|host| self.model.place_of(host));
                 id.internal.address = place.unwrap_or(Ipv4Addr::UNSPECIFIED);
             }
@@ -210,24 +215,54 @@ impl FamilyPair {
         same("fate", &did.departure, &fate)?;
         let wanted = departure.map_or(&[][..], |one| &one.packets);
         same("number of packets", &did.packets.len(), &wanted.len())?;
-        for (packet, wanted) in did.packets.iter().zip(wanted) {
+        let packets = self.without_tunnel_identification(&did.packets)?;
+        for (packet, wanted) in packets.iter().zip(wanted) {
             let packet = without_chosen_identification(bytes, packet)?;
             same("bytes", &Hex(&packet), &Hex(wanted))?;
             if is_right(bytes) && did.packets.len() == 1 && !is_right(&packet) {
                 return Err(format!("a right checksum became wrong: {:?}", Hex(&packet)));
             }
         }
-        same("own errors", &did.errors, &expected.errors)?;
+        let own = [&expected.released[..], &expected.errors].concat();
+        same("released packets and own errors", &did.errors, &own)?;
         if !self.has_hosts() {
             same("events", &did.made.events, &expected.made.events)?;
         }
         same("own packets", &did.made.transmits, &expected.made.transmits)?;
-        let is_answered = !did.errors.is_empty() && did.departure.is_some();
-        let is_astray = did.errors.iter().any(|error| error.side != from);
+        let is_answered = !expected.errors.is_empty() && did.departure.is_some();
+        let is_astray = expected.errors.iter().any(|error| error.side != from);
         match is_answered || is_astray {
             true => Err("an error about a packet that passed, or to the other side".into()),
             false => Ok(()),
         }
+    }
+
+    /// Packets that left, without the identification that the translator chose for the fragments of
+    /// a packet in a tunnel.
+    fn without_tunnel_identification(
+        &self,
+        packets: &[Vec<u8>],
+    ) -> Result<Vec<Vec<u8>>, Divergence> {
+        let mut packets = packets.to_vec();
+        let mut chosen = None;
+        for bytes in packets.iter_mut().filter(|bytes| self.is_in_tunnel(bytes)) {
+            if bytes[6] != FRAGMENT {
+                continue;
+            }
+            let field = &mut bytes[44..48];
+            let own = field.to_vec();
+            field.fill(0);
+            if *chosen.get_or_insert_with(|| own.clone()) != own {
+                return Err("fragments of a packet have several identifications".into());
+            }
+        }
+        Ok(packets)
+    }
+
+    /// True if the gateway sends a packet into a tunnel.
+    fn is_in_tunnel(&self, bytes: &[u8]) -> bool {
+        let aftr = self.aftr.as_ref();
+        aftr.is_some_and(|aftr| bytes.len() > 48 && bytes[0] >> 4 == 6 && bytes[8..24] == *aftr)
     }
 
     fn run(&mut self, now: Timestamp, from: Side, bytes: &[u8]) -> Result<Did, Divergence> {
@@ -261,6 +296,11 @@ impl FamilyPair {
             let bytes = self.buffer[..len].to_vec();
             did.errors.push(Transmit { time: now, side, realm: 0, bytes });
         }
+        let queued: Vec<Vec<u8>> = did.errors.iter().map(|one| one.bytes.clone()).collect();
+        for (one, bytes) in did.errors.iter_mut().zip(self.without_tunnel_identification(&queued)?)
+        {
+            one.bytes = bytes;
+        }
         self.translator.sweep(&self.engine, now);
         Ok(did)
     }
@@ -288,10 +328,33 @@ impl FamilyPair {
     }
 }
 
-/// True if the checksum of a whole packet of TCP, UDP with a checksum, or an echo message is right.
+/// True if the translator knows a host.
+fn is_known(translator: &Translator, (subscriber, host): Host) -> bool {
+    let number = match u32::try_from(host) {
+        Ok(inner) => translator.number_behind(subscriber.into(), inner.into()),
+        Err(_) => translator.hosts().and_then(|hosts| hosts.number(host)),
+    };
+    number.is_some()
+}
+
+/// The host with a number, as the model names it.
+fn host_with(translator: &Translator, realm: u16, number: Ipv4Addr) -> Option<Host> {
+    let name = translator.host(realm, number)?;
+    let host = match name.inner() {
+        Some(inner) => inner.to_bits().into(),
+        None => name.address?.to_bits(),
+    };
+    Some((name.prefix.to_bits(), host))
+}
+
+/// True if the checksum of a whole packet of TCP, UDP with a checksum, or an echo message is right,
+/// in a tunnel or outside.
 fn is_right(bytes: &[u8]) -> bool {
     let (protocol, start, transport) = if let Ok(packet) = Ipv6::new_checked(bytes) {
         let Ok(walk) = packet.walk() else { return false };
+        if walk.protocol == IPV4 && walk.fragment.is_none() {
+            return is_right(&bytes[walk.transport..packet.total_len()]);
+        }
         let transport = &bytes[walk.transport..packet.total_len()];
         let ends = (packet.source(), packet.destination());
         let start = pseudo_header_v6(ends.0, ends.1, walk.protocol, transport.len() as u32);
@@ -337,11 +400,14 @@ fn fragments(cut: Option<Cut>, bytes: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// A packet that left, without the identification that the translator chose: that of an IPv4 packet
-/// which came as IPv6 without a fragment header.
+/// which came as IPv6 without a fragment header, and in no tunnel.
 fn without_chosen_identification(came: &[u8], left: &[u8]) -> Result<Vec<u8>, Divergence> {
     let mut left = left.to_vec();
     let has_own = match Ipv6::new_checked(came) {
-        Ok(came) => came.walk().is_ok_and(|walk| walk.fragment.is_some()),
+        Ok(came) => {
+            let is_own = |walk: Walk| walk.fragment.is_some() || walk.protocol == IPV4;
+            came.walk().is_ok_and(is_own)
+        }
         Err(_) => true,
     };
     if let Ok(mut header) = Ipv4::new_checked(&mut left[..])

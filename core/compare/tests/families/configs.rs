@@ -2,6 +2,7 @@
 //! them.
 
 use crate::rng::Rng;
+use crate::tunnels;
 use natgate_engine::{
     AddressRange, Begun, Config, Limits, PoolConfig, Prefix, SideConfig, StaticMapping,
 };
@@ -216,7 +217,7 @@ pub(crate) fn engine(rng: &mut Rng, settings: &Settings) -> Config {
         ports: (2000, 2000 + rng.one_of(&[7, 60, 6000])),
         ..PoolConfig::default()
     };
-    Config {
+    let mut config = Config {
         inside: link(inside, &settings.inside),
         outside: link(outside, &settings.outside),
         pools: vec![pool],
@@ -232,7 +233,11 @@ pub(crate) fn engine(rng: &mut Rng, settings: &Settings) -> Config {
             ..Limits::default()
         },
         ..Config::default()
+    };
+    if settings.dslite.is_some() {
+        tunnels::limit(rng, &mut config);
     }
+    config
 }
 
 const IPV4: [[u8; 4]; 23] = [

@@ -7,9 +7,10 @@
 mod configs;
 mod packets;
 mod rng;
+mod tunnels;
 
 use natgate_compare::{Divergence, FamilyPair, Left};
-use natgate_engine::{Side, Timestamp};
+use natgate_engine::{Counters, Direction, DropReason, Outcome, Side, Timestamp};
 use natgate_ipv6::Settings;
 use proptest::prelude::*;
 use rng::Rng;
@@ -30,6 +31,8 @@ struct World {
     /// Packets that left, and those that were given, with their sides.
     left: Vec<Left>,
     given: Vec<Left>,
+    /// Packets from tunnels that have not been given yet.
+    pieces: Vec<Vec<u8>>,
 }
 
 impl World {
@@ -45,10 +48,17 @@ impl World {
         Self::of(rng, settings)
     }
 
+    fn tunneled(number: u64) -> Result<Self, Divergence> {
+        let mut rng = Rng(number);
+        let settings = tunnels::settings(&mut rng);
+        Self::of(rng, settings)
+    }
+
     fn of(mut rng: Rng, settings: Settings) -> Result<Self, Divergence> {
         let config = configs::engine(&mut rng, &settings);
         let pair = FamilyPair::new(&settings, &config, rng.seed(), START)?;
-        Ok(Self { pair, settings, now: START, left: Vec::new(), given: Vec::new() })
+        let (left, given, pieces) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { pair, settings, now: START, left, given, pieces })
     }
 
     fn apply(&mut self, number: u64) -> Result<(), Divergence> {
@@ -73,6 +83,15 @@ impl World {
     /// A packet and the side that it comes from.
     fn packet(&mut self, rng: &mut Rng) -> Option<Left> {
         let side = rng.one_of(&[Side::Inside, Side::Outside]);
+        if self.settings.dslite.is_some() {
+            if self.pieces.is_empty() && !rng.chance(3) {
+                self.pieces = self.through_tunnel(rng);
+            }
+            if !self.pieces.is_empty() && !rng.chance(6) {
+                let piece = self.pieces.swap_remove(rng.below(self.pieces.len()));
+                return Some((Side::Inside, piece));
+            }
+        }
         match rng.below(10) {
             0..5 => Some((side, self.fresh(rng))),
             5 | 6 => {
@@ -84,6 +103,22 @@ impl World {
                 Some((to, self.error(rng, &bytes)))
             }
             _ => self.one_of(rng, &self.given),
+        }
+    }
+
+    /// A packet from a tunnel, or its fragments.
+    fn through_tunnel(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
+        let Some((to, bytes)) = self.one_of(rng, &self.left) else {
+            return tunnels::fresh(rng, &self.settings);
+        };
+        let opened = tunnels::open(&self.settings, &bytes);
+        match (rng.below(4), opened) {
+            (0 | 1, Some(opened)) => tunnels::answer(rng, &self.settings, opened),
+            (2, Some(opened)) => tunnels::error(rng, &self.settings, &bytes, opened),
+            (0, None) if to == Side::Outside && bytes[0] >> 4 == 4 => {
+                tunnels::turning(rng, &self.settings, &bytes)
+            }
+            _ => tunnels::fresh(rng, &self.settings),
         }
     }
 
@@ -174,6 +209,88 @@ proptest! {
     }
 }
 
+/// The random packets of tunnels meet the rules that they are made for.
+#[test]
+fn tunnels_meet_every_rule() {
+    let mut seen = Counters::default();
+    for number in 0..150_u64 {
+        let mut rng = Rng(number);
+        let mut world = World::tunneled(rng.next()).expect("good settings");
+        for _ in 0..150 {
+            world.apply(rng.next()).unwrap_or_else(|wrong| panic!("world {number}: {wrong}"));
+        }
+        seen.add(world.pair.engine.counters());
+        seen.add(&world.pair.translator.counters());
+    }
+    let reasons = [
+        DropReason::SoftwireSource,
+        DropReason::NotIpv4,
+        DropReason::BadHeaderChecksum,
+        DropReason::MartianSource,
+        DropReason::NotSubscriber,
+        DropReason::EcnCongestion,
+        DropReason::SegmentsLeft,
+        DropReason::LocalUnsupported,
+        DropReason::FragmentOverlap,
+        DropReason::FragmentTiny,
+        DropReason::FragmentLimit,
+        DropReason::FragmentUnmatched,
+        DropReason::IcmpNoSession,
+        DropReason::IcmpBadChecksum,
+        DropReason::PortQuota,
+        DropReason::MappingTableFull,
+        DropReason::NoMapping,
+        DropReason::TtlExceeded,
+    ];
+    let missing: Vec<_> =
+        reasons.iter().filter(|reason| seen.drops[**reason as usize] == 0).collect();
+    assert!(missing.is_empty(), "no packet met {missing:?}");
+    for way in [Direction::Outbound, Direction::Inbound, Direction::Hairpin] {
+        let passed = seen.packets[way as usize][Outcome::Forwarded as usize];
+        assert!(passed > 50, "{way:?}: {passed}");
+    }
+    assert!(seen.packets[Direction::Local as usize][Outcome::Replied as usize] > 10, "{seen:?}");
+}
+
+/// Sends a packet through a tunnel to a remote host, and the answer back. Returns what came out of
+/// the tunnel, and what should have; `None`: the packet did not leave.
+fn there_and_back_again(
+    world: Result<World, Divergence>,
+    number: u64,
+) -> Result<Option<[Vec<u8>; 2]>, Divergence> {
+    let (mut world, mut rng) = (world?, Rng(number));
+    let (ends, host) = tunnels::host(&mut rng, &world.settings);
+    let sent = packets::plain4(&mut rng, (host, 0x0909_0909));
+    let outer = packets::wrap6(&mut Rng(number), ends, 4, None, &sent);
+    let left = world.pair.take(START, Side::Inside, &outer)?;
+    let [(Side::Outside, left)] = &left[..] else { return Ok(None) };
+    let answer = packets::answer(&mut Rng(number), left);
+    let back = world.pair.take(START, Side::Outside, &answer)?;
+    let mut wanted = packets::answer(&mut Rng(number), &sent);
+    packets::take_hop(&mut wanted);
+    let came = match &back[..] {
+        [(Side::Inside, came)] => tunnels::open(&world.settings, came),
+        _ => None,
+    };
+    let came = came.filter(|(b4, _)| *b4 == ends.0);
+    Ok(Some([came.map_or(Vec::new(), |(_, inner)| inner), wanted]))
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    /// The answer to a packet from a tunnel comes back through the tunnel, as if there were no
+    /// gateway: addresses, ports and checksums are those of the host.
+    #[test]
+    fn answers_come_back_through_the_tunnel(config: u64, number: u64) {
+        if let Some([came, wanted]) =
+            there_and_back_again(World::tunneled(config), number).map_err(TestCaseError::fail)?
+        {
+            prop_assert_eq!(came, wanted);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(cases(250))]
 
@@ -184,6 +301,15 @@ proptest! {
         operations in prop::collection::vec(any::<u64>(), 1..120),
     ) {
         run(World::stateless(config), &operations).map_err(TestCaseError::fail)?;
+    }
+
+    /// Translator, engine and model agree on DS-Lite beside the other tables.
+    #[test]
+    fn tunnels_agree_with_the_model(
+        config: u64,
+        operations in prop::collection::vec(any::<u64>(), 1..160),
+    ) {
+        run(World::tunneled(config), &operations).map_err(TestCaseError::fail)?;
     }
 
     /// Translator, engine and model agree on NAT64 beside the other tables.

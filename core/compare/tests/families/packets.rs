@@ -120,7 +120,7 @@ pub(crate) fn four(rng: &mut Rng, ends: (u32, u32)) -> Vec<u8> {
 }
 
 /// An IPv6 packet with a payload.
-fn wrap6(
+pub(crate) fn wrap6(
     rng: &mut Rng,
     ends: (u128, u128),
     protocol: u8,
@@ -186,6 +186,35 @@ pub(crate) fn plain6(rng: &mut Rng, ends: (u128, u128)) -> Vec<u8> {
     header.set_destination(ends.1);
     bytes.extend(payload);
     bytes
+}
+
+/// A right IPv4 packet of UDP or an echo request, without options.
+pub(crate) fn plain4(rng: &mut Rng, ends: (u32, u32)) -> Vec<u8> {
+    let protocol = rng.one_of(&[17, 1]);
+    let len = 8 + rng.below(1000);
+    let mut payload = rng.bytes(len);
+    if protocol == 17 {
+        put(&mut payload, 4, len as u16);
+    } else {
+        (payload[0], payload[1]) = (8, 0);
+    }
+    seal4(protocol, ends, &mut payload);
+    let mut bytes = vec![0; 20];
+    let mut header = Ipv4::init(&mut bytes[..], 20);
+    header.set_total_len((20 + len) as u16);
+    header.set_ttl(64);
+    header.set_protocol(protocol);
+    header.set_source(ends.0);
+    header.set_destination(ends.1);
+    header.fill_checksum();
+    bytes.extend(payload);
+    bytes
+}
+
+/// Has the network take a hop of an IPv4 packet.
+pub(crate) fn take_hop(bytes: &mut [u8]) {
+    bytes[8] -= 1;
+    Ipv4::new_checked(bytes).expect("a packet").fill_checksum();
 }
 
 fn fragment(rng: &mut Rng, next_header: u8) -> Option<Fragment> {
@@ -301,6 +330,15 @@ fn seal_again(bytes: &mut [u8], protocol: u8, at: usize) {
         let header = Ipv4::new_header_checked(&*head).expect("a header");
         seal4(protocol, (header.source(), header.destination()), transport);
     }
+}
+
+/// Gives an IPv4 packet another source.
+pub(crate) fn replace_source(bytes: &mut [u8], source: [u8; 4]) {
+    bytes[12..16].copy_from_slice(&source);
+    let mut header = Ipv4::new_checked(&mut *bytes).expect("a packet");
+    header.fill_checksum();
+    let (protocol, at) = (header.protocol(), header.header_len());
+    seal_again(bytes, protocol, at);
 }
 
 /// Breaks a packet now and then: a byte changes, or the end is missing, or bytes follow.

@@ -22,6 +22,8 @@ mod shares;
 mod twice;
 mod unsolicited;
 
+pub(crate) use far::lower_mss;
+
 use crate::allocation::Source;
 use crate::points::DecisionPoints;
 use crate::tcp::State as TcpState;

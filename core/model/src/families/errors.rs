@@ -77,21 +77,25 @@ impl Families {
 
     fn error4(&self, side: Side, quoted: &[u8], message: ErrorMessage) -> Option<Vec<u8>> {
         let source = self.error_source(side)?.to_bits();
-        let destination = Four::read(quoted, true).ok()?.source;
-        let mut error = head(message);
-        let longest = 576.min(usize::from(self.mtu(side))); // 8.1
-        error.extend(&quoted[..quoted.len().min(longest - 28)]);
-        let checksum = checksum_of(total(&error));
-        put(&mut error, 2, checksum);
-        // 8.2
-        let mut out = vec![0x45, quoted[1] & !0b11, 0, 0, 0, 0, 0x40, 0, 64, ICMP, 0, 0];
-        out.extend(pair((source, destination)));
-        put(&mut out, 2, (20 + error.len()) as u16);
-        let checksum = checksum_of(total(&out));
-        put(&mut out, 10, checksum);
-        out.extend(error);
-        Some(out)
+        Some(error4(source, self.mtu(side).into(), quoted, message))
     }
+}
+
+/// An error to the sender of an IPv4 packet, over a link of this width.
+pub(crate) fn error4(source: u32, mtu: usize, quoted: &[u8], message: ErrorMessage) -> Vec<u8> {
+    let destination = Four::read(quoted, true).map_or(0, |four| four.source);
+    let mut error = head(message);
+    error.extend(&quoted[..quoted.len().min(576.min(mtu) - 28)]); // 8.1
+    let checksum = checksum_of(total(&error));
+    put(&mut error, 2, checksum);
+    // 8.2
+    let mut out = vec![0x45, quoted[1] & !0b11, 0, 0, 0, 0, 0x40, 0, 64, ICMP, 0, 0];
+    out.extend(pair((source, destination)));
+    put(&mut out, 2, (20 + error.len()) as u16);
+    let checksum = checksum_of(total(&out));
+    put(&mut out, 10, checksum);
+    out.extend(error);
+    out
 }
 
 fn head(ErrorMessage { kind, code, word }: ErrorMessage) -> Vec<u8> {

@@ -1,24 +1,31 @@
-//! The translation between the families (specification, section 19): [`Families`] decides which
-//! table claims a packet. Its files: the headers of RFC 7915 (`headers`, `transport`, `quotation`),
-//! the gateway's own errors (`errors`), SIIT (`siit`), the CLAT (`clat`), prefixes of NPTv6
-//! (`nptv6`), the filter (`filter`), and NAT64 (`nat64`). `words` has the arithmetic.
+//! The translation between the families (specification, section 19) and DS-Lite (20.20 to 20.25):
+//! [`Families`] decides which table claims a packet. Its files: the headers of RFC 7915
+//! (`headers`, `transport`, `quotation`), the gateway's own errors (`errors`), SIIT (`siit`), the
+//! CLAT (`clat`), prefixes of NPTv6 (`nptv6`), the filter (`filter`), NAT64 (`nat64`), tunnels
+//! (`dslite`, `reassembly`), and the hosts of both in the translator of IPv4 (`hosts`, `realm`).
+//! `words` has the arithmetic.
 //!
 //! The identifications of IPv4 packets that have none in IPv6 are left open: they are 0 here.
 
 mod clat;
+mod dslite;
 mod errors;
 mod filter;
 mod fragments;
 mod headers;
+mod hosts;
 mod nat64;
 mod nptv6;
 mod quotation;
+mod realm;
+mod reassembly;
 mod siit;
 mod transport;
 mod words;
 
 pub use fragments::Limit;
 pub use headers::{HEADROOM, Translated, to_ipv4, to_ipv6};
+pub use hosts::Host;
 
 use crate::{Effects, Model, StillHeld, Transmit};
 use filter::Endpoints;
@@ -36,7 +43,10 @@ pub struct Families {
     config: Config,
     /// The translator of IPv4 (2 to 18).
     pub ipv4: Model,
-    hosts: nat64::Hosts,
+    hosts: hosts::Hosts,
+    /// Prefixes of NAT64 by which hosts reach remote addresses.
+    prefixes: nat64::Prefixes,
+    tunnels: dslite::Tunnels,
     /// Endpoints inside that have sent packets (19.24).
     endpoints: Endpoints,
     /// Time of the next own error if errors come evenly (19.9).
@@ -66,6 +76,8 @@ pub struct Departure {
 pub struct Taken {
     /// The packet that leaves.
     pub departure: Option<Departure>,
+    /// Packets of tunnels that waited, or that the gateway made from reports out of tunnels.
+    pub released: Vec<Transmit>,
     /// Own errors by section 19.
     pub errors: Vec<Transmit>,
     /// Effects of the translator of IPv4.
@@ -89,7 +101,12 @@ impl Families {
             settings: settings.clone(),
             config: config.clone(),
             ipv4: Model::new(config, now),
-            hosts: nat64::Hosts::new(settings.nat64.as_ref()),
+            hosts: match &settings.nat64 {
+                Some(nat64) => nat64::first_hosts(nat64),
+                None => hosts::Hosts::new(8), // 20.21
+            },
+            prefixes: nat64::Prefixes::default(),
+            tunnels: dslite::Tunnels::default(),
             endpoints: Endpoints::default(),
             errors_due: 0,
             counters: Counters::default(),
@@ -117,7 +134,12 @@ impl Families {
         bytes: &[u8],
         choice: Option<Endpoint>,
     ) -> Taken {
+        self.expire_tunnels(now);
         let (departure, made) = match bytes.first().map(|first| first >> 4) {
+            Some(6) if self.is_for_dslite(from, bytes) => {
+                let len = 40 + usize::from(words::word(bytes, 4));
+                self.take_dslite(now, &bytes[..len], choice)
+            }
             Some(6) if self.is_for_nat64(from, bytes) => {
                 let len = 40 + usize::from(words::word(bytes, 4));
                 self.take_nat64(now, &bytes[..len], choice)
@@ -134,11 +156,14 @@ impl Families {
                 self.depart(&bytes[..len], &before, result)
             }
         };
-        Taken { departure, errors: std::mem::take(&mut self.made), made }
+        let (released, errors) =
+            (std::mem::take(&mut self.tunnels.released), std::mem::take(&mut self.made));
+        Taken { departure, released, errors, made }
     }
 
     /// Lets time pass.
     pub fn advance(&mut self, now: Timestamp, still_held: Option<StillHeld<'_>>) -> Effects {
+        self.expire_tunnels(now);
         let mut made = self.ipv4.advance(now, still_held);
         self.convert_made(&[], &mut made);
         made
@@ -151,8 +176,17 @@ impl Families {
         from == Side::Inside && !self.is_own_ipv6(destination) && self.nat64_claims(destination)
     }
 
+    /// True if a packet of IPv6 passes the checks and is for the end of the tunnels.
+    fn is_for_dslite(&self, from: Side, bytes: &[u8]) -> bool {
+        let Ok(whole) = self.check_ipv6(bytes) else { return false };
+        from == Side::Inside && self.is_aftr(headers::address(whole, 24))
+    }
+
     /// False for a fragment that sections 2 to 18 would treat: the model knows none.
     pub fn is_modelled(&self, from: Side, bytes: &[u8]) -> bool {
+        if self.is_for_dslite(from, bytes) {
+            return dslite::is_modelled(bytes);
+        }
         if self.is_for_nat64(from, bytes) {
             let six = Six::read(bytes, false);
             return six.map_or(true, |six| !six.is_fragment());

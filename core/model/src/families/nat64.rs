@@ -1,87 +1,44 @@
 //! NAT64 (specification, 19.11 to 19.17; RFC 6146): a packet of an inside host is translated to
-//! IPv4 as a packet of a realm, in which an address stands for each host. A host that has once got
-//! its address keeps it, but errors find it only while it counts (19.13). When a host without a
-//! mapping ceases to count is left open. The limits of 19.13 are not modelled.
+//! IPv4 as a packet of a realm, in which an address stands for each host (`hosts`). Errors find a
+//! host only while it counts (19.13). The limits of 19.13 are not modelled.
 
 use super::headers::{Six, address, to_ipv4, to_ipv6};
+use super::hosts::{Host, Hosts};
 use super::siit::{embed, extract, is_refused};
 use super::{Departure, Families, Limit, fragments, message};
-use crate::{Effects, Transmit};
-use natgate_engine::{Counters, DropReason, Endpoint, Outcome, Side, Timestamp, Verdict};
+use crate::Effects;
+use natgate_engine::{DropReason, Endpoint, Side, Timestamp};
 use natgate_ipv6::Nat64Settings;
 use natgate_ipv6::convert::{Addresses, ConvertSettings, ErrorMessage, Hops, Place, Refusal};
 use natgate_wire::protocol::ICMP;
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::collections::BTreeMap;
 
-/// The first address that stands for a host.
-const FIRST: u32 = 1 << 24;
 /// Source of the translator's own errors to hosts (8.4).
 const DUMMY: u32 = 0xc000_0008;
 
-/// The hosts inside.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Hosts {
-    /// Lower bits of an address that tell the hosts of a subscriber apart.
-    host_bits: u8,
-    /// The hosts of each subscriber, in the order of their first packets.
-    subscribers: Vec<(u128, Vec<u128>)>,
-    /// Hosts that do not count any more.
-    gone: BTreeSet<u128>,
-    /// The number of the prefix by which a host last reached a remote address (19.14).
-    prefixes: BTreeMap<(u32, u32), usize>,
+/// The number of the prefix by which a host last reached a remote address (19.14).
+pub(crate) type Prefixes = BTreeMap<(u32, u32), usize>;
+
+/// The hosts of static mappings, which count from the start (19.13).
+pub(crate) fn first_hosts(nat64: &Nat64Settings) -> Hosts {
+    let mut hosts = Hosts::new((128 - nat64.subscriber_length).min(8));
+    for host in &nat64.static_hosts {
+        hosts.place_or_new(host_of(nat64, host.address.to_bits()));
+    }
+    hosts
 }
 
-impl Hosts {
-    pub(crate) fn new(settings: Option<&Nat64Settings>) -> Self {
-        let host_bits = settings.map_or(0, |nat64| 128 - nat64.subscriber_length);
-        let mut hosts = Self { host_bits: host_bits.min(8), ..Self::default() };
-        // 19.13: hosts of static mappings count from the start.
-        if let Some(nat64) = settings {
-            for host in &nat64.static_hosts {
-                hosts.place_or_new(host.address.to_bits(), nat64.subscriber_length);
-            }
-        }
-        hosts
-    }
-
-    fn place(&self, host: u128) -> Option<u32> {
-        let mut all = (0..).zip(&self.subscribers);
-        all.find_map(|(number, (_, hosts))| {
-            let within = hosts.iter().position(|one| *one == host)?;
-            Some(FIRST + (number << self.host_bits) + within as u32)
-        })
-    }
-
-    /// The address that stands for a host which counts.
-    fn known(&self, host: u128) -> Option<u32> {
-        self.place(host).filter(|_| !self.gone.contains(&host))
-    }
-
-    fn host(&self, place: u32) -> Option<u128> {
-        let offset = place.checked_sub(FIRST)?;
-        let (_, hosts) = self.subscribers.get((offset >> self.host_bits) as usize)?;
-        hosts.get((offset & !(u32::MAX << self.host_bits)) as usize).copied()
-    }
-
-    /// The address that stands for a host; a new host gets one.
-    fn place_or_new(&mut self, host: u128, length: u8) -> u32 {
-        let prefix = host & !(u128::MAX.checked_shr(length.into()).unwrap_or(0));
-        self.gone.remove(&host);
-        if self.place(host).is_none() {
-            match self.subscribers.iter_mut().find(|(own, _)| *own == prefix) {
-                Some((_, hosts)) => hosts.push(host),
-                None => self.subscribers.push((prefix, vec![host])),
-            }
-        }
-        self.place(host).expect("just added")
-    }
+/// The host that has an address.
+fn host_of(nat64: &Nat64Settings, address: u128) -> Host {
+    let length = u32::from(nat64.subscriber_length);
+    (address & !u128::MAX.checked_shr(length).unwrap_or(0), address)
 }
 
 /// The addresses of a packet from a host.
 struct Outward<'f> {
     settings: &'f Nat64Settings,
     hosts: &'f mut Hosts,
+    prefixes: &'f mut Prefixes,
     /// The host whose packet an error is about (19.15).
     receiver: Option<u32>,
 }
@@ -106,8 +63,8 @@ impl Addresses for Outward<'_> {
     ) -> Result<(u32, u32), Refusal> {
         if place == Place::Packet {
             let (prefix, remote) = extracted(self.settings, destination)?;
-            let host = self.hosts.place_or_new(source, self.settings.subscriber_length);
-            self.hosts.prefixes.insert((host, remote), prefix);
+            let host = self.hosts.place_or_new(host_of(self.settings, source));
+            self.prefixes.insert((host, remote), prefix);
             return Ok((host, remote));
         }
         let no_session = DropReason::IcmpNoSession;
@@ -115,7 +72,7 @@ impl Addresses for Outward<'_> {
             let receiver = self.receiver.ok_or(no_session)?;
             return Ok((receiver, extracted(self.settings, destination)?.1));
         }
-        let host = self.hosts.known(destination).ok_or(no_session)?;
+        let host = self.hosts.known(host_of(self.settings, destination)).ok_or(no_session)?;
         Ok((extracted(self.settings, source)?.1, host))
     }
 
@@ -128,6 +85,7 @@ impl Addresses for Outward<'_> {
 struct Inward<'f> {
     settings: &'f Nat64Settings,
     hosts: &'f Hosts,
+    prefixes: &'f Prefixes,
     own: u128,
     /// True if the packet is an error that the translator made.
     is_own: bool,
@@ -137,11 +95,12 @@ struct Inward<'f> {
 
 impl Inward<'_> {
     fn host(&self, place: u32) -> Result<u128, Refusal> {
-        Ok(self.hosts.host(place).ok_or(DropReason::NoMapping)?)
+        let (_, address) = self.hosts.host(place).ok_or(DropReason::NoMapping)?;
+        Ok(address)
     }
 
     fn prefix(&self, host: u32, remote: u32) -> natgate_ipv6::Pref64 {
-        let number = self.hosts.prefixes.get(&(host, remote)).copied();
+        let number = self.prefixes.get(&(host, remote)).copied();
         self.settings.prefixes[number.unwrap_or(0)]
     }
 }
@@ -178,30 +137,6 @@ impl Families {
         prefixes.into_iter().any(|prefix| extract(*prefix, destination).is_some())
     }
 
-    /// The number of NAT64's realm.
-    pub(crate) fn realm(&self) -> Option<u16> {
-        self.settings.nat64.as_ref().map(|_| self.config.realms.len() as u16)
-    }
-
-    /// Forgets the hosts of NAT64 that do not count any more, by the translator's choice. Returns a
-    /// host that has a mapping and must not be forgotten.
-    pub fn forget_hosts(&mut self, counts: impl Fn(u128) -> bool) -> Option<u128> {
-        let all = self.hosts.subscribers.iter().flat_map(|(_, hosts)| hosts);
-        self.hosts.gone = all.copied().filter(|host| !counts(*host)).collect();
-        let realm = self.realm()?;
-        let mappings = self.ipv4.mappings();
-        let mut places = mappings.iter().filter(|one| one.id.realm == realm);
-        let host_of = |place: Ipv4Addr| self.hosts.host(place.to_bits());
-        places.find_map(|one| {
-            host_of(one.id.internal.address).filter(|host| self.hosts.gone.contains(host))
-        })
-    }
-
-    /// The address that stands for a host in the realm.
-    pub fn place_of(&self, host: u128) -> Option<Ipv4Addr> {
-        self.hosts.place(host).map(Ipv4Addr::from_bits)
-    }
-
     fn nat64_conversion(&self) -> ConvertSettings {
         ConvertSettings { mtu_ipv4: u16::MAX, ..self.conversion(Side::Inside, Hops::Keep) }
     }
@@ -229,15 +164,6 @@ impl Families {
         self.depart(received, &before, result)
     }
 
-    /// Direction and outcome of the packet that the translator of IPv4 has just counted.
-    fn counted_since(&self, before: &Counters) -> (usize, usize) {
-        let after = &self.ipv4.counters().packets;
-        let places = (0..after.len()).flat_map(|way| (0..3).map(move |outcome| (way, outcome)));
-        let mut counted =
-            places.filter(|&(way, outcome)| after[way][outcome] != before.packets[way][outcome]);
-        counted.next().expect("each packet is counted once")
-    }
-
     /// The IPv4 packet in the realm.
     fn translate_from_host(&mut self, received: &[u8]) -> Result<Vec<u8>, Refusal> {
         let source = address(received, 8);
@@ -255,68 +181,20 @@ impl Families {
         if received[7] <= 1 {
             return Err(Refusal::with(DropReason::TtlExceeded, message(3, 0)));
         }
-        let receiver = about.and_then(|(_, receiver)| self.hosts.known(receiver));
-        let mut addresses = Outward { settings: nat64, hosts: &mut self.hosts, receiver };
+        let receiver = about.and_then(|(_, receiver)| self.hosts.known(host_of(nat64, receiver)));
+        let (hosts, prefixes) = (&mut self.hosts, &mut self.prefixes);
+        let mut addresses = Outward { settings: nat64, hosts, prefixes, receiver };
         let (bytes, _) = to_ipv4(received, &settings, &mut addresses)?;
         Ok(bytes)
     }
 
-    /// The way on of a packet that the translator of IPv4 has taken, and of the packets that it
-    /// made. `received` is the packet that came, `before` were the counters then.
-    pub(crate) fn depart(
-        &mut self,
+    /// A packet to a host, or its fragments. `received` is the packet that came.
+    pub(crate) fn to_nat64_host(
+        &self,
+        nat64: &Nat64Settings,
+        bytes: &[u8],
         received: &[u8],
-        before: &Counters,
-        result: crate::Expected,
-    ) -> (Option<Departure>, Effects) {
-        let crate::Expected { verdict, bytes, realm, mut made } = result;
-        self.convert_made(received, &mut made);
-        let (side, answers) = match verdict {
-            Verdict::Forward(side) => (side, false),
-            Verdict::Reply(side) => (side, true),
-            _ => return (None, made),
-        };
-        if side == Side::Outside || self.realm() != Some(realm) {
-            let realm = if side == Side::Inside { realm } else { 0 };
-            return (Some(Departure { side, realm, answers, packets: vec![bytes] }), made);
-        }
-        match self.to_host(&bytes, received) {
-            Ok(packets) => (Some(Departure { side, realm: 0, answers, packets }), made),
-            Err(reason) => {
-                self.recount(received.len(), before, reason);
-                (None, made)
-            }
-        }
-    }
-
-    /// Counts a packet as dropped that was counted as forwarded or answered.
-    fn recount(&mut self, len: usize, before: &Counters, reason: DropReason) {
-        let (way, outcome) = self.counted_since(before);
-        self.taken_back.packets[way][outcome] += 1;
-        self.taken_back.bytes[way][outcome] += len as u64;
-        let dropped = Outcome::Dropped as usize;
-        self.counters.packets[way][dropped] += 1;
-        self.counters.bytes[way][dropped] += len as u64;
-        self.counters.drops[reason as usize] += 1;
-    }
-
-    /// The packets that the translator of IPv4 made for hosts become packets of IPv6.
-    pub(crate) fn convert_made(&mut self, received: &[u8], made: &mut Effects) {
-        let realm = self.realm();
-        let convert = |mut one: Transmit| {
-            if one.side == Side::Inside && Some(one.realm) == realm {
-                one.bytes = self.to_host(&one.bytes, received).ok()?.remove(0);
-                one.realm = 0;
-            }
-            Some(one)
-        };
-        made.transmits =
-            std::mem::take(&mut made.transmits).into_iter().filter_map(convert).collect();
-    }
-
-    /// A packet to a host, or its fragments.
-    fn to_host(&self, bytes: &[u8], received: &[u8]) -> Result<Vec<Vec<u8>>, DropReason> {
-        let nat64 = self.settings.nat64.as_ref().expect("a packet to its realm");
+    ) -> Result<Vec<Vec<u8>>, DropReason> {
         let four = super::Four::read(bytes, false)?;
         let is_own = four.source == DUMMY && four.transport.protocol == ICMP && four.is_error();
         let quote = four.transport.bytes.get(8..).unwrap_or_default();
@@ -324,7 +202,8 @@ impl Families {
         let own = self.error_source6(Side::Inside);
         let own = own.unwrap_or_else(|| embed(nat64.prefixes[0], DUMMY));
         let about = about.map_or(four.source, |about| about.destination);
-        let mut addresses = Inward { settings: nat64, hosts: &self.hosts, own, is_own, about };
+        let (hosts, prefixes) = (&self.hosts, &self.prefixes);
+        let mut addresses = Inward { settings: nat64, hosts, prefixes, own, is_own, about };
         let settings = self.nat64_conversion();
         let converted = to_ipv6(bytes, &settings, &mut addresses);
         let (mut bytes, limit): (Vec<u8>, Option<Limit>) = converted.map_err(|one| one.reason)?;
