@@ -52,13 +52,16 @@ const IPV4_STEPS: [&str; 13] = [
 const IPV6_STEPS: [&str; 6] =
     ["ipv6-advertised", "dns64", "nat64-http", "nat64-ping", "nat64-traceroute", "ipv6-routed"];
 
+/// Steps of the homes behind tunnels.
+const TUNNEL_STEPS: [&str; 4] = ["dslite-ping", "dslite-http", "dslite-traceroute", "dslite-homes"];
+
 /// The last steps.
 const END_STEPS: [&str; 2] = ["status", "stop"];
 
 #[test]
 fn all_steps_pass_and_the_counters_are_told() {
     let said = demonstrate(&[]);
-    assert!(said.contains("\n21 passed, 0 failed") && !said.contains("FAIL"), "{said}");
+    assert!(said.contains("\n25 passed, 0 failed") && !said.contains("FAIL"), "{said}");
     assert!(!said.contains(" skip "), "{said}");
     assert!(number_behind("  outbound  forwarded", &said) > 1000, "{said}");
 }
@@ -115,15 +118,19 @@ fn the_demonstration_passes_and_leaves_nothing() {
     let told: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(told["passed"], true);
     assert_eq!(told["skipped"], serde_json::Value::Null);
+    assert_eq!(told["skipped_tunnels"], serde_json::Value::Null);
     let steps = told["steps"].as_array().unwrap();
     let names: Vec<_> = steps.iter().map(|step| step["name"].as_str().unwrap()).collect();
-    assert_eq!(names, [&IPV4_STEPS[..], &IPV6_STEPS, &END_STEPS].concat());
+    assert_eq!(names, [&IPV4_STEPS[..], &IPV6_STEPS, &TUNNEL_STEPS, &END_STEPS].concat());
     let detail = |name: &str| {
         let step = steps.iter().find(|step| step["name"] == name).unwrap();
         step["detail"].as_str().unwrap()
     };
     for name in ["dns64", "nat64-http", "nat64-traceroute"] {
         assert!(detail(name).contains("64:ff9b::c633:640a"), "{name}: {}", detail(name));
+    }
+    for b4 in ["2001:db8:b4:1::1", "2001:db8:b4:2::1"] {
+        assert!(detail("dslite-homes").contains(b4), "{}", detail("dslite-homes"));
     }
     let address = detail("ipv6-advertised").split(',').next().unwrap();
     assert!(address.starts_with("2001:db8:1:"), "{address}");

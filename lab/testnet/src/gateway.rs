@@ -100,10 +100,12 @@ impl Gateway {
         config: &str,
         options: &[&str],
     ) -> io::Result<Self> {
-        let file = network.file("natgate.toml");
+        // A second gateway has files of its own.
+        let other = if node == "nat" { String::new() } else { format!("-{node}") };
+        let file = network.file(&format!("natgate{other}.toml"));
         fs::write(&file, config)?;
-        let status = network.file("status.json");
-        let log = network.file("natgate.log");
+        let status = network.file(&format!("status{other}.json"));
+        let log = network.file(&format!("natgate{other}.log"));
         let arguments = ["run", "-c", argument(&file), "--status-file", argument(&status)];
         let arguments = [&arguments[..], options].concat();
         let child = network.node(node).start(program, &arguments, &log)?;

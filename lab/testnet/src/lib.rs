@@ -6,6 +6,7 @@
 //! [`Servers`] are threads of this process that serve the clients. [`traffic`] has clients that
 //! need sockets of a particular kind. [`Namespace::run`] runs programs such as curl.
 //! [`Network::add_ipv6`] adds a subscriber with IPv6 alone, for which [`Resolver`] is a DNS64.
+//! [`Network::add_tunnels`] adds customers of DS-Lite with a gateway of their own.
 //!
 //! All names begin with the network's prefix, which contains the process id, and everything is
 //! removed when the [`Network`] is dropped. [`abandon`] is for ends of the process that drop
@@ -32,6 +33,7 @@ mod namespace;
 mod network;
 mod servers;
 pub mod traffic;
+mod tunnels;
 mod turn;
 
 pub use gateway::{Gateway, config, config_with_pool};
@@ -46,6 +48,7 @@ pub use network::{
     SUBSCRIBER2,
 };
 pub use servers::{REFLECTOR_PORT, Servers};
+pub use tunnels::{AFTR, AFTR_EXTERNAL, AFTR_ROUTER, B4S, IN_TUNNELS, INNER, config_of_aftr};
 pub use turn::{TestNetwork, Turn};
 
 use std::io;

@@ -54,7 +54,15 @@ pub fn iperf3(network: &Network, seconds: u32, more: &[&str]) -> io::Result<f64>
 /// # Errors
 /// The system's.
 pub fn udp_socket(node: &Namespace) -> io::Result<UdpSocket> {
-    let socket = node.enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))??;
+    udp_socket_at(node, 0)
+}
+
+/// A UDP socket of a subscriber on a port.
+///
+/// # Errors
+/// The system's.
+pub fn udp_socket_at(node: &Namespace, port: u16) -> io::Result<UdpSocket> {
+    let socket = node.enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)))??;
     socket.set_read_timeout(Some(Duration::from_secs(1)))?;
     Ok(socket)
 }

@@ -5,13 +5,14 @@
 //! iperf3) and with sockets of this program. Then the demonstration reports the results. The image
 //! has IPv4 alone, so the steps with IPv6 are skipped with it.
 //!
-//! `natgate-testnet` makes the network, [`steps`] and [`ipv6`] have the steps, and [`report`]
-//! writes the results. However the command ends, the namespaces, their processes and the files are
-//! removed. The next start removes the remains of a killed run.
+//! `natgate-testnet` makes the network, [`steps`], [`ipv6`] and [`tunnels`] have the steps, and
+//! [`report`] writes the results. However the command ends, the namespaces, their processes and the
+//! files are removed. The next start removes the remains of a killed run.
 
 mod ipv6;
 mod report;
 mod steps;
+mod tunnels;
 
 use std::panic;
 use std::path::PathBuf;
@@ -20,8 +21,8 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
 use natgate_testnet::{
-    Gateway, Machine, Network, Resolver, Servers, abandon, config, config_with_ipv6, is_root,
-    kernel_has_ipv6, remove_leftovers,
+    Gateway, Machine, Network, Resolver, Servers, abandon, config, config_of_aftr,
+    config_with_ipv6, is_root, kernel_has_ipv6, remove_leftovers,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -30,6 +31,7 @@ use crate::Failure;
 use ipv6::IPV6_STEPS;
 use report::{Report, StepResult};
 use steps::{DemoNetwork, STEPS};
+use tunnels::TUNNEL_STEPS;
 
 /// Prefix of the names of all namespaces of all demonstrations.
 const TAG: &str = "ngdemo";
@@ -58,8 +60,9 @@ const BODY: usize = 16 << 20;
 /// downloads, UDP to several servers, traceroute, iperf3 both ways, connections between two
 /// subscribers by their external addresses. The third subscriber has IPv6 alone: it learns its
 /// address and its resolver from the gateway, and reaches an IPv4 web server by name through DNS64
-/// (unbound) and NAT64. Prints the results, the mappings and the counters, and removes everything
-/// again. Takes about fifteen seconds; needs root; touches nothing outside its own namespaces,
+/// (unbound) and NAT64. Two homes with one IPv4 address are behind tunnels of DS-Lite, with a
+/// gateway of their own. Prints the results, the mappings and the counters, and removes everything
+/// again. Takes about twenty seconds; needs root; touches nothing outside its own namespaces,
 /// except for files in /tmp and /etc/netns, which it removes.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -125,22 +128,36 @@ fn hold_demonstration(args: &Args, name: &str) -> anyhow::Result<Report> {
     if with_ipv6 {
         network.add_ipv6().context("cannot add IPv6 to the network")?;
     }
-    say(&report::introduction(name, with_ipv6));
+    let with_tunnels = with_ipv6 && network.add_tunnels().context("cannot add the tunnels")?;
+    if with_ipv6 && !with_tunnels {
+        report.skipped_tunnels = Some("this machine's kernel has no encap seg6 and End.DX4");
+    }
+    say(&report::introduction(name, with_ipv6, with_tunnels));
     let body = body();
     let _servers = Servers::start(&network, Arc::clone(&body)).context("cannot start a server")?;
     let resolver = with_ipv6.then(|| Resolver::start(&network));
     let _resolver = resolver.transpose().context("cannot start the resolver")?;
     let mut translator = Translator::start(args, &network, with_ipv6)?;
 
-    let network = DemoNetwork { nodes: network, body };
+    let aftr = with_tunnels.then(|| {
+        Gateway::start_in(&network, "aftr", &crate::gateway()?, &config_of_aftr(&network))
+            .context("the gateway of the tunnels")
+    });
+    let aftr = aftr.transpose()?;
+
+    let network = DemoNetwork { nodes: network, body, aftr };
     let ipv6_steps = if with_ipv6 { IPV6_STEPS } else { &[] };
-    for (number, step) in STEPS.iter().chain(ipv6_steps).enumerate() {
+    let tunnel_steps = if with_tunnels { TUNNEL_STEPS } else { &[] };
+    for (number, step) in STEPS.iter().chain(ipv6_steps).chain(tunnel_steps).enumerate() {
         let result = StepResult::of(step, &network);
         say(&result.line(number + 1));
         report.steps.push(result);
     }
     if let Some(reason) = report.skipped {
-        say(&report::skip_line(reason));
+        say(&report::skip_line("IPv6-only subscriber, NAT64, DS-Lite", reason));
+    }
+    if let Some(reason) = report.skipped_tunnels {
+        say(&report::skip_line("customers of DS-Lite", reason));
     }
     let status = translator.report_status(&mut report);
     say(&status.line(report.steps.len() + 1));

@@ -2,14 +2,15 @@
 //!
 //! The object: `passed` (true if every step did), `seconds`, `steps` (each `name`, `what`,
 //! `passed`, `detail`, `seconds`), `skipped` (the reason why the steps with IPv6 were not run, or
-//! null), `status` (as `natgate run` writes it: mappings, counters), `console` (the image's).
+//! null), `skipped_tunnels` (that of the steps of DS-Lite alone), `status` (as `natgate run` writes
+//! it: mappings, counters), `console` (the image's).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use natgate_testnet::{GATEWAY_INSIDE6, NAME, RESOLVER};
+use natgate_testnet::{AFTR, AFTR_EXTERNAL, GATEWAY_INSIDE6, NAME, RESOLVER};
 use serde_json::{Map, Value, json};
 
 use super::steps::{DemoNetwork, Step};
@@ -31,6 +32,8 @@ pub(crate) struct Report {
     pub(crate) steps: Vec<StepResult>,
     /// Reason why the steps with IPv6 were not run.
     pub(crate) skipped: Option<&'static str>,
+    /// Reason why the steps of DS-Lite alone were not run.
+    pub(crate) skipped_tunnels: Option<&'static str>,
     /// The gateway's own status.
     pub(crate) status: Value,
     /// Counters on the image's console.
@@ -98,6 +101,7 @@ impl Report {
             "seconds": self.seconds,
             "steps": self.steps.iter().map(StepResult::to_json).collect::<Vec<_>>(),
             "skipped": self.skipped,
+            "skipped_tunnels": self.skipped_tunnels,
             "status": self.status,
             "console": self.console.lines().collect::<Vec<_>>(),
         })
@@ -123,17 +127,27 @@ impl Report {
     }
 }
 
-/// Line about the steps that are not run.
-pub(crate) fn skip_line(reason: &str) -> String {
-    format!("  - skip  {:39}         {reason}", "IPv6-only subscriber, DNS64, NAT64")
+/// Line about steps that are not run.
+pub(crate) fn skip_line(what: &str, reason: &str) -> String {
+    format!("  - skip  {what:39}         {reason}")
 }
 
 /// Description of the network.
-pub(crate) fn introduction(name: &str, with_ipv6: bool) -> String {
+pub(crate) fn introduction(name: &str, with_ipv6: bool, with_tunnels: bool) -> String {
     let ipv6 = if with_ipv6 {
         format!(
             "\n  sub6 IPv6 only --+      {:33}    {RESOLVER}, DNS64",
             format!("{GATEWAY_INSIDE6}, NAT64")
+        )
+    } else {
+        String::new()
+    };
+    let tunnels = if with_tunnels {
+        format!(
+            "
+  home1 192.168.1.2 == tunnel ==+
+                                {AFTR} [aftr] 203.0.113.202 -- router
+  home2 192.168.1.2 == tunnel ==+                pool {AFTR_EXTERNAL}"
         )
     } else {
         String::new()
@@ -143,7 +157,7 @@ pub(crate) fn introduction(name: &str, with_ipv6: bool) -> String {
 
   sub1 10.0.0.11 --+                                       +-- server1 198.51.100.10
                 switch -- 10.0.0.1 [nat] 192.0.2.2 -- router
-  sub2 10.0.0.12 --+      pool 203.0.113.1 to .4           +-- server2 198.51.100.130{ipv6}
+  sub2 10.0.0.12 --+      pool 203.0.113.1 to .4           +-- server2 198.51.100.130{ipv6}{tunnels}
 "
     )
 }

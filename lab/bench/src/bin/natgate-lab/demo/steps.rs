@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use natgate_testnet::{
-    GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, POOL, ROUTER, SERVER1, SERVER2, traffic,
+    GATEWAY_INSIDE, GATEWAY_OUTSIDE, Gateway, Network, POOL, ROUTER, SERVER1, SERVER2, traffic,
 };
 
 /// The network of the steps.
@@ -20,6 +20,8 @@ pub(crate) struct DemoNetwork {
     pub(crate) nodes: Network,
     /// Answer of the web server.
     pub(crate) body: Arc<[u8]>,
+    /// The gateway of the tunnels, if there are any.
+    pub(crate) aftr: Option<Gateway>,
 }
 
 /// One step.
