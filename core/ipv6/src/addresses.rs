@@ -28,10 +28,41 @@ fn is_in(networks: &Networks, address: Ipv4Addr) -> bool {
     networks.iter().any(|&(first, len)| (address.to_bits() ^ first) >> (32 - len) == 0)
 }
 
+/// A bit for each first octet of an address in a network of [`NOT_GLOBAL`] or [`EXAMPLES`].
+const SPECIAL: [u64; 4] = special();
+
+const fn special() -> [u64; 4] {
+    let (mut octets, mut octet) = ([0; 4], 0);
+    while octet < 256 {
+        if has_octet(NOT_GLOBAL, octet) || has_octet(EXAMPLES, octet) {
+            octets[octet as usize / 64] |= 1 << (octet % 64);
+        }
+        octet += 1;
+    }
+    octets
+}
+
+/// True if an address with this first octet is in one of the networks.
+const fn has_octet(networks: &Networks, octet: u32) -> bool {
+    let mut at = 0;
+    while at < networks.len() {
+        let (first, len) = networks[at];
+        let bits = if len < 8 { len } else { 8 };
+        if (octet ^ first >> 24) >> (8 - bits) == 0 {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
 /// True if an IPv4 address is global. The well-known prefix may embed no other address (RFC 6052
 /// section 3.1).
 pub fn is_global(address: Ipv4Addr) -> bool {
-    !is_in(NOT_GLOBAL, address) && !is_example(address)
+    let octet = address.to_bits() >> 24;
+    // Most addresses need no search.
+    let is_special = SPECIAL[octet as usize / 64] >> (octet % 64) & 1 != 0;
+    !is_special || !is_in(NOT_GLOBAL, address) && !is_example(address)
 }
 
 /// True if an IPv4 address stands for a global one in examples and laboratories.

@@ -10,15 +10,22 @@
 //!
 //! [`Translator::take`] is the same for one packet.
 
-use crate::convert::{DIFFERENCE, Overwritten, Plain6, Refusal};
+use crate::convert::{Cut, DIFFERENCE, Overwritten, Plain6, Refusal};
 use crate::hosts::Hosts;
-use crate::translator::{Fate, Translator};
+use crate::translator::{Departure, Fate, Translator};
 use alloc::vec::Vec;
 use core::mem;
 use core::net::Ipv4Addr;
-use natgate_engine::{Direction, DropReason, Engine, Outcome, Packet, Side, Timestamp, Verdict};
+use natgate_engine::{
+    Direction, DropReason, Engine, Outcome, Packet, Side, Timestamp, Verdict, prefetch,
+};
 use natgate_wire::{Ipv4, ipv6};
 
+/// Packets whose hosts are fetched together, while the packets before them are converted. More
+/// would have to wait for one another.
+const GROUP: usize = 8;
+/// Packets between the one whose task is told and the one whose bytes are fetched.
+const AHEAD: usize = 4;
 /// Next header of an IPv4 packet in a tunnel.
 const IPV4_IN_IPV6: u8 = 4;
 /// Offsets of the destination in the headers of IPv6 and of IPv4, and of the total length in the
@@ -69,6 +76,13 @@ struct Item {
     converted: Option<Conversion>,
 }
 
+impl Item {
+    /// A packet at a place, with its length, that goes to the engine as it is.
+    fn passed((at, len): (usize, usize)) -> Self {
+        Self { at, len, sender: None, is_new: false, remote: None, converted: None }
+    }
+}
+
 /// The conversion of a plain packet to IPv4.
 #[derive(Clone, Copy, Debug)]
 struct Conversion {
@@ -96,15 +110,6 @@ impl Run {
         self.unseen = None;
         self.has_new = false;
     }
-}
-
-/// What became of a packet in the third stage.
-enum Step {
-    /// The engine decides.
-    Wait(Item),
-    Done(Fate),
-    /// The packet belongs to the next run.
-    Next,
 }
 
 /// Time and side of a run.
@@ -138,7 +143,6 @@ impl Translator {
             fates[0] = self.take_next(engine, now, from, &mut packets[0]);
             1
         } else {
-            self.fetch_hosts(&run);
             let count = self.convert_run(engine, (now, from), packets, fates, &mut run);
             if !run.items.is_empty() {
                 self.finish_run(engine, (now, from), packets, fates, &mut run);
@@ -153,7 +157,10 @@ impl Translator {
 
     /// Tells the tasks of the packets of a run; of none, if the first packet must be alone.
     fn tell_tasks(&self, from: Side, packets: &[Packet<'_>], run: &mut Run) {
-        for packet in packets.iter().take(Engine::MAX_BATCH) {
+        for (at, packet) in packets.iter().take(Engine::MAX_BATCH).enumerate() {
+            if let Some(packet) = packets.get(at + AHEAD) {
+                prefetch(packet.bytes(), DESTINATION);
+            }
             let Some(task) = self.task(from, packet) else { return };
             if let Some(unseen) = task.unseen() {
                 // The engine counts bytes for all packets together.
@@ -208,9 +215,11 @@ impl Translator {
 
     // ---- stage 2 ----
 
-    fn fetch_hosts(&self, run: &Run) {
+    /// Fetches the hosts of a group of packets.
+    #[inline]
+    fn fetch_hosts(&self, tasks: &[Task], group: usize) {
         let Some(nat64) = &self.nat64 else { return };
-        for task in &run.tasks {
+        for task in tasks.iter().skip(group * GROUP).take(GROUP) {
             if let Task::Number { hash } = task {
                 nat64.hosts.fetch(*hash);
             }
@@ -229,133 +238,113 @@ impl Translator {
         fates: &mut [Fate],
         run: &mut Run,
     ) -> usize {
+        self.fetch_hosts(&run.tasks, 0);
         for at in 0..run.tasks.len() {
+            if at.is_multiple_of(GROUP) {
+                self.fetch_hosts(&run.tasks, at / GROUP + 1);
+            }
             let packet = &mut packets[at];
-            let step = match run.tasks[at] {
-                Task::Translate => Step::Done(self.take_next(engine, now, from, packet)),
-                Task::Pass => {
-                    let len = packet.len();
-                    Step::Wait(Item {
-                        at,
-                        len,
-                        sender: None,
-                        is_new: false,
-                        remote: None,
-                        converted: None,
-                    })
-                }
-                Task::Number { hash } => self.number(now, packet, (at, hash), run.has_new),
-                Task::Leave => self.leave_tunnel(now, packet, at, run.has_new),
-            };
-            match step {
-                Step::Wait(item) => {
-                    run.has_new |= item.is_new;
-                    run.items.push(item);
-                }
-                Step::Done(fate) => {
-                    fates[at] = fate;
+            let place = (at, packet.len());
+            // Items and fates are written where they stay: to copy one takes long.
+            let refused = match run.tasks[at] {
+                Task::Translate => {
+                    fates[at] = self.take_next(engine, now, from, packet);
                     if self.has_own() {
                         return at + 1;
                     }
+                    continue;
                 }
-                Step::Next => return at,
+                Task::Pass => {
+                    run.items.push(Item::passed(place));
+                    continue;
+                }
+                Task::Number { hash } => self.number(now, packet, (place, hash), run),
+                Task::Leave => self.leave_tunnel(now, packet, place, run),
+            };
+            let Err((refusal, len)) = refused else { continue };
+            if run.has_new && is_short(refusal.reason) {
+                self.put_off();
+                return at;
+            }
+            fates[at] = self.refuse(now, Side::Inside, packet, len, refusal);
+            if self.has_own() {
+                return at + 1;
             }
         }
         run.tasks.len()
     }
 
-    /// Gives a plain packet the number of its host and IPv4 headers. `has_new`: a new host has got
-    /// a number in this run.
+    /// Gives a plain packet the number of its host and IPv4 headers. The error has the length that
+    /// a refused packet is counted with.
     #[inline]
     fn number(
         &mut self,
         now: Timestamp,
         packet: &mut Packet<'_>,
-        (at, hash): (usize, u64),
-        has_new: bool,
-    ) -> Step {
-        let mut len = packet.len();
-        let numbered = self.check(packet).and_then(|ends| {
-            len = packet.len();
-            self.convert_plain(now, packet, (ends.0, hash))
-        });
-        match numbered {
-            Ok((is_new, (number, remote), converted)) => {
-                packet.set_realm(self.realm);
-                let (sender, remote, converted) = (Some(number), Some(remote), Some(converted));
-                Step::Wait(Item { at, len, sender, is_new, remote, converted })
-            }
-            Err(Refusal { reason, .. }) if has_new && is_short(reason) => self.put_off(),
-            Err(refusal) => Step::Done(self.refuse(now, Side::Inside, packet, len, refusal)),
-        }
-    }
-
-    /// Converts a plain packet from inside to IPv4. Returns true if its sender is new, and the
-    /// packet's ends.
-    #[inline]
-    fn convert_plain(
-        &mut self,
-        now: Timestamp,
-        packet: &mut Packet<'_>,
-        (source, hash): (u128, u64),
-    ) -> Result<(bool, (u32, u32), Conversion), Refusal> {
-        let Some(nat64) = &mut self.nat64 else { return Err(DropReason::NoRoute.into()) };
-        let Some(plain) = Plain6::read(packet.bytes()) else {
-            return Err(DropReason::BadLength.into());
-        };
+        ((at, received), hash): ((usize, usize), u64),
+        run: &mut Run,
+    ) -> Result<(), (Refusal, usize)> {
+        let (source, _) = self.check(packet).map_err(|refusal| (refusal, received))?;
+        let (len, realm) = (packet.len(), self.realm);
+        let refuse = |reason: DropReason| (Refusal::silent(reason), len);
+        let Some(nat64) = &mut self.nat64 else { return Err(refuse(DropReason::NoRoute)) };
+        let plain = Plain6::read(packet.bytes()).ok_or(refuse(DropReason::BadLength))?;
         //= rfc6146#section-3.5-loop
         //= rfc6146#section-5.4-loop
         if nat64.claims(source) {
-            return Err(DropReason::SpoofedSource.into());
+            return Err(refuse(DropReason::SpoofedSource));
         }
         if !nat64.is_subscriber(source) {
-            return Err(DropReason::NotSubscriber.into());
+            return Err(refuse(DropReason::NotSubscriber));
         }
-        crate::forward::check_hop(packet.bytes())?;
-        let (prefix, remote) = nat64.extract(plain.destination)?;
-        let number = nat64.hosts.intern_approached(source, hash, now.0)?;
-        let overwritten = plain.overwritten(packet.bytes());
+        crate::forward::check_hop(packet.bytes()).map_err(|refusal| (refusal, len))?;
+        let (prefix, remote) =
+            nat64.extract(plain.destination).map_err(|refusal| (refusal, len))?;
+        let number = nat64.hosts.intern_approached(source, hash, now.0).map_err(refuse)?;
+        let is_new = nat64.hosts.is_new();
+        run.has_new |= is_new;
+        run.items.push(Item {
+            at,
+            len,
+            sender: Some(number),
+            is_new,
+            remote: Some(remote),
+            converted: Some(Conversion { prefix, overwritten: plain.overwritten(packet.bytes()) }),
+        });
         nat64.convert_plain(packet, &plain, (number, remote));
-        Ok((nat64.hosts.is_new(), (number, remote), Conversion { prefix, overwritten }))
+        packet.set_realm(realm);
+        Ok(())
     }
 
-    /// Takes a packet out of its tunnel, and gives it the number of its host.
+    /// Takes a packet out of its tunnel, and gives it the number of its host. The error has the
+    /// length that a refused packet is counted with.
     fn leave_tunnel(
         &mut self,
         now: Timestamp,
         packet: &mut Packet<'_>,
-        at: usize,
-        has_new: bool,
-    ) -> Step {
-        let received = packet.len();
-        if let Err(refusal) = self.check(packet) {
-            return Step::Done(self.refuse(now, Side::Inside, packet, received, refusal));
-        }
+        (at, received): (usize, usize),
+        run: &mut Run,
+    ) -> Result<(), (Refusal, usize)> {
+        self.check(packet).map_err(|refusal| (refusal, received))?;
         let len = packet.len();
-        match self.number_tunneled(now, packet) {
-            Ok(sender) => {
-                packet.set_realm(self.realm);
-                let is_new = sender.is_some() && self.hosts().is_some_and(Hosts::is_new);
-                let sender = sender.map(Ipv4Addr::to_bits);
-                let remote = receiver(packet.bytes());
-                Step::Wait(Item { at, len, sender, is_new, remote, converted: None })
-            }
-            Err(reason) if has_new && is_short(reason) => self.put_off(),
-            Err(reason) => {
-                self.count_drop(Direction::Outbound, reason, len);
-                Step::Done(Fate::Nothing)
-            }
-        }
+        let sender = self.number_tunneled(now, packet);
+        let sender = sender.map_err(|reason| (Refusal::silent(reason), len))?;
+        packet.set_realm(self.realm);
+        let is_new = sender.is_some() && self.hosts().is_some_and(Hosts::is_new);
+        run.has_new |= is_new;
+        let sender = sender.map(Ipv4Addr::to_bits);
+        let remote = receiver(packet.bytes());
+        run.items.push(Item { at, len, sender, is_new, remote, converted: None });
+        Ok(())
     }
 
-    /// Leaves a packet to the next run, because new hosts of this one take the room. The engine may
-    /// refuse them, and then there is room.
+    /// Gives the host that was refused last another chance in the next run: new hosts of this one
+    /// take the room. The engine may refuse them, and then there is room.
     #[cold]
-    fn put_off(&mut self) -> Step {
+    fn put_off(&mut self) {
         if let Some(hosts) = self.hosts_mut() {
             hosts.take_refusal_back();
         }
-        Step::Next
     }
 
     // ---- stage 4 ----
@@ -376,9 +365,12 @@ impl Translator {
         process(engine, (now, from), packets, items, verdicts);
         let unseen = unseen.unwrap_or_default();
         self.add_bytes(&before, engine, unseen);
-        self.fetch_receivers(packets, items, verdicts);
         let mut is_refused = false;
-        for (item, verdict) in items.iter().zip(&*verdicts) {
+        let realm = self.realm();
+        for (place, (item, verdict)) in items.iter().zip(&*verdicts).enumerate() {
+            self.fetch_receivers(place, |place| {
+                receiver_in(realm?, &packets[items.get(place)?.at], verdicts[place])
+            });
             let packet = &mut packets[item.at];
             // The engine cuts off bytes behind a packet.
             let len = item.len.min(packet.len() + unseen);
@@ -386,7 +378,15 @@ impl Translator {
             if let Some(converted) = &item.converted {
                 self.settle_conversion(packet, *verdict, item, converted);
             }
-            fates[item.at] = self.departure(from, packet, *verdict, len);
+            if *verdict != Verdict::Forward(Side::Outside) {
+                fates[item.at] = self.departure(from, packet, *verdict, len);
+                continue;
+            }
+            // Most packets. The fate is written where it stays.
+            let counted = (Direction::forwarded(from, Side::Outside), Outcome::Forwarded, len);
+            let (side, realm) = (Side::Outside, packet.realm());
+            fates[item.at] =
+                Fate::Send(Departure { side, realm, answers: false, cut: None, counted });
         }
         if *has_new && is_refused {
             // A hairpinned packet that the receiver's half refuses has made a mapping.
@@ -416,26 +416,49 @@ impl Translator {
         }
     }
 
-    /// Fetches the hosts that get packets of the engine's.
-    fn fetch_receivers(&self, packets: &[Packet<'_>], items: &[Item], verdicts: &[Verdict]) {
+    /// Converts the packets of a batch that the engine has translated for hosts with numbers, as
+    /// [`Translator::convert_to_host`] does with each. `results` gets the result of each such
+    /// packet, and `None` for the others.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    pub fn convert_to_hosts(
+        &mut self,
+        packets: &mut [Packet<'_>],
+        verdicts: &[Verdict],
+        results: &mut [Option<Result<Option<Cut>, DropReason>>],
+    ) {
+        assert!(packets.len() == verdicts.len() && packets.len() == results.len());
+        results.fill(None);
         let Some(realm) = self.realm() else { return };
-        let both = items.iter().zip(verdicts);
-        let packets = both.filter_map(|(item, verdict)| {
-            let packet = &packets[item.at];
-            let is_to_host = *verdict == Verdict::Forward(Side::Inside) && packet.realm() == realm;
-            is_to_host.then(|| packet.bytes())
-        });
-        self.expect(packets);
+        for at in 0..packets.len() {
+            let receiver = |at: usize| receiver_in(realm, packets.get(at)?, verdicts[at]);
+            self.fetch_receivers(at, receiver);
+            if receiver(at).is_some() {
+                results[at] = Some(self.convert_to_host(&mut packets[at]));
+            }
+        }
     }
 
-    /// Starts to fetch the hosts that packets of the engine's go to.
-    /// [`Translator::convert_to_host`] needs them.
+    /// Fetches the hosts that get packets after a place, some at a time.
     #[inline]
-    pub fn expect<'p>(&self, packets: impl Iterator<Item = &'p [u8]> + Clone) {
+    fn fetch_receivers(&self, at: usize, receiver: impl Fn(usize) -> Option<u32>) {
+        if !at.is_multiple_of(GROUP) {
+            return;
+        }
         let Some(hosts) = self.hosts() else { return };
-        let receivers = packets.filter_map(receiver);
-        receivers.clone().for_each(|number| hosts.approach_number(number));
-        receivers.for_each(|number| hosts.fetch_number(number));
+        let approach = |from: usize, to: usize| {
+            (from..to).filter_map(&receiver).for_each(|number| hosts.approach_number(number));
+        };
+        let fetch = |from: usize, to: usize| {
+            (from..to).filter_map(&receiver).for_each(|number| hosts.fetch_number(number));
+        };
+        if at == 0 {
+            approach(0, 2 * GROUP);
+            fetch(0, GROUP);
+        }
+        approach(at + 2 * GROUP, at + 3 * GROUP);
+        fetch(at + GROUP, at + 2 * GROUP);
     }
 
     /// Notes the new hosts of which the engine has refused all packets. `are_mapped`: refused
@@ -489,6 +512,14 @@ fn is_tunneled_whole(bytes: &[u8]) -> bool {
 /// True if a host gets no number for want of room.
 fn is_short(reason: DropReason) -> bool {
     matches!(reason, DropReason::MappingTableFull | DropReason::PortQuota)
+}
+
+/// The number of the host that a packet goes to, if the engine sends the packet to the realm of
+/// numbers.
+#[inline]
+fn receiver_in(realm: u16, packet: &Packet<'_>, verdict: Verdict) -> Option<u32> {
+    let is_to_host = verdict == Verdict::Forward(Side::Inside) && packet.realm() == realm;
+    receiver(packet.bytes()).filter(|_| is_to_host)
 }
 
 /// The destination of an IPv4 packet.

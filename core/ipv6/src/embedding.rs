@@ -54,6 +54,8 @@ impl Display for EmbeddingError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pref64 {
     bits: u128,
+    /// The bits of the prefix.
+    mask: u128,
     len: u8,
 }
 
@@ -72,7 +74,7 @@ impl Pref64 {
         if bits & RESERVED != 0 {
             return Err(EmbeddingError::Reserved(prefix));
         }
-        Ok(Self { bits, len: prefix.len })
+        Ok(Self { bits, mask: u128::MAX << (128 - u32::from(prefix.len)), len: prefix.len })
     }
 
     /// The prefix as address and length.
@@ -86,8 +88,9 @@ impl Pref64 {
     }
 
     /// True if an address has this prefix.
+    #[inline]
     pub const fn contains(self, address: Ipv6Addr) -> bool {
-        (address.to_bits() ^ self.bits) >> (128 - self.len as u32) == 0
+        (address.to_bits() ^ self.bits) & self.mask == 0
     }
 
     /// The IPv6 address for an IPv4 address.
@@ -113,6 +116,7 @@ impl Pref64 {
 
     /// The IPv4 address in an address with this prefix. Bits after the embedded address, and the
     /// reserved octet, are ignored.
+    #[inline]
     pub const fn extract(self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         if !self.contains(address) {
             return None;

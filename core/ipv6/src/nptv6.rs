@@ -133,13 +133,13 @@ impl Nptv6 {
             return Err(Unmapped::Subnet);
         }
         let host = address.to_bits() & Prefix6::host_bits(self.len);
-        let mut words = Ipv6Addr::from_bits(to.first().to_bits() | host).segments();
-        let place = self.word(address)?;
-        words[place] = match add(words[place], adjustment) {
+        let bits = to.first().to_bits() | host;
+        let shift = 112 - 16 * self.word(address)? as u32;
+        let word = match add((bits >> shift) as u16, adjustment) {
             0xffff => 0,
             word => word,
         };
-        Ok(Ipv6Addr::from(words))
+        Ok(Ipv6Addr::from_bits(bits & !(0xffff << shift) | u128::from(word) << shift))
     }
 
     /// The place of the word that takes the adjustment (RFC 6296 sections 3.4 and 3.5).

@@ -11,6 +11,7 @@ use crate::translator::{Taken, Translator, cut_of};
 use alloc::string::{String, ToString};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{Direction, DropReason, Packet, Side, is_martian};
+use natgate_wire::protocol;
 
 /// True if an IPv4 address must not stand in a prefix (RFC 6052 section 3.1). Networks for
 /// documentation and benchmarks stand for global ones in examples and laboratories, and pass.
@@ -227,8 +228,14 @@ impl Translator {
     pub(crate) fn siit_to_ipv4(&mut self, packet: &mut Packet<'_>) -> Taken {
         let Some(siit) = &self.siit else { return Err(DropReason::NoRoute.into()) };
         let origin = natgate_wire::Ipv6::new_header_checked(packet.bytes());
-        let origin = origin.map_or(0, |header| header.source());
-        let error_source = self.error_sources(&siit.settings, origin);
+        let error_source = match origin {
+            // This packet is no error.
+            Ok(header) if is_udp_or_tcp(header.next_header()) => (None, None),
+            origin => {
+                let origin = origin.map_or(0, |header| header.source());
+                self.error_sources(&siit.settings, origin)
+            }
+        };
         let Some(siit) = &mut self.siit else { return Err(DropReason::NoRoute.into()) };
         let Siit { settings, maps, converter, turning } = siit;
         let mut addresses = Stateless {
@@ -259,18 +266,31 @@ impl Translator {
     pub(crate) fn siit_to_ipv6(&mut self, packet: &mut Packet<'_>) -> Taken {
         let Some(siit) = &self.siit else { return Err(DropReason::NoRoute.into()) };
         let origin = natgate_wire::Ipv4::new_header_checked(packet.bytes());
-        let origin = origin.map_or(0, |header| header.source().into());
+        let (error_source, from_receiver) = match origin {
+            // This packet is no error.
+            Ok(header) if is_udp_or_tcp(header.protocol()) => ((None, None), false),
+            origin => {
+                let origin = origin.map_or(0, |header| header.source().into());
+                let error_source = self.error_sources(&siit.settings, origin);
+                (error_source, is_from_receiver(packet.bytes()))
+            }
+        };
         let mut addresses = Stateless {
             siit: &siit.settings,
             maps: &siit.maps,
-            error_source: self.error_sources(&siit.settings, origin),
+            error_source,
             simple: siit.settings.hairpin == Hairpin::Simple,
-            from_receiver: is_from_receiver(packet.bytes()),
+            from_receiver,
             found: Found::default(),
         };
         let converted = siit.converter.to_ipv6(packet, &mut addresses)?;
         Ok((Direction::Inbound, Side::Inside, cut_of(converted)))
     }
+}
+
+/// True for the protocols of most packets.
+fn is_udp_or_tcp(protocol: u8) -> bool {
+    matches!(protocol, protocol::UDP | protocol::TCP)
 }
 
 /// True if an ICMP error comes from the destination of the packet that it quotes.

@@ -324,6 +324,7 @@ impl Translator {
     }
 
     /// Checks an IPv6 packet as every packet is checked, and cuts off bytes after its end.
+    #[inline]
     pub(crate) fn check(&self, packet: &mut Packet<'_>) -> Result<(u128, u128), Refusal> {
         let header = Ipv6::new_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
         let (source, destination, len) =

@@ -27,6 +27,7 @@ impl Identifications {
     }
 
     /// The next identification from `source` to `destination`.
+    #[inline]
     pub fn next(&mut self, source: u32, destination: u32) -> u16 {
         let hash = self.key.hash(source.into(), destination.into());
         let counter = &mut self.counters[hash as usize % COUNTERS];

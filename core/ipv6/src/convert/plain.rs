@@ -1,8 +1,8 @@
 //! Plain packets: a whole UDP datagram with a checksum, or a whole TCP segment, right behind a
 //! header without options or extensions. Most packets are such.
 //!
-//! The result is that of the complete conversion, with less work. The complete conversion takes the
-//! packets that are not plain, and those whose length or hop limit does not let them pass.
+//! A plain packet becomes the same as by the complete conversion, only sooner. The complete
+//! conversion takes a packet that is not plain, or that its length or its hop limit may stop.
 
 use super::headers::{DONT_FRAGMENT, MAY_FRAGMENT, after_hop, expires};
 use super::{ConvertSettings, Converter};
@@ -45,7 +45,7 @@ pub(super) struct Plain4 {
 pub(crate) struct Overwritten {
     header: [u8; GROWTH],
     checksum: [u8; 2],
-    checksum_at: usize,
+    checksum_at: u8,
 }
 
 /// Offset of the checksum in the transport header of a plain packet, and the header's least length.
@@ -123,7 +123,7 @@ impl Plain6 {
     #[inline(always)]
     pub(crate) fn overwritten(&self, bytes: &[u8]) -> Overwritten {
         let at = transport(self.protocol).map_or(0, |(at, _)| at);
-        let mut kept = Overwritten { header: [0; GROWTH], checksum: [0; 2], checksum_at: at };
+        let mut kept = Overwritten { header: [0; GROWTH], checksum: [0; 2], checksum_at: at as u8 };
         kept.header.copy_from_slice(&bytes[ipv6::HEADER_LEN - GROWTH..ipv6::HEADER_LEN]);
         kept.checksum.copy_from_slice(&bytes[ipv6::HEADER_LEN + at..][..2]);
         kept
@@ -136,7 +136,8 @@ impl Overwritten {
         packet.set_start(packet.start() - GROWTH);
         let bytes = packet.bytes_mut();
         bytes[ipv6::HEADER_LEN - GROWTH..ipv6::HEADER_LEN].copy_from_slice(&self.header);
-        bytes[ipv6::HEADER_LEN + self.checksum_at..][..2].copy_from_slice(&self.checksum);
+        bytes[ipv6::HEADER_LEN + usize::from(self.checksum_at)..][..2]
+            .copy_from_slice(&self.checksum);
     }
 }
 
@@ -180,10 +181,18 @@ impl Plain4 {
 /// True if the checksum of an IPv4 header without options is right.
 #[inline(always)]
 fn is_header_right<const N: usize>(head: &[u8; N]) -> bool {
-    let words = [0, 4, 8, 12, 16].map(|at| u64::from(u32_at(head, at)));
+    // A sum modulo 0xffff is the same in each order of bytes (RFC 1071 section 2).
+    let word = |at: usize| {
+        let mut octets = [0; 8];
+        octets.copy_from_slice(&head[at..at + 8]);
+        u64::from_ne_bytes(octets)
+    };
+    let last = u32::from_ne_bytes([head[16], head[17], head[18], head[19]]);
+    let (sum, over) = word(0).overflowing_add(word(8));
+    let (sum, over_again) = sum.overflowing_add(u64::from(last) + u64::from(over));
     // Not all words are zero, so all bits of the folded sum are ones if and only if 0xffff divides
     // the sum.
-    words.iter().sum::<u64>().is_multiple_of(0xffff)
+    (sum + u64::from(over_again)).is_multiple_of(0xffff)
 }
 
 /// The ones' complement sum of an address's words, 16 bits.
@@ -230,8 +239,8 @@ impl Converter {
         let fourth =
             u16::from_be_bytes([after_hop(plain.hop_limit, &self.settings), plain.protocol]);
         let ends = sum_of_ipv4((source, destination));
-        let words = [first, total_len, identification, fragment, fourth].map(u32::from);
-        let header_checksum = !fold(words.iter().sum::<u32>() + ends);
+        let words = u32::from(first) + u32::from(total_len) + u32::from(identification);
+        let header_checksum = !fold(words + u32::from(fragment) + u32::from(fourth) + ends);
         packet.truncate(plain.len());
         packet.set_start(packet.start() + GROWTH);
         let bytes = packet.bytes_mut();

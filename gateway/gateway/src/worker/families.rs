@@ -441,28 +441,17 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
     /// Converts and sends the packets of a batch that the engine has translated for hosts of NAT64.
     /// An empty frame stays in the place of each.
     fn send_to_hosts(&mut self, from: Side, packets: &mut Packets<'d>, verdicts: &mut Verdicts) {
-        let Some(of_hosts) = self.families.translator.realm() else { return };
-        let both = packets.frames.iter().zip(&*verdicts);
-        let to_hosts = both.filter_map(|(frame, verdict)| {
-            let is_to_host =
-                *verdict == Verdict::Forward(Side::Inside) && frame.realm() == of_hosts;
-            is_to_host.then(|| frame.bytes())
-        });
-        self.families.translator.expect(to_hosts);
-        for (number, verdict) in verdicts.iter_mut().enumerate().take(packets.len()) {
-            let to_host = matches!(*verdict, Verdict::Forward(Side::Inside));
-            if !to_host || packets.frames[number].realm() != of_hosts {
-                continue;
-            }
-            *verdict = Verdict::Held;
+        let count = packets.len();
+        let (mut lens, mut results) = ([0; BATCH], [None; BATCH]);
+        packets.frames.iter().zip(&mut lens).for_each(|(frame, len)| *len = frame.len());
+        let translator = &mut self.families.translator;
+        translator.convert_to_hosts(&mut packets.frames, &verdicts[..count], &mut results[..count]);
+        let to = (Side::Inside, 0);
+        for number in 0..count {
+            let Some(converted) = results[number] else { continue };
+            verdicts[number] = Verdict::Held;
             let (mut frame, _) = packets.take(number);
-            let origin = Some(Origin::forwarded(from, Side::Inside, frame.len()));
-            let (start, _) = frame.range();
-            let mut packet = Packet::new(frame.buffer_mut(), start);
-            let converted = self.families.translator.convert_to_host(&mut packet);
-            let (start, end) = (packet.start(), packet.end());
-            frame.set_range(start, end);
-            let to = (Side::Inside, 0);
+            let origin = Some(Origin::forwarded(from, Side::Inside, lens[number]));
             match converted {
                 Ok(Some(cut)) => self.send_cut(to, cut, frame.bytes(), origin),
                 Ok(None) => {

@@ -235,20 +235,10 @@ fn send_to_hosts(
     packets: &mut [Packet<'_>],
     verdicts: &[Verdict],
 ) -> usize {
-    let of_hosts = translator.realm();
-    let is_to_host = |packet: &Packet<'_>, verdict: &Verdict| {
-        *verdict == Verdict::Forward(Side::Inside) && of_hosts == Some(packet.realm())
-    };
-    let both = packets.iter().zip(verdicts);
-    let to_hosts = both.filter(|(packet, verdict)| is_to_host(packet, verdict));
-    translator.expect(to_hosts.map(|(packet, _)| packet.bytes()));
-    let mut left = 0;
-    for (packet, verdict) in packets.iter_mut().zip(verdicts) {
-        if is_to_host(packet, verdict) {
-            left += usize::from(translator.convert_to_host(packet).is_ok());
-        }
-    }
-    left
+    let mut results = [None; Engine::MAX_BATCH];
+    let results = &mut results[..packets.len()];
+    translator.convert_to_hosts(packets, verdicts, results);
+    results.iter().filter(|result| matches!(result, Some(Ok(_)))).count()
 }
 
 /// Takes what engine and translator have produced, and frees hosts.
