@@ -47,15 +47,19 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     /// Show nodes, link and slices
+    #[command(after_help = "Example:\nnatgate fleet status")]
     Status,
     /// Check that every slice has one owner and a present copy
+    #[command(after_help = "Example:\nnatgate fleet check --json")]
     Check,
     /// Give all slices of a node to the other one
+    #[command(after_help = "Example:\nnatgate fleet drain a")]
     Drain {
         /// Name of the node
         node: String,
     },
     /// Give a slice to a node
+    #[command(after_help = "Example:\nnatgate fleet move 0 b")]
     Move {
         /// Number of the slice
         slice: usize,
@@ -63,6 +67,7 @@ enum What {
         node: String,
     },
     /// Say that a node has ended and does not run anywhere
+    #[command(after_help = "Example:\nnatgate fleet forget a --yes-it-has-ended")]
     Forget {
         /// Name of the node
         node: String,
