@@ -1,23 +1,35 @@
 //! Random bytes as packets of both families at the translator of IPv6, with NAT64, SIIT, NPTv6 and
-//! the filter, and as messages of Neighbor Discovery: nothing panics, and each packet that leaves
-//! is whole.
+//! the filter, or with DS-Lite, lw4o6, MAP-E and MAP-T, and as messages of Neighbor Discovery:
+//! nothing panics, and each packet that leaves is whole.
 //!
-//! The input is packets, each after three bytes: its side and family, and its length. The header
-//! gets a right version and length, because most packets would be dropped for these alone.
+//! The first byte of the input chooses the tables. Then come packets, each after three bytes: its
+//! side, its family and its tunnel, and its length. Headers get a right version and length, because
+//! most packets would be dropped for these alone.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use natgate_engine::{AddressRange, Config, Engine, Packet, PoolConfig, Side, Timestamp};
 use natgate_ipv6::convert::HEADROOM;
+use natgate_ipv6::softwire::{
+    Binding, BindingTable, DsliteSettings, Lw4o6Settings, MapMode, MapParameters, MapRule,
+    MapSettings, PortSets, SoftwireSettings,
+};
 use natgate_ipv6::{
     EamEntry, Fate, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6, Nptv6Settings, Pref64,
     Prefix6, Settings, Side6, SiitSettings, Translator,
 };
-use natgate_wire::{Ipv4, Ipv6, nd};
+use natgate_wire::{Ipv4, Ipv6, ipv6, nd};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
+/// Longest packet of the input, and longest packet that leaves.
 const LONGEST: usize = 2048;
+const ROOM: usize = 1 << 17;
+/// Bytes before packets of the engine's own.
+const BEFORE: usize = natgate_ipv6::ERROR_ROOM;
+/// The next header of IPv4 in IPv6.
+const IPV4: u8 = 4;
 const SECOND: u64 = 1_000_000_000;
 
 fn prefix(text: &str, len: u8) -> Prefix6 {
@@ -63,8 +75,69 @@ fn settings() -> Settings {
     }
 }
 
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+/// A rule whose customers share addresses.
+fn map(ipv6: &str, ipv4: [u8; 4], mode: MapMode) -> MapSettings {
+    let rule = MapRule::new(MapParameters {
+        ipv6: prefix(ipv6, 40),
+        ipv4: natgate_engine::Prefix::new(ipv4.into(), 24),
+        ea_length: 16,
+        psid_offset: 6,
+        psid: None,
+        mode,
+    });
+    MapSettings { rule: rule.expect("a rule"), softwire: SOFTWIRE }
+}
+
+const SOFTWIRE: SoftwireSettings = SoftwireSettings { mtu: Some(1400), path_mtu: true };
+
+/// Settings with all kinds of tunnels.
+fn softwires() -> Settings {
+    let end = address("2001:db8:ffff::2");
+    let sets = PortSets::new(0, 4).expect("4 bits");
+    let binding = |psid: u16| Binding {
+        ipv4: Ipv4Addr::new(198, 51, 100, 10),
+        sets,
+        psid,
+        b4: address("2001:db8:b4::1"),
+        br: end,
+    };
+    let bindings = [binding(0), binding(1), binding(15)];
+    let bindings = BindingTable::new(&bindings, end, 1).expect("bindings that agree");
+    let dmr = Pref64::new(prefix("2001:db8:fffe::", 64)).expect("a prefix of RFC 6052");
+    Settings {
+        nat64: None,
+        siit: None,
+        dslite: Some(DsliteSettings {
+            address: address("2001:db8:ffff::1"),
+            b4: vec![prefix("2001:db8:b4::", 48)],
+            softwire: SOFTWIRE,
+        }),
+        lw4o6: Some(Lw4o6Settings {
+            address: end,
+            bindings: Arc::new(bindings),
+            hairpinning: true,
+            icmp_errors: true,
+            inbound_icmp: true,
+            softwire: SOFTWIRE,
+        }),
+        map: vec![
+            map(
+                "2001:db8:8000::",
+                [192, 0, 2, 0],
+                MapMode::Encapsulation(address("2001:db8:ffff::3")),
+            ),
+            map("2001:db8:9000::", [192, 0, 3, 0], MapMode::Translation(dmr)),
+        ],
+        ..settings()
+    }
+}
+
 /// Addresses that tables claim: a random address would reach none of them.
-const SIX: [&str; 8] = [
+const SIX: [&str; 16] = [
     "2001:db8:1::5",
     "64:ff9b::c633:640a",
     "2001:db8:64::c633:640a",
@@ -73,11 +146,46 @@ const SIX: [&str; 8] = [
     "2001:db8:9::5",
     "2001:db8:2::5",
     "2001:db8:1::1",
+    "2001:db8:ffff::1",
+    "2001:db8:ffff::2",
+    "2001:db8:ffff::3",
+    "2001:db8:b4::1",
+    "2001:db8:b4::2",
+    "2001:db8:8007:1200:0:c000:207:12",
+    "2001:db8:9007:1200:0:c000:307:12",
+    "2001:db8:fffe:0:c6:3364:a00::",
 ];
-const FOUR: [[u8; 4]; 4] = [[203, 0, 113, 1], [198, 51, 100, 10], [192, 0, 2, 7], [10, 0, 0, 5]];
+const FOUR: [[u8; 4]; 8] = [
+    [203, 0, 113, 1],
+    [198, 51, 100, 10],
+    [192, 0, 2, 7],
+    [10, 0, 0, 5],
+    [192, 168, 1, 2],
+    [192, 0, 3, 7],
+    [192, 0, 0, 1],
+    [9, 9, 9, 9],
+];
 
-/// Gives a packet a header that is not dropped at once.
+/// Gives a packet headers that are not dropped at once: one, or those of a tunnel, or of a fragment
+/// in a tunnel.
 fn dress(kind: u8, packet: &mut [u8]) {
+    dress_outer(kind, packet);
+    if kind & 6 != 6 || packet.len() < 48 {
+        return;
+    }
+    packet[6] = IPV4;
+    if kind & 8 == 0 {
+        return dress_outer(0, &mut packet[40..]);
+    }
+    packet[6] = ipv6::next::FRAGMENT;
+    (packet[40], packet[41]) = (IPV4, 0);
+    packet[44..47].fill(0);
+    if packet[42] == 0 && packet[43] & !1 == 0 {
+        dress_outer(0, &mut packet[48..]);
+    }
+}
+
+fn dress_outer(kind: u8, packet: &mut [u8]) {
     let len = packet.len();
     if kind & 2 != 0 && len >= 40 {
         packet[0] = 0x60 | packet[0] & 15;
@@ -124,8 +232,12 @@ fuzz_target!(|data: &[u8]| {
     let pool = PoolConfig { addresses, ..PoolConfig::default() };
     let mut config = Config { pools: vec![pool], ..Config::default() };
     config.limits.mappings = Some(64);
+    config.limits.subscribers = Some(64);
+    config.limits.fragment_memory = 1 << 16;
     config.outside.address = Some(Ipv4Addr::new(203, 0, 113, 254));
-    let translator = Translator::new(&settings(), &mut config, [1; 32]).expect("good settings");
+    let [tables, data @ ..] = data else { return };
+    let settings = if tables & 1 == 0 { settings() } else { softwires() };
+    let translator = Translator::new(&settings, &mut config, [1; 32]).expect("good settings");
     let mut translator = translator.expect("settings of IPv6");
     let mut now = Timestamp(SECOND);
     let mut engine = Engine::new(&config, [1; 32], now).expect("a good configuration");
@@ -149,8 +261,15 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         while engine.poll_event().is_some() {}
-        let mut made = [0; LONGEST];
-        while engine.poll_transmit(&mut made).is_some() {}
+        let mut made = vec![0; ROOM];
+        while let Some((_, side, len)) = engine.poll_transmit(&mut made[BEFORE..]) {
+            let mut packet = Packet::new(&mut made[..BEFORE + len], BEFORE);
+            let to_host =
+                side == Side::Inside && translator.realm() == Some(engine.transmit_realm());
+            if !to_host || translator.convert_to_host(&mut packet).is_ok() {
+                check(packet.bytes());
+            }
+        }
         while let Some((_, len)) = translator.poll_transmit(&mut made) {
             check(&made[..len]);
         }
