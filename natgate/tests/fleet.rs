@@ -283,6 +283,7 @@ fn flows_continue_on_the_partner_after_a_kill_and_come_back() {
     assert!(seen(&young).starts_with("203.0.113.2:"), "new flows have the partner's addresses");
     assert_eq!(status(&network, "b")["slices"][0]["role"], "partner");
     wait_until(&network, "b", "the link is gone", |state| state["link"]["connected"] == false);
+    wait_until(&network, "b", "the copies are old", |state| state["ok"] == false);
     assert!(!fleet(&network, "b", &["check"]).status.success());
 
     // The restart is the evidence that the process of before has ended.

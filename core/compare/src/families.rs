@@ -217,7 +217,7 @@ impl FamilyPair {
         same("number of packets", &did.packets.len(), &wanted.len())?;
         let packets = self.without_tunnel_identification(&did.packets)?;
         for (packet, wanted) in packets.iter().zip(wanted) {
-            let packet = without_chosen_identification(bytes, packet)?;
+            let packet = without_chosen_identification(self.aftr, bytes, packet)?;
             same("bytes", &Hex(&packet), &Hex(wanted))?;
             if is_right(bytes) && did.packets.len() == 1 && !is_right(&packet) {
                 return Err(format!("a right checksum became wrong: {:?}", Hex(&packet)));
@@ -400,12 +400,18 @@ fn fragments(cut: Option<Cut>, bytes: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// A packet that left, without the identification that the translator chose: that of an IPv4 packet
-/// which came as IPv6 without a fragment header, and in no tunnel.
-fn without_chosen_identification(came: &[u8], left: &[u8]) -> Result<Vec<u8>, Divergence> {
+/// which came as IPv6 without a fragment header, and in no tunnel that ends at `aftr`.
+fn without_chosen_identification(
+    aftr: Option<[u8; 16]>,
+    came: &[u8],
+    left: &[u8],
+) -> Result<Vec<u8>, Divergence> {
     let mut left = left.to_vec();
     let has_own = match Ipv6::new_checked(came) {
         Ok(came) => {
-            let is_own = |walk: Walk| walk.fragment.is_some() || walk.protocol == IPV4;
+            let is_to_aftr = aftr == Some(came.destination().to_be_bytes());
+            let is_own =
+                |walk: Walk| walk.fragment.is_some() || walk.protocol == IPV4 && is_to_aftr;
             came.walk().is_ok_and(is_own)
         }
         Err(_) => true,
