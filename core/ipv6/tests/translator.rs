@@ -1,6 +1,8 @@
 //! The translator packet by packet: regression tests.
 
 mod common;
+#[path = "common/prefixes.rs"]
+mod prefixes;
 
 use common::Ends;
 use natgate_engine::{
@@ -10,28 +12,17 @@ use natgate_engine::{
 use natgate_ipv6::convert::{HEADROOM, UdpChecksumZero};
 use natgate_ipv6::{
     ClatSettings, EamEntry, Fate, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6, Nptv6Settings,
-    Pref64, Prefix6, Settings, SiitSettings, StaticHost, Translator,
+    Pref64, Settings, SiitSettings, StaticHost, Translator,
 };
 use natgate_wire::checksum::{fold, pseudo_header_v6, sum};
 use natgate_wire::ipv6::Fragment;
 use natgate_wire::{Ipv4, Ipv6};
+use prefixes::{address as ipv6, pref64, prefix};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 const START: Timestamp = Timestamp(1_000_000_000_000);
 const SECOND: u64 = 1_000_000_000;
 const ACK: u8 = 16;
-
-fn ipv6(text: &str) -> u128 {
-    text.parse().map(Ipv6Addr::to_bits).expect("an address")
-}
-
-fn prefix(text: &str, len: u8) -> Prefix6 {
-    Prefix6 { address: ipv6(text).into(), len }
-}
-
-fn pref64(text: &str, len: u8) -> Pref64 {
-    Pref64::new(prefix(text, len)).expect("a prefix of RFC 6052")
-}
 
 fn embed(prefix: Pref64, ipv4: [u8; 4]) -> u128 {
     prefix.embed(ipv4.into()).to_bits()

@@ -7,6 +7,9 @@
 //!
 //! NATGATE_SEED sets the first case; a failing case prints its number.
 
+#[path = "../common/prefixes.rs"]
+mod prefixes;
+#[path = "../common/rng.rs"]
 mod rng;
 mod traffic;
 mod world;

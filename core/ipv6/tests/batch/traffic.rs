@@ -1,17 +1,18 @@
 //! Random settings, and random traffic of both families through them.
 
+use crate::prefixes::{address, pref64, prefix};
 use crate::rng::Rng;
 use crate::world::Seen;
 use natgate_engine::{AddressRange, Allocation, Config, PoolConfig, Prefix, Side, SideConfig};
 use natgate_ipv6::softwire::{DsliteSettings, SoftwireSettings};
 use natgate_ipv6::{
-    EamEntry, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6, Nptv6Settings, Pref64, Prefix6,
-    Settings, Side6, SiitSettings,
+    EamEntry, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6, Nptv6Settings, Settings, Side6,
+    SiitSettings,
 };
 use natgate_wire::checksum::{fold, pseudo_header, pseudo_header_v6, sum};
 use natgate_wire::ipv6::Fragment;
 use natgate_wire::{Ipv4, Ipv6};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
@@ -34,18 +35,6 @@ const HOSTS: usize = 14;
 const PORTS: (usize, usize) = (2000, 40);
 /// Packets that left and are remembered.
 const REMEMBERED: usize = 60;
-
-fn address(text: &str) -> u128 {
-    text.parse().map(Ipv6Addr::to_bits).expect("an address")
-}
-
-fn prefix(text: &str, len: u8) -> Prefix6 {
-    Prefix6 { address: address(text).into(), len }
-}
-
-fn pref64(text: &str, len: u8) -> Pref64 {
-    Pref64::new(prefix(text, len)).expect("a prefix of RFC 6052")
-}
 
 /// Settings of a case, and its packets.
 pub(crate) struct Traffic {

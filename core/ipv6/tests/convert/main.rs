@@ -2,6 +2,8 @@
 //! back.
 
 mod random;
+#[path = "../common/rng.rs"]
+mod rng;
 mod section4;
 mod section5;
 mod support;

@@ -1,6 +1,7 @@
 //! Random packets: compared with the model, there and back, and bytes without any sense. Each
 //! case is made from one number, which a failure shows.
 
+use crate::rng::Rng;
 use crate::support::*;
 use natgate_engine::Packet;
 use natgate_ipv6::convert::{ConvertSettings, Converter, Cut, Hops, UdpChecksumZero};
@@ -17,29 +18,7 @@ fn least_len(protocol: u8) -> usize {
     }
 }
 
-/// A generator of numbers (SplitMix64).
-struct Rng(u64);
-
 impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    fn one_of<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-
-    fn chance(&mut self, of: usize) -> bool {
-        self.below(of) == 0
-    }
-
     fn bytes(&mut self, len: usize) -> Vec<u8> {
         let zeros = self.chance(8);
         (0..len).map(|_| if zeros { 0 } else { self.next() as u8 }).collect()
