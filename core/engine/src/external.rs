@@ -218,9 +218,7 @@ impl ExternalPorts {
                 self.pools[number].slots.push(index);
             }
             self.join(index);
-            for protocol in 0..PROTOCOLS.len() {
-                self.renew(index, protocol);
-            }
+            self.renew_all(index);
         }
     }
 

@@ -20,6 +20,16 @@ pub enum Node {
     B,
 }
 
+impl Node {
+    /// The other node.
+    pub fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+}
+
 /// Number of a start of a node: greater than the number of each earlier start. 0: no start.
 pub type Boot = u64;
 
@@ -267,6 +277,11 @@ impl Ownership {
     /// True if this node is the owner of a slice.
     pub fn owns(&self, slice: usize) -> bool {
         matches!(self.slices[slice].role, Role::Owner { .. })
+    }
+
+    /// True if a slice goes to the partner as soon as the copy is complete.
+    pub fn drains(&self, slice: usize) -> bool {
+        matches!(self.slices[slice].role, Role::Owner { drains: true, .. })
     }
 
     /// The stream of records that this node copies. Records of other streams are refused.

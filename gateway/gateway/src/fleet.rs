@@ -15,8 +15,7 @@ pub use settings::{FleetSettings, PartnerSettings, SliceSettings};
 pub use status::{FleetStatus, LinkStatus, SliceStatus};
 
 use natgate_engine::{CopyChange, Endpoint, Engine, Timestamp};
-use natgate_pair::{Claim, Holding, Message, Node, Ownership, Role, View};
-use settings::other;
+use natgate_pair::{Claim, Holding, Node, Ownership, Role, View};
 use slice::{LEAST_ROOM, Slice};
 use std::collections::VecDeque;
 use std::io;
@@ -105,7 +104,7 @@ pub struct Fleet {
     young: VecDeque<(Timestamp, u32)>,
     changes: Vec<CopyChange>,
     requests: Receiver<Asked>,
-    told: Option<View>,
+    /// Time of the next view for the link; 0: at once.
     next_view: Timestamp,
     last_turn: Timestamp,
     /// State of the link at the last look.
@@ -139,7 +138,6 @@ impl Fleet {
             young: VecDeque::new(),
             changes: Vec::new(),
             requests,
-            told: None,
             next_view: Timestamp(0),
             last_turn: Timestamp(0),
             link_status: LinkStatus::default(),
@@ -180,27 +178,26 @@ impl Fleet {
     fn receive(&mut self, bytes: &[u8], now: Timestamp, engine: &mut Engine) {
         let Some((id, message)) = natgate_pair::read(bytes) else { return };
         let Some(slice) = self.slices.get_mut(usize::from(id.slice)) else { return };
-        let is_repair = matches!(message, Message::Repair(_));
         if let Some(answer) = slice.receive(engine, (id, message), bytes, now) {
             self.link.send(answer);
         }
-        if !is_repair && let Some(outbound) = &mut slice.outbound {
+        if let Some(outbound) = &mut slice.outbound {
             for port in outbound.sender.released() {
                 end_rest(engine, port);
             }
         }
     }
 
-    /// Hears a view of the partner.
+    /// Hears a view of the partner. If it changes this node's view, the partner is told at once.
     fn hear(&mut self, bytes: &[u8]) {
         let Some(view) = View::read(bytes) else {
             self.refused_views += 1;
             return;
         };
+        let former = self.ownership.view();
         // The partner knows a later start of this node: the counter on disk was lost.
         let is_older = view.to > self.ownership.boot();
-        let owns_nothing =
-            (0..self.slices.len()).all(|number| self.ownership.role(number) == Role::Unknown);
+        let owns_nothing = self.roles().all(|role| role == Role::Unknown);
         if is_older && owns_nothing {
             let least = starts::starts(view.to);
             if let Ok(boot) = starts::count(&self.settings.starts, (least, self.random)) {
@@ -221,6 +218,9 @@ impl Fleet {
             let is_given = matches!(before, Role::Partner { .. })
                 && self.ownership.role(number) == Role::Owner { rests: false, drains: false };
             self.slices[number].is_moved |= is_given;
+        }
+        if self.ownership.view() != former {
+            self.next_view = Timestamp(0);
         }
     }
 
@@ -252,9 +252,8 @@ impl Fleet {
             } else {
                 slice.rests_until = None;
             }
-            let drains = matches!(self.ownership.role(number), Role::Owner { drains: true, .. });
             slice.set_duty(engine, self.ownership.may_assign(number), self.ownership.owns(number));
-            slice.set_draining(engine, drains);
+            slice.set_draining(engine, self.ownership.drains(number));
         }
     }
 
@@ -269,7 +268,8 @@ impl Fleet {
             self.young.pop_front();
             self.changes.push(CopyChange::Changed(key));
         }
-        for change in std::mem::take(&mut self.changes) {
+        let mut changes = std::mem::take(&mut self.changes);
+        for change in changes.drain(..) {
             match change {
                 CopyChange::Changed(key) => {
                     let Some(facts) = engine.copy_facts(key) else { continue };
@@ -288,6 +288,7 @@ impl Fleet {
                 }
             }
         }
+        self.changes = changes;
     }
 
     fn send(&mut self, now: Timestamp, engine: &Engine) {
@@ -313,23 +314,21 @@ impl Fleet {
     /// Gives slices away that drain and that the partner has whole.
     fn give_away(&mut self, now: Timestamp, engine: &mut Engine) {
         for number in 0..self.slices.len() {
-            let drains = matches!(self.ownership.role(number), Role::Owner { drains: true, .. });
-            if drains
+            if self.ownership.drains(number)
                 && self.slices[number].is_copied()
                 && let Some(stream) = self.ownership.destination(number)
             {
                 self.ownership.copy_complete(number, stream);
+                self.next_view = Timestamp(0);
                 self.settle(now, engine);
             }
         }
     }
 
     fn tell(&mut self, now: Timestamp) {
-        let view = self.ownership.view();
-        if now >= self.next_view || self.told.as_ref() != Some(&view) {
+        if now >= self.next_view {
             self.next_view = now.plus(VIEWS);
-            self.link.tell(view.write());
-            self.told = Some(view);
+            self.link.tell(self.ownership.view().write());
         }
     }
 
@@ -381,6 +380,7 @@ impl Fleet {
                     return Err(format!("node {node} is connected, so it has not ended"));
                 }
                 self.ownership.forget_partner();
+                self.next_view = Timestamp(0);
                 Ok(())
             }
         }
@@ -390,7 +390,7 @@ impl Fleet {
         let this = self.settings.this();
         match node {
             node if node == self.settings.node => Ok(this),
-            node if node == self.settings.partner.node => Ok(other(this)),
+            node if node == self.settings.partner.node => Ok(this.other()),
             _ => Err(format!(
                 "there is no node {node}; the nodes are {} and {}",
                 self.settings.node, self.settings.partner.node
@@ -420,13 +420,10 @@ impl Fleet {
             let owner = match self.ownership.role(number) {
                 Role::Unknown => None,
                 Role::Owner { .. } => Some(this),
-                Role::Yielding { .. } | Role::Partner { .. } => Some(other(this)),
+                Role::Yielding { .. } | Role::Partner { .. } => Some(this.other()),
             };
-            SliceStatus {
-                home: self.settings.name(homes[number]).to_owned(),
-                owner: owner.map(|node| self.settings.name(node).to_owned()),
-                ..slice.status(now, &self.ownership)
-            }
+            let name = |node| self.settings.name(node).to_owned();
+            slice.status(now, &self.ownership, name(homes[number]), owner.map(name))
         };
         FleetStatus {
             node: self.settings.node.clone(),

@@ -17,3 +17,6 @@ pub const FEWEST_NEIGHBORS: usize = 4096;
 
 /// Most neighbours that a side has room for, unless the configuration sets a number.
 pub const MOST_NEIGHBORS: usize = 1 << 16;
+
+/// Bytes of the longest IP packet.
+pub(crate) const LONGEST: usize = 65_535;

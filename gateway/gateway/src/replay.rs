@@ -20,6 +20,7 @@ use crate::Settings;
 use crate::alg::{self, AlgCounters, AlgExpectation, Arrived, Kind as AlgKind, Taken};
 use crate::counters::{Losses, Origin, summed};
 use crate::fragment::fragment;
+use crate::limits::LONGEST;
 use crate::link::VLAN_BITS;
 use crate::links::DeviceLinks;
 use natgate_engine::{
@@ -41,9 +42,6 @@ const HEADROOM: usize = 1280;
 
 /// Room behind a packet of a control flow, bytes: as much as edits may add.
 const ALG_ROOM: usize = 2048;
-
-/// Longest packet that the translator makes, bytes.
-const MAX_PACKET: usize = 65_535;
 
 /// Longest packet of a side without a configured MTU, bytes.
 const DEFAULT_MTU: u16 = 1500;
@@ -139,7 +137,7 @@ pub fn replay<R: Read, W: Write>(
         losses: Losses::default(),
         now: Timestamp::default(),
         backwards: 0,
-        buffer: vec![0; HEADROOM + MAX_PACKET],
+        buffer: vec![0; HEADROOM + LONGEST],
         work: Vec::new(),
     };
     let mut engine = None;
@@ -296,7 +294,7 @@ impl<W: Write> Replay<'_, W> {
         let mut work = std::mem::take(&mut self.work);
         work.resize(HEADROOM, 0);
         work.extend_from_slice(bytes);
-        work.resize(HEADROOM + (bytes.len() + ALG_ROOM).min(MAX_PACKET), 0);
+        work.resize(HEADROOM + (bytes.len() + ALG_ROOM).min(LONGEST), 0);
         let mut room = Room::new(&mut work[HEADROOM..], bytes.len());
         let arrived = Arrived { now: self.now, from: side, realm };
         let taken = alg.take(engine, arrived, &mut room, &mut self.losses);
@@ -457,7 +455,7 @@ impl<W: Write> Replay<'_, W> {
     /// Largest packet that leaves by a side, bytes. The realm counts on the inside.
     fn mtu(&self, side: Side, realm: u16) -> usize {
         match side {
-            Side::Inside => self.mtus_inside.get(usize::from(realm)).copied().unwrap_or(MAX_PACKET),
+            Side::Inside => self.mtus_inside.get(usize::from(realm)).copied().unwrap_or(LONGEST),
             Side::Outside => self.mtu_outside,
         }
     }

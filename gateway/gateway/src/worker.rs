@@ -18,7 +18,7 @@ mod together;
 use crate::alg::{Algs, Aside};
 use crate::command::{CommandRunner, Commands};
 use crate::fleet::Fleet;
-use crate::limits::MOST_DEVICES;
+use crate::limits::{LONGEST, MOST_DEVICES};
 use crate::link::Link;
 use crate::load::Load;
 use crate::local_tcp_port::LocalTcpPort;
@@ -46,9 +46,6 @@ use std::time::Duration;
 
 /// Interval at which devices are maintained.
 const MAINTENANCE: Duration = Duration::from_secs(1);
-
-/// Bytes of the longest IP packet.
-const LONGEST: usize = 65_535;
 
 const _: () = assert!(BATCH <= Engine::MAX_BATCH && HEADROOM >= ETHERNET_LEN + VLAN_LEN);
 

@@ -311,7 +311,7 @@ impl ExternalPorts {
             Task::Enter(address) => self.enter_when_there_is_room(address),
             Task::Close(index) => {
                 self.slots[index as usize].is_closed = true;
-                (0..PROTOCOLS.len()).for_each(|protocol| self.renew(index, protocol));
+                self.renew_all(index);
             }
             Task::Renew(index, protocol) => self.renew(index, usize::from(protocol)),
             Task::Move(index) => self.go_over(index),

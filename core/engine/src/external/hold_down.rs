@@ -156,6 +156,11 @@ impl ExternalPorts {
         self.count_shares(index, protocol);
     }
 
+    /// Recomputes the free ports of an address, of all protocols.
+    pub(super) fn renew_all(&mut self, index: u32) {
+        (0..PROTOCOLS.len()).for_each(|protocol| self.renew(index, protocol));
+    }
+
     /// Holds a port of a pool until tick `release`, if the port has no owner, no static mapping has
     /// the whole address, and the limit of held ports leaves room.
     pub(crate) fn hold(&mut self, protocol: u8, index: u32, port: u16, release: u32) {

@@ -67,7 +67,7 @@ impl ExternalPorts {
     pub(crate) fn divide(&mut self) {
         self.part.owned = Some(vec![[0; WORDS / 64]; self.room]);
         for index in 0..self.slots.len() as u32 {
-            (0..PROTOCOLS.len()).for_each(|protocol| self.renew(index, protocol));
+            self.renew_all(index);
         }
     }
 

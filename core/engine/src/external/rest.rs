@@ -4,7 +4,7 @@
 //! A resting port is in the lists of held ports. When it is due there, it is held again, unless its
 //! rest has ended and the hold-down since then is over.
 
-use super::{EMPTY, ExternalPorts, NO_POOL, PROTOCOLS};
+use super::{EMPTY, ExternalPorts, NO_POOL};
 use crate::AddressRange;
 use crate::endpoint::External;
 use crate::protocols::protocol_index;
@@ -40,9 +40,7 @@ impl ExternalPorts {
                 false => slots.retain(|index| its.binary_search(index).is_err()),
             }
         }
-        for index in changed {
-            (0..PROTOCOLS.len()).for_each(|protocol| self.renew(index, protocol));
-        }
+        changed.into_iter().for_each(|index| self.renew_all(index));
     }
 
     /// True if an address gives out ports.

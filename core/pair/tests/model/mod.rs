@@ -146,10 +146,6 @@ pub(crate) enum Action {
     RemoteForgets(Subscriber),
 }
 
-fn other(node: Node) -> Node {
-    if node == Node::A { Node::B } else { Node::A }
-}
-
 impl Process {
     fn start(node: Node, boot: Boot) -> Self {
         Self {
@@ -254,7 +250,7 @@ impl Pair {
     }
 
     fn actions_of(&self, world: &World, node: Node, actions: &mut Vec<Action>) {
-        let partner_ended = world.nodes[other(node) as usize].is_none();
+        let partner_ended = world.nodes[node.other() as usize].is_none();
         let Some(process) = &world.nodes[node as usize] else {
             if world.boots[node as usize] < self.starts {
                 actions.push(Action::Start(node));
@@ -289,7 +285,7 @@ impl Pair {
     fn deliver(&self, world: &mut World, message: Message) {
         match message {
             Message::View(from, mut view) => {
-                let to = other(from);
+                let to = from.other();
                 if world.nodes[to as usize].is_none() {
                     return;
                 }
@@ -401,7 +397,7 @@ impl Pair {
                 }
             }
             Action::Guardian(node) => {
-                let boot = world.boots[other(node) as usize];
+                let boot = world.boots[node.other() as usize];
                 world.change(node, |ownership| ownership.partner_ended(boot));
             }
             Action::Forget(node) => {

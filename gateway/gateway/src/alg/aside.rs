@@ -5,6 +5,7 @@
 
 use super::{AlgCounters, AlgSettings, Arrived, Kind, Stage, Taken};
 use crate::counters::Losses;
+use crate::limits::LONGEST;
 use natgate_engine::{Config, Engine, Verdict};
 use natgate_io::HEADROOM;
 use natgate_payload::Room;
@@ -18,9 +19,6 @@ pub(crate) struct Algs {
 }
 
 impl Algs {
-    /// Bytes of the longest IP packet.
-    const LONGEST: usize = 65_535;
-
     /// The parts for an engine with this configuration. `None`: no protocol is on.
     pub(crate) fn new(
         settings: &AlgSettings,
@@ -36,7 +34,7 @@ impl Algs {
     }
 
     fn of(stage: Stage) -> Box<Self> {
-        Box::new(Self { stage, buffer: vec![0; HEADROOM + Self::LONGEST] })
+        Box::new(Self { stage, buffer: vec![0; HEADROOM + LONGEST] })
     }
 
     /// Counters of the protocols.

@@ -54,7 +54,7 @@ impl FleetSettings {
     pub fn homes(&self) -> Vec<Node> {
         let home = |slice: &SliceSettings| match slice.owner == self.node {
             true => self.this(),
-            false => other(self.this()),
+            false => self.this().other(),
         };
         self.slices.iter().map(home).collect()
     }
@@ -62,13 +62,5 @@ impl FleetSettings {
     /// Name of a node.
     pub fn name(&self, node: Node) -> &str {
         if node == self.this() { &self.node } else { &self.partner.node }
-    }
-}
-
-/// The other of two nodes.
-pub(super) fn other(node: Node) -> Node {
-    match node {
-        Node::A => Node::B,
-        Node::B => Node::A,
     }
 }

@@ -204,12 +204,12 @@ impl Slice {
         young: &mut VecDeque<(Timestamp, u32)>,
         mut send: impl FnMut(Vec<u8>) -> bool,
     ) {
-        let Some(mut outbound) = self.outbound.take() else { return };
-        outbound.fill_some(engine, |address| self.has(address), now);
-        outbound.list_held(engine, |address| self.has(address), now);
-        let has = |address| self.has(address);
+        let Self { outbound: Some(outbound), ranges, .. } = self else { return };
+        let has = |address| ranges.iter().any(|range| range.contains(address));
+        outbound.fill_some(engine, has, now);
+        outbound.list_held(engine, has, now);
         for _ in 0..most {
-            let Outbound { sender, held, .. } = &mut outbound;
+            let Outbound { sender, held, .. } = &mut *outbound;
             let source =
                 |key, out: &mut Vec<u8>| held.present(engine, &has, (key, now), young, out);
             match sender.write(now.0, room, source) {
@@ -237,7 +237,6 @@ impl Slice {
             outbound.next_digests = now.plus(DIGESTS);
             send(outbound.sender.digests());
         }
-        self.outbound = Some(outbound);
     }
 
     /// True if the partner has everything, held ports included if the slice drains.
@@ -258,8 +257,14 @@ impl Slice {
         outbound.fill = Some(0);
     }
 
-    /// State of the slice for people.
-    pub(super) fn status(&self, now: Timestamp, ownership: &Ownership) -> SliceStatus {
+    /// State of the slice for people, with the names of its home and its owner.
+    pub(super) fn status(
+        &self,
+        now: Timestamp,
+        ownership: &Ownership,
+        home: String,
+        owner: Option<String>,
+    ) -> SliceStatus {
         let number = usize::from(self.number);
         let role = ownership.role(number);
         let (completed, is_complete) = match (&self.outbound, &self.inbound) {
@@ -270,8 +275,8 @@ impl Slice {
         let lag = self.outbound.as_ref().map_or(0, |outbound| outbound.sender.lag(now.0));
         SliceStatus {
             addresses: self.ranges.clone(),
-            home: String::new(),
-            owner: None,
+            home,
+            owner,
             role: match role {
                 Role::Unknown => "unknown",
                 Role::Owner { .. } => "owner",
@@ -281,7 +286,7 @@ impl Slice {
             epoch: ownership.epoch(number),
             assigns: ownership.may_assign(number),
             rests: self.rests_until.map(|until| until.since(now)),
-            drains: matches!(role, Role::Owner { drains: true, .. }),
+            drains: ownership.drains(number),
             is_complete,
             age: completed.map(|at| now.since(at)),
             lag: Duration::from_nanos(lag),

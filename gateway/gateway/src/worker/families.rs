@@ -9,10 +9,10 @@
 //! sends to that realm are converted here. Changes are kept with the names of their hosts as soon
 //! as a run is taken, because a number may pass to another host with the next run.
 
-use super::LONGEST;
 use super::stages::{NO_VERDICTS, Output, Packets, Stages, Verdicts};
 use crate::bindings::BindingTaker;
 use crate::counters::{Origin, summed};
+use crate::limits::LONGEST;
 use crate::link::Link;
 use crate::observer::{SideStatus6, Status6};
 use crate::router::{Fate as Way, Router};

@@ -15,7 +15,7 @@ pub(crate) enum Loss {
     /// All from the dialing node.
     Dialer = 2,
     All = 3,
-    /// Those of the dialing node beyond some thousands a second.
+    /// From the dialing node, all datagrams that exceed some thousands a second.
     Slow = 4,
     End = 5,
 }

@@ -174,7 +174,8 @@ fn pool_addresses_do_not_overlap(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-fn all_ranges(draft: &Draft) -> impl Iterator<Item = &Located<AddressRange>> {
+/// The ranges of all pools.
+pub(super) fn all_ranges(draft: &Draft) -> impl Iterator<Item = &Located<AddressRange>> {
     draft.pools.iter().flat_map(|pool| &pool.ranges)
 }
 

@@ -2,8 +2,8 @@
 
 use super::places::Target;
 use super::reader::Section;
+use super::values::socket_address;
 use natgate_gateway::{ControlSettings, RemoteSettings};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Longest path of a Unix socket that the kernel takes, less room for a temporary name beside it.
@@ -57,10 +57,7 @@ fn remote(section: &Section<'_>) -> Option<RemoteSettings> {
         return None;
     };
     let address = listen.parsed("an address and a port in quotes", |text| {
-        text.parse::<SocketAddr>().map_err(|_| {
-            let shown = super::values::quoted(text);
-            format!("{shown} is no address with a port; write one such as \"192.0.2.1:9466\"")
-        })
+        socket_address(text, "write one such as \"192.0.2.1:9466\"")
     });
     if let Some(address) = &address {
         section.registers("listen", &address.place, Target::Address(address.value));

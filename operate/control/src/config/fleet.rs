@@ -1,11 +1,12 @@
 //! Reads `[fleet]` and `[[slice]]`, and compares them with other tables.
 
-use super::draft::{Draft, PoolDraft};
+use super::checks::all_ranges;
+use super::draft::Draft;
 use super::places::Target;
 use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
 use super::sections::{plain_name, read_name};
-use super::values::{self, quoted, show_range};
+use super::values::{self, overlaps, quoted, show_range, socket_address};
 use natgate_engine::{AddressRange, Allocation};
 use natgate_gateway::StateSettings;
 use natgate_gateway::fleet::{FleetSettings, PartnerSettings, SliceSettings};
@@ -89,11 +90,12 @@ fn read_partner(section: &Section<'_>, node: Option<&Located<String>>) -> Option
 }
 
 fn endpoint(text: &str) -> Result<SocketAddr, String> {
-    let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
-    address.ok_or_else(|| {
-        let shown = quoted(text);
-        format!("{shown} is no address with a port; write one such as \"192.0.2.10:7600\"")
-    })
+    const REMEDY: &str = "write one such as \"192.0.2.10:7600\"";
+    let address = socket_address(text, REMEDY)?;
+    match address.port() {
+        0 => Err(format!("{} is no address with a port; {REMEDY}", quoted(text))),
+        _ => Ok(address),
+    }
 }
 
 fn read_slice(section: &Section<'_>) -> SliceDraft {
@@ -146,15 +148,16 @@ fn slices_are_the_pools(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) 
                 .wrong(&range.place, format!("{message} of line {line}; an address has one owner"));
         }
     }
-    let of_pools = || draft.pools.iter().flat_map(|pool: &PoolDraft| &pool.ranges);
     for range in &all {
-        if let Some(address) =
-            range.value.each().find(|address| !of_pools().any(|pool| pool.value.contains(*address)))
+        if let Some(address) = range
+            .value
+            .each()
+            .find(|address| !all_ranges(draft).any(|pool| pool.value.contains(*address)))
         {
             report.wrong(&range.place, format!("{address} is in no [[pool]]; add it to one"));
         }
         if let Some(network) = draft.outside.network()
-            && range.value.each().any(|address| network.contains(address.into()))
+            && overlaps(range.value, network)
         {
             report.wrong(
                 &range.place,
@@ -166,7 +169,7 @@ fn slices_are_the_pools(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) 
     if all.is_empty() {
         return;
     }
-    for range in of_pools() {
+    for range in all_ranges(draft) {
         let is_in =
             |address: &std::net::Ipv4Addr| all.iter().any(|one| one.value.contains(*address));
         if let Some(address) = range.value.each().find(|address| !is_in(address)) {

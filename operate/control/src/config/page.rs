@@ -3,7 +3,7 @@
 use super::places::Target;
 use super::problem::Report;
 use super::reader::{Section, Value};
-use super::values::quoted;
+use super::values::{quoted, socket_address};
 use natgate_gateway::{PagePlace, PageSettings};
 use std::net::SocketAddr;
 
@@ -42,9 +42,7 @@ fn place(text: &str) -> Result<PagePlace, String> {
     if text == "off" {
         return Ok(PagePlace::Nowhere);
     }
-    let address: SocketAddr = text
-        .parse()
-        .map_err(|_| format!("{} is no address with a port; {EXAMPLE}", quoted(text)))?;
+    let address = socket_address(text, EXAMPLE)?;
     match address.port() {
         0 => Err(format!("{} has no port that one could go to; {EXAMPLE}", quoted(text))),
         _ => Ok(PagePlace::At(address)),

@@ -6,7 +6,7 @@
 
 use natgate_engine::{AddressRange, Prefix};
 use std::fmt::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -18,6 +18,11 @@ pub(super) fn quoted(text: &str) -> String {
         None => format!("{text:?}"),
         Some((end, _)) => format!("{:?}...", &text[..end]),
     }
+}
+
+/// Parses an address with a port. `remedy` says what to write instead.
+pub(super) fn socket_address(text: &str, remedy: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{} is no address with a port; {remedy}", quoted(text)))
 }
 
 /// Units and their milliseconds.

@@ -1,6 +1,7 @@
 //! The pair: its state, and the commands to it.
 
 use super::changes::Change;
+use crate::config::show_range;
 use crate::socket::{Response, blocking};
 use axum::body::Bytes;
 use axum::extract::State;
@@ -10,7 +11,6 @@ use axum::{Extension, Router};
 use natgate_gateway::fleet::{FleetAnswer, FleetAsker, FleetRequest, FleetStatus, SliceStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// A command.
 #[derive(Debug, Deserialize)]
@@ -65,10 +65,6 @@ async fn command(State(asker): Of, body: Bytes) -> Result<HttpResponse, Response
     Ok((Extension(Change::Done(done)), response).into_response())
 }
 
-fn seconds(time: Duration) -> f64 {
-    time.as_secs_f64()
-}
-
 /// The state as JSON.
 fn object(status: &FleetStatus) -> Value {
     let link = &status.link;
@@ -87,8 +83,8 @@ fn object(status: &FleetStatus) -> Value {
         "partner_boot": status.partner_boot,
         "link": {
             "connected": link.connected.is_some(),
-            "connected_s": link.connected.map(seconds),
-            "round_trip_s": link.round_trip.map(seconds),
+            "connected_s": link.connected.map(|time| time.as_secs_f64()),
+            "round_trip_s": link.round_trip.map(|time| time.as_secs_f64()),
             "connections": link.connections,
             "refused": link.refused,
             "lost": link.lost,
@@ -102,7 +98,7 @@ fn object(status: &FleetStatus) -> Value {
 }
 
 fn slice((number, slice): (usize, &SliceStatus)) -> Value {
-    let addresses: Vec<String> = slice.addresses.iter().map(range).collect();
+    let addresses: Vec<String> = slice.addresses.iter().copied().map(show_range).collect();
     let mut object = json!({
         "slice": number,
         "addresses": addresses,
@@ -111,11 +107,11 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
         "role": slice.role,
         "epoch": slice.epoch,
         "assigns": slice.assigns,
-        "rests_s": slice.rests.map(seconds),
+        "rests_s": slice.rests.map(|time| time.as_secs_f64()),
         "drains": slice.drains,
         "complete": slice.is_complete,
-        "age_s": slice.age.map(seconds),
-        "lag_s": seconds(slice.lag),
+        "age_s": slice.age.map(|time| time.as_secs_f64()),
+        "lag_s": slice.lag.as_secs_f64(),
         "disputed": slice.is_disputed,
         "fault": slice.fault(),
     });
@@ -137,13 +133,10 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
     object
 }
 
-fn range(range: &natgate_engine::AddressRange) -> String {
-    crate::config::show_range(*range)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_command_has_its_parts_and_no_others() {

@@ -170,14 +170,18 @@ impl Engine {
         }
     }
 
+    /// The slot that has the port of a record.
+    fn owner_of(&self, fields: &MappingFields) -> Option<u32> {
+        let AddressPort { address, port } = fields.external;
+        let index = self.external.index(address).filter(|_| has_ports(fields.protocol))?;
+        self.external.owner(fields.protocol, index, port)
+    }
+
     /// Forgets the key of the slot that has the port of a record, if the slot has another mapping
     /// now.
     fn forget_owner(&self, copies: &mut Copies, fields: &MappingFields) {
-        let AddressPort { address, port } = fields.external;
-        let owner = self.external.index(address).filter(|_| has_ports(fields.protocol));
-        let owner = owner.and_then(|index| self.external.owner(fields.protocol, index, port));
         let numbers = &copies.restoration.numbers;
-        let key = owner.and_then(|slot| numbers.get(slot as usize).copied());
+        let key = self.owner_of(fields).and_then(|slot| numbers.get(slot as usize).copied());
         if let Some(key) = key.filter(|key| *key != ABSENT) {
             self.forget_ended(copies, key);
         }
