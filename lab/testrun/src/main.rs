@@ -2,9 +2,9 @@
 //!
 //! `cargo test` runs one test program after the other. A program that waits, or that has one long
 //! test, then leaves the other processors idle. This program runs as many test programs as there
-//! are processors, the longest first. A failing program prints its whole output. Documentation
-//! tests follow. Arguments go to `cargo test` (packages, features); without arguments the whole
-//! workspace is tested.
+//! are processors, the longest first. A failing program prints its whole output at once, and the
+//! end of its output again after all programs. Documentation tests follow. Arguments go to
+//! `cargo test` (packages, features); without arguments the whole workspace is tested.
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -32,8 +32,12 @@ struct Program {
 /// Result of one program's run.
 struct Outcome {
     name: String,
-    passed: bool,
+    /// The end of the output of a program that failed.
+    failure: Option<String>,
 }
+
+/// Bytes of a failing program's output that are printed again after all programs.
+const END: usize = 4000;
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -46,12 +50,14 @@ fn main() -> anyhow::Result<ExitCode> {
         LONG.iter().position(|long| *long == program.target).unwrap_or(LONG.len())
     });
     programs.reverse();
-    let mut failed: Vec<String> = run_all(programs)?
-        .into_iter()
-        .filter(|outcome| !outcome.passed)
-        .map(|outcome| outcome.name)
-        .collect();
+    let outcomes = run_all(programs)?;
     let documents = cargo(options).arg("--doc").status().context("cargo cannot be started")?;
+    let mut failed = Vec::new();
+    for Outcome { name, failure } in outcomes {
+        let Some(end) = failure else { continue };
+        println!("\n{name}, the end of its output:\n{end}");
+        failed.push(name);
+    }
     if !documents.success() {
         failed.push("documentation tests".into());
     }
@@ -140,13 +146,19 @@ fn run(program: &Program) -> anyhow::Result<Outcome> {
     let text = String::from_utf8_lossy(&fs::read(&file).context("the output")?).into_owned();
     let _ = fs::remove_file(&file);
     let seconds = started.elapsed().as_secs();
-    let passed = status.success();
-    if passed {
+    let failure = (!status.success()).then(|| last_bytes(&text));
+    if failure.is_none() {
         let counts = text.lines().rev().find(|line| line.starts_with("test result"));
         let counts = counts.and_then(|line| line.split(';').next()).unwrap_or("no tests");
         println!("{} {seconds} s: {counts}", program.name);
     } else {
         println!("{text}\n{} {seconds} s: FAILED with {status}", program.name);
     }
-    Ok(Outcome { name: program.name.clone(), passed })
+    Ok(Outcome { name: program.name.clone(), failure })
+}
+
+/// The last lines of a text, at most [`END`] bytes.
+fn last_bytes(text: &str) -> String {
+    let start = text.ceil_char_boundary(text.len().saturating_sub(END));
+    text[start..].to_owned()
 }
