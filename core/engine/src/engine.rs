@@ -225,17 +225,17 @@ impl Engine {
     /// Holds ports of an external address for the hold-down from now on. `ports` is the answer of
     /// [`Engine::taken_ports`] of an earlier engine. Ports of every protocol are held, because the
     /// connections that used them are not known any more. Ports in use, and ports in no pool, stay
-    /// as they are.
+    /// as they are. Returns `false` if the limit of held ports left some of them free.
     ///
     /// # Panics
     /// When the protocol is another, or `ports` has another length.
-    pub fn hold_ports(&mut self, address: Ipv4Addr, protocol: u8, ports: &[u64]) {
+    pub fn hold_ports(&mut self, address: Ipv4Addr, protocol: u8, ports: &[u64]) -> bool {
         assert_eq!(ports.len(), 1024, "a bit a port");
-        let Some(index) = self.external.index(address.to_bits()) else { return };
+        let Some(index) = self.external.index(address.to_bits()) else { return true };
         //= rfc6888#REQ-8-restart
         let release = self.deadline(self.now, self.timeouts.hold_down);
         if release <= self.tick {
-            return;
+            return true;
         }
         for (word, &bits) in ports.iter().enumerate() {
             let mut bits = bits;
@@ -245,6 +245,7 @@ impl Engine {
                 self.external.hold(protocol, index, port as u16, release);
             }
         }
+        !self.external.holds_most()
     }
 
     // ---- events ----

@@ -32,7 +32,7 @@ use crate::protocols::PROTOCOLS;
 use crate::protocols::has_ports;
 use crate::protocols::protocol_index;
 use crate::random::HashKey;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use change::{Definition, Work};
 pub use change::{Draining, PoolChange};
@@ -82,11 +82,13 @@ struct Slot {
     /// has no mapping.
     pool: u16,
     target: u16,
-    /// True if none of its ports becomes free: the address drains, leaves its pool, or is in no
-    /// pool.
+    /// True if none of its ports becomes free: the address drains, is foreign, leaves its pool, or
+    /// is in no pool.
     is_closed: bool,
     /// True if the operator drains the address.
     is_draining: bool,
+    /// True if another engine of the pair assigns the address's ports.
+    is_foreign: bool,
     /// True if static mappings name the address.
     is_static: bool,
     /// True if the address is external. Otherwise the slot only waits for held ports.
@@ -154,8 +156,10 @@ pub(crate) struct ExternalPorts {
     /// the next port that is released at the same tick.
     evicted: BTreeMap<(usize, u32), u32>,
     /// Ports of ended mappings that another engine may have a copy of: the place of the protocol
-    /// and the port's entry, with the tick until which the port is held, once that is known.
-    resting: BTreeMap<(usize, u32), Option<u32>>,
+    /// and the port's entry.
+    resting: BTreeSet<(usize, u32)>,
+    /// True if the addresses are shared with another engine.
+    is_of_pair: bool,
     /// Blocks of forwarded ports, and such blocks that are pinned and not reported yet.
     pins: Vec<Pin>,
     pinned_later: Vec<BlockId>,
@@ -185,7 +189,8 @@ impl ExternalPorts {
             held: 0,
             most_held: config.limits.held_ports.unwrap_or(u32::MAX),
             evicted: BTreeMap::new(),
-            resting: BTreeMap::new(),
+            resting: BTreeSet::new(),
+            is_of_pair: false,
             pins: Vec::new(),
             pinned_later: Vec::new(),
             blocks: shares::blocks(config, room, key),

@@ -9,13 +9,9 @@ use crate::protocols::has_ports;
 use crate::session::{Idle, State};
 use crate::table::SessionRef;
 use crate::time::{TICK, nanos};
-use crate::{AddressRange, Endpoint, Timestamp};
+use crate::{AddressRange, Copies, Endpoint, Timestamp};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-
-/// Time from the end of a mapping to the first question whether its port still rests, beyond the
-/// hold-down.
-const MARGIN: u64 = 500_000_000;
 
 /// Start of a timer for sessions that do not end by themselves.
 const KEPT: u32 = u32::MAX;
@@ -83,10 +79,11 @@ impl Pair {
 }
 
 impl Engine {
-    /// Becomes one of a pair: notes changes from now on, and lets ports rest. No address of a pool
-    /// assigns ports before [`Engine::set_duty`] says so.
+    /// Becomes one of a pair: notes changes from now on, and lets ports rest. No external address
+    /// assigns ports before [`Engine::set_duty`] says so, those of later configurations neither.
     pub fn join_pair(&mut self) {
         self.pair.get_or_insert_default();
+        self.external.join_pair();
         let ranges = self.config.pools.iter().flat_map(|pool| pool.addresses.clone());
         for range in ranges.collect::<Vec<_>>() {
             self.set_duty(range, Duty { assigns: false, keeps: true });
@@ -159,12 +156,48 @@ impl Engine {
     }
 
     /// Ends the rest of a port: the partner has no copy of its mapping any more. The hold-down
-    /// begins.
+    /// begins, if the protocol has one; otherwise the port is free.
     pub fn end_rest(&mut self, protocol: u8, external: Endpoint) {
         let until = self.deadline(self.now, self.timeouts.hold_down);
         if let Some(index) = self.external.index(external.address.to_bits()) {
-            self.external.end_rest(protocol, index, external.port, until);
+            let external = External::new(index, external.port);
+            self.external.end_rest(protocol, external, until, self.present_tick());
         }
+    }
+
+    /// Ends mappings of a range of addresses that are no copies: the other engine, which assigns the
+    /// ports, does not have them. Looks at `most` slots from `from` on. Returns the next slot;
+    /// `None`: all have been looked at. Poll the events before the next call.
+    pub fn end_strangers(
+        &mut self,
+        copies: &Copies,
+        has: impl Fn(Ipv4Addr) -> bool,
+        from: u32,
+        most: u32,
+    ) -> Option<u32> {
+        let extent = self.table.extent();
+        for slot in from..extent.min(from.saturating_add(most)) {
+            if !self.has_room_for_events() {
+                return Some(slot);
+            }
+            let is_stranger = self.table.is_live(slot) && copies.key(slot).is_none() && {
+                let mapping = self.table.mapping(slot);
+                let address = self.external.address(mapping.external().index);
+                let is_dynamic = !mapping.is_static() && !mapping.is_fixed();
+                is_dynamic && has_ports(mapping.protocol) && has(Ipv4Addr::from_bits(address))
+            };
+            if is_stranger {
+                self.discard(slot);
+            }
+        }
+        let next = from.saturating_add(most);
+        (next < extent).then_some(next)
+    }
+
+    /// Number of mappings that there is room for.
+    pub fn most_mappings(&self) -> u32 {
+        let most = self.table.filled().most + self.table.room_for_statics();
+        u32::try_from(most).unwrap_or(u32::MAX)
     }
 
     /// Number of ports that rest.
@@ -183,15 +216,13 @@ impl Engine {
     /// A mapping has ended that had a port: the port rests. Returns `false` if the engine is none
     /// of a pair; then nothing has happened.
     #[inline(always)]
-    pub(crate) fn rests(&mut self, slot: u32, protocol: u8, external: External, time: u64) -> bool {
-        self.pair.is_some() && self.begin_rest(slot, protocol, external, time)
+    pub(crate) fn rests(&mut self, slot: u32, protocol: u8, external: External) -> bool {
+        self.pair.is_some() && self.begin_rest(slot, protocol, external)
     }
 
     #[cold]
-    fn begin_rest(&mut self, key: u32, protocol: u8, external: External, time: u64) -> bool {
-        let until = self.deadline(time, self.timeouts.hold_down.saturating_add(MARGIN));
-        let until = until.max(self.present_tick() + 1);
-        self.external.rest(protocol, external, until);
+    fn begin_rest(&mut self, key: u32, protocol: u8, external: External) -> bool {
+        self.external.rest(protocol, external);
         let address = self.external.address(external.index);
         let external = Endpoint::new(address, external.port);
         if let Some(pair) = &mut self.pair {

@@ -37,8 +37,8 @@ fn records(lab: &Lab) -> BTreeMap<u32, (Vec<u8>, u64)> {
 
 fn copy_all(from: &Lab, to: &mut Lab, copies: &mut Copies) -> usize {
     let all = records(from);
-    for (record, fingerprint) in all.values() {
-        assert_eq!(to.engine.copy(copies, record), Ok(Some(*fingerprint)));
+    for (key, (record, fingerprint)) in &all {
+        assert_eq!(to.engine.copy(copies, *key, record), Ok(Some(*fingerprint)));
     }
     all.len()
 }
@@ -91,11 +91,11 @@ fn three_workers_are_copied_to_two() {
         for partner in &mut partners {
             copies.push(partner.engine.begin_copies(&origin(owner)).expect("begins"));
         }
-        for (record, fingerprint) in records(owner).values() {
-            let ends = CopyEnds::read(record).expect("whole");
+        for (key, (record, fingerprint)) in records(owner) {
+            let ends = CopyEnds::read(&record).expect("whole");
             let to = usize::from(ends.internal.0.octets()[3] % 2);
-            let copied = partners[to].engine.copy(&mut copies[to], record);
-            assert_eq!(copied, Ok(Some(*fingerprint)));
+            let copied = partners[to].engine.copy(&mut copies[to], key, &record);
+            assert_eq!(copied, Ok(Some(fingerprint)));
         }
     }
     for (inside, external) in outside {
@@ -115,7 +115,7 @@ fn a_copy_never_displaces_a_mapping_of_the_engine_itself() {
     let own = b.external_of(&udp("10.0.0.6:1", REMOTE));
     let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
     for (key, (record, _)) in records(&a) {
-        assert_eq!(b.engine.copy(&mut copies, &record), Ok(None));
+        assert_eq!(b.engine.copy(&mut copies, key, &record), Ok(None));
         b.engine.end_copy(&mut copies, key);
     }
     assert_eq!(b.external_of(&udp("10.0.0.6:1", REMOTE)), own);
@@ -134,7 +134,7 @@ fn a_copy_that_ended_by_itself_leaves_its_slot_to_others() {
     b.engine.end_copy(&mut copies, key);
     assert_eq!(b.external_of(&udp("10.0.0.7:1", REMOTE)), own, "same slot, another mapping");
     let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
-    assert_eq!(b.engine.copy(&mut copies, &record), Ok(Some(fingerprint)));
+    assert_eq!(b.engine.copy(&mut copies, key, &record), Ok(Some(fingerprint)));
     assert_eq!(b.engine.mappings().count(), 2);
 }
 
@@ -162,15 +162,15 @@ fn damaged_records_change_nothing() {
         assert!(b.engine.begin_copies(&origin[..len]).is_err());
     }
     let mut copies = b.engine.begin_copies(&origin).expect("begins");
-    let (_, (record, _)) = records(&a).pop_first().expect("a mapping");
+    let (key, (record, _)) = records(&a).pop_first().expect("a mapping");
     for len in 0..record.len() {
-        let copied = b.engine.copy(&mut copies, &record[..len]);
+        let copied = b.engine.copy(&mut copies, key, &record[..len]);
         assert!(matches!(copied, Err(RestoreError::Damaged(_))), "{len}: {copied:?}");
     }
     let mut state = record.clone();
     let at = state.len() - 3;
     state[at] = 99;
-    assert!(b.engine.copy(&mut copies, &state).is_err());
+    assert!(b.engine.copy(&mut copies, key, &state).is_err());
     assert_eq!(b.engine.mappings().count(), 0);
     assert!(b.refused(Side::Outside, &udp(REMOTE, "203.0.113.1:2000")).name().len() > 1);
 }

@@ -4,7 +4,8 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Config, Copies, CopyChange, DropReason, Duty, Endpoint, PoolConfig, Side,
+    AddressRange, Config, Copies, CopyChange, DropReason, Duty, Endpoint, PoolConfig,
+    Reconfiguration, Side,
 };
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ fn range(address: &str) -> AddressRange {
 /// A node of a pair that owns some of the two addresses.
 fn node(own: &[&str], ports: (u16, u16), hold_down: u64) -> Lab {
     let both = vec![range(A), range(B)];
-    let pool = PoolConfig { addresses: both.clone(), draining: both, ..pool(A, A, ports) };
+    let pool = PoolConfig { addresses: both, ..pool(A, A, ports) };
     let mut config = Config { pools: vec![pool], ..config() };
     config.timeouts.hold_down = Duration::from_secs(hold_down);
     let mut lab = Lab::new(&config);
@@ -31,6 +32,17 @@ fn node(own: &[&str], ports: (u16, u16), hold_down: u64) -> Lab {
         lab.engine.set_duty(range(address), duty);
     }
     lab
+}
+
+/// Puts other settings in force.
+fn reload(lab: &mut Lab, config: &Config) {
+    let mut change = Reconfiguration::new(lab.engine.config(), config).expect("it is right");
+    lab.engine.prepare_configuration(&mut change).expect("there is room");
+    while !lab.engine.is_prepared() {
+        lab.engine.advance(lab.now);
+    }
+    lab.engine.reconfigure(change);
+    while lab.engine.advance(lab.now) {}
 }
 
 fn changes(lab: &mut Lab) -> Vec<CopyChange> {
@@ -53,7 +65,7 @@ fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) -> usize {
             CopyChange::Changed(key) => {
                 let mut record = Vec::new();
                 if from.engine.copy_record(key, &mut record).is_some() {
-                    let copied = to.engine.copy(copies, &record).expect("a whole record");
+                    let copied = to.engine.copy(copies, key, &record).expect("a whole record");
                     placed += usize::from(copied.is_some());
                 }
             }
@@ -186,7 +198,7 @@ fn a_mapping_goes_to_the_partner_and_comes_back() {
         for key in 0..b.engine.copy_extent() {
             let mut record = Vec::new();
             if b.engine.copy_record(key, &mut record).is_some() {
-                let copied = a.engine.copy(&mut at_a, &record).expect("a whole record");
+                let copied = a.engine.copy(&mut at_a, key, &record).expect("a whole record");
                 assert!(copied.is_some(), "adopted, or new");
             }
         }
@@ -201,7 +213,7 @@ fn a_mapping_goes_to_the_partner_and_comes_back() {
     for key in 0..b.engine.copy_extent() {
         let mut record = Vec::new();
         if b.engine.copy_record(key, &mut record).is_some() {
-            a.engine.copy(&mut at_a, &record).expect("a whole record");
+            a.engine.copy(&mut at_a, key, &record).expect("a whole record");
         }
     }
     b.wait_s(400.0);
@@ -224,4 +236,77 @@ fn a_duty_changes_which_address_new_mappings_have() {
     a.engine.set_duty(range(A), OWNER);
     a.engine.set_duty(range(B), PARTNER);
     assert!(a.external_of(&udp("10.0.0.7:1", REMOTE)).starts_with(A));
+}
+
+#[test]
+fn a_reload_opens_no_address_of_the_other_engine() {
+    let both = vec![range(A), range(B)];
+    let mut a = node(&[A], (2000, 2009), 0);
+    let mut config = a.engine.config().clone();
+    let third = "203.0.113.3";
+    let mut addresses = both.clone();
+    addresses.push(range(third));
+    // The operator drains one address, and another is new.
+    config.pools[0].addresses = addresses;
+    config.pools[0].draining = vec![range(A)];
+    reload(&mut a, &config);
+    a.wait_s(2.0);
+    assert!(is_lost(&mut a, &udp("10.0.0.5:1", REMOTE)), "one drains, the others are foreign");
+    config.pools[0].draining = vec![];
+    reload(&mut a, &config);
+    a.wait_s(2.0);
+    for host in 2..12 {
+        assert!(a.external_of(&udp(&format!("10.0.0.{host}:1"), REMOTE)).starts_with(A));
+    }
+    assert!(is_lost(&mut a, &udp("10.0.0.99:1", REMOTE)), "all ports of its own are in use");
+    a.engine.set_duty(range(third), OWNER);
+    assert!(a.external_of(&udp("10.0.0.99:1", REMOTE)).starts_with(third));
+}
+
+#[test]
+fn mappings_that_the_owner_does_not_have_end() {
+    let (mut a, mut b) = (node(&[A], (2000, 2999), 120), node(&[B], (2000, 2999), 120));
+    let external = a.external_of(&udp("10.0.0.5:4000", REMOTE));
+    let mut at_b = begin(&a, &mut b);
+    follow(&mut a, &mut b, &mut at_b);
+    // A gives its address away. B does not have a mapping that A still has.
+    a.out(&udp("10.0.0.6:1", REMOTE));
+    a.engine.set_duty(range(A), PARTNER);
+    b.engine.set_duty(range(A), OWNER);
+    let mut at_a = begin(&b, &mut a);
+    for key in 0..b.engine.copy_extent() {
+        let mut record = Vec::new();
+        if b.engine.copy_record(key, &mut record).is_some() {
+            a.engine.copy(&mut at_a, key, &record).expect("a whole record");
+        }
+    }
+    assert_eq!(a.engine.mappings().count(), 2);
+    let mut from = Some(0);
+    while let Some(at) = from {
+        from = a.engine.end_strangers(&at_a, |address| address.to_string() == A, at, 1);
+    }
+    assert_eq!(a.engine.mappings().count(), 1);
+    assert_eq!(ends(&a.inward(&udp(REMOTE, &external))).1, "10.0.0.5:4000");
+}
+
+#[test]
+fn other_settings_of_either_engine_leave_the_copies() {
+    let (mut a, mut b) = (node(&[A], (2000, 2999), 120), node(&[B], (2000, 2999), 120));
+    a.out(&udp("10.0.0.5:4000", REMOTE));
+    let mut copies = begin(&a, &mut b);
+    follow(&mut a, &mut b, &mut copies);
+    let mut config = a.engine.config().clone();
+    config.timeouts.udp = Duration::from_secs(400);
+    reload(&mut a, &config);
+    reload(&mut b, &config);
+    let mut origin = Vec::new();
+    a.engine.copy_origin(&mut origin);
+    b.engine.renew_copies(&mut copies, &origin).expect("an origin");
+    a.out(&udp("10.0.0.5:4001", REMOTE));
+    follow(&mut a, &mut b, &mut copies);
+    assert_eq!(b.engine.mappings().count(), 2);
+    let key = (0..2).find_map(|slot| copies.key(slot)).expect("a copy");
+    let mut record = Vec::new();
+    a.engine.copy_record(key, &mut record).expect("it is there");
+    assert!(b.engine.copy(&mut copies, key + 1000, &record).is_err(), "the record of another key");
 }

@@ -94,6 +94,8 @@ pub struct View {
     /// The round of the receiver that the sender has heard. A view of before `forget` says nothing:
     /// it may be of a process whose start the receiver never heard of.
     pub answers: u32,
+    /// A sum over what the slices are. Nodes with other slices share nothing.
+    pub shape: u32,
     /// Statements about all slices, in the order of the configuration.
     pub claims: Vec<Claim>,
 }
@@ -118,7 +120,7 @@ pub enum Refusal {
     /// The view answers another start of this node, or was sent before this node was told to forget
     /// its partner.
     OtherReceiver,
-    /// The two configurations have different numbers of slices.
+    /// The two configurations have different slices.
     Slices,
 }
 
@@ -141,6 +143,7 @@ pub struct Ownership {
     /// Commands to forget the partner, and the number of those that the partner was given.
     round: u32,
     partner_round: u32,
+    shape: u32,
     slices: Vec<Slice>,
 }
 
@@ -155,8 +158,14 @@ impl Ownership {
             ended: 0,
             round: 0,
             partner_round: 0,
+            shape: 0,
             slices: homes.iter().map(slice).collect(),
         }
+    }
+
+    /// Sets the sum over what the slices are: the nodes' names, the slices' addresses and homes.
+    pub fn with_shape(self, shape: u32) -> Self {
+        Self { shape, ..self }
     }
 
     /// The message to the partner.
@@ -175,6 +184,7 @@ impl Ownership {
             to: self.partner,
             round: self.round,
             answers: self.partner_round,
+            shape: self.shape,
             claims: self.slices.iter().map(claim).collect(),
         }
     }
@@ -185,7 +195,7 @@ impl Ownership {
     /// [`Refusal`]: the view says nothing about slices that counts. The boot number of the sender
     /// counts nevertheless, if it is new.
     pub fn receive(&mut self, view: &View) -> Result<(), Refusal> {
-        if view.claims.len() != self.slices.len() {
+        if (view.claims.len(), view.shape) != (self.slices.len(), self.shape) {
             return Err(Refusal::Slices);
         }
         if view.from <= self.ended || view.from < self.partner {

@@ -76,9 +76,15 @@ pub struct Packet<'a> {
     records: &'a [u8],
 }
 
-/// Numbers that have arrived.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Numbers that have arrived, and the state of the copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confirmation {
+    /// Number of the confirmation. The state of an earlier one does not count.
+    pub number: u64,
+    /// Keys whose mapping the copy lacks.
+    pub missing: u32,
+    /// The partner has no mapping of the slice without a key: it has ended all others.
+    pub is_swept: bool,
     /// All packets below have arrived or are not valid any more.
     pub below: u64,
     /// A bit for each number from `below` on, lowest first: it has arrived.
@@ -157,6 +163,9 @@ pub(crate) fn put_record(packet: &mut Vec<u8>, key: u32, record: &[u8]) {
 /// Writes a confirmation.
 pub(crate) fn write_confirmation(id: StreamId, confirmation: &Confirmation) -> Vec<u8> {
     let mut bytes = begin(2, id);
+    bytes.extend(confirmation.number.to_le_bytes());
+    bytes.extend(confirmation.missing.to_le_bytes());
+    bytes.push(u8::from(confirmation.is_swept));
     bytes.extend(confirmation.below.to_le_bytes());
     confirmation.bits.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
     bytes
@@ -210,11 +219,21 @@ pub fn read(bytes: &[u8]) -> Option<(StreamId, Message<'_>)> {
             Message::Packet(is_valid.then_some(packet)?)
         }
         2 => {
-            let [below] = numbers(rest)?;
-            let (words, odd) = rest[8..].as_chunks();
-            let is_valid = odd.is_empty() && words.len() as u64 <= WINDOW / 64 + 1;
-            let bits = words.iter().map(|word| u64::from_le_bytes(*word));
-            is_valid.then(|| Message::Confirmation(Confirmation { below, bits: bits.collect() }))?
+            let ([number], rest) = (numbers(rest)?, &rest[8..]);
+            let (missing, rest) = rest.split_first_chunk()?;
+            let (is_swept, rest) = rest.split_first()?;
+            let ([below], rest) = (numbers(rest)?, &rest[8..]);
+            let (words, odd) = rest.as_chunks();
+            let is_valid =
+                odd.is_empty() && *is_swept <= 1 && words.len() as u64 <= WINDOW / 64 + 1;
+            let bits = is_valid.then(|| words.iter().map(|word| u64::from_le_bytes(*word)))?;
+            Message::Confirmation(Confirmation {
+                number,
+                missing: u32::from_le_bytes(*missing),
+                is_swept: *is_swept == 1,
+                below,
+                bits: bits.collect(),
+            })
         }
         3 => {
             let [number, floor] = numbers(rest)?;

@@ -77,11 +77,17 @@ pub struct Receiver {
     waiting: Option<Comparison>,
     translation: Translation,
     counters: ReceivedCounters,
+    /// All keys are smaller.
+    most: u32,
+    /// Keys whose mapping the copy lacks: it had no place, or has ended here.
+    missing: KeySet,
+    is_swept: bool,
+    confirmations: u64,
 }
 
 impl Receiver {
-    /// Begins to receive a stream. The copy is empty.
-    pub fn new(id: StreamId) -> Self {
+    /// Begins to receive a stream. The copy is empty. A packet with a key from `most` on is refused.
+    pub fn new(id: StreamId, most: u32) -> Self {
         Self {
             id,
             below: 1,
@@ -94,6 +100,10 @@ impl Receiver {
             waiting: None,
             translation: Translation::default(),
             counters: ReceivedCounters::default(),
+            most: most.min(KeySet::MOST),
+            missing: KeySet::default(),
+            is_swept: false,
+            confirmations: 0,
         }
     }
 
@@ -142,7 +152,7 @@ impl Receiver {
     ) -> Option<Vec<u8>> {
         let Packet { number, floor, sent, .. } = packet;
         let is_within = number.checked_sub(floor).is_some_and(|distance| distance < WINDOW);
-        let fits = packet.records().all(|(key, _)| key < KeySet::MOST);
+        let fits = packet.records().all(|(key, _)| key < self.most);
         if !is_within || number >= MOST_NUMBERS || !fits {
             self.counters.damaged += 1;
             return None;
@@ -178,14 +188,45 @@ impl Receiver {
         if self.entries[at].number >= number {
             return;
         }
-        let fingerprint = sink(key, record, &self.translation);
+        let mut fingerprint = sink(key, record, &self.translation);
         if record.is_empty() {
-            self.put(number, key, 0);
-        } else {
-            self.counters.without_room += u64::from(fingerprint.is_none());
-            self.put(number, key, fingerprint.unwrap_or(0));
+            fingerprint = Some(0);
         }
+        if fingerprint.is_some() {
+            self.missing.remove(key);
+        } else {
+            self.missing.insert(key);
+            self.counters.without_room += 1;
+        }
+        self.put(number, key, fingerprint.unwrap_or(0));
         self.counters.records += 1;
+    }
+
+    /// The copy of a key has ended by itself. Returns a request for its record.
+    pub fn lose(&mut self, key: u32) -> Option<Vec<u8>> {
+        let Entry { number, fingerprint } = *self.entries.get(key as usize)?;
+        if fingerprint == 0 {
+            return None;
+        }
+        self.put(number, key, 0);
+        self.missing.insert(key);
+        Some(packet::write_repair(self.id, &[Digests::bucket(key) as u16]))
+    }
+
+    /// True if the copy has every mapping that it was told.
+    pub fn has_all(&self) -> bool {
+        self.missing.len() == 0
+    }
+
+    /// The caller has ended every mapping of the slice that has no key. Returns the confirmation.
+    pub fn swept(&mut self) -> Vec<u8> {
+        self.is_swept = true;
+        self.confirmation()
+    }
+
+    /// True after [`Receiver::swept`].
+    pub fn is_swept(&self) -> bool {
+        self.is_swept
     }
 
     fn put(&mut self, number: u64, key: u32, fingerprint: u64) {
@@ -230,7 +271,8 @@ impl Receiver {
     }
 
     /// The confirmation of everything that has arrived.
-    pub fn confirmation(&self) -> Vec<u8> {
+    pub fn confirmation(&mut self) -> Vec<u8> {
+        self.confirmations += 1;
         let mut bits = Vec::new();
         for number in self.below..=self.greatest {
             let at = number - self.below;
@@ -243,7 +285,14 @@ impl Receiver {
                 *last |= 1_u64 << (at % 64);
             }
         }
-        packet::write_confirmation(self.id, &Confirmation { below: self.below, bits })
+        let confirmation = Confirmation {
+            number: self.confirmations,
+            missing: self.missing.len() as u32,
+            is_swept: self.is_swept,
+            below: self.below,
+            bits,
+        };
+        packet::write_confirmation(self.id, &confirmation)
     }
 
     /// Compares digests, once every packet that they include has arrived or is not valid any more.

@@ -4,11 +4,16 @@
 //! present record when it writes a packet. After a loss it sets the bits of the packet's keys
 //! again, unless later packets have them. Memory: 12 bytes and some bits for each key, and the keys
 //! of at most [`WINDOW`] packets.
+//!
+//! A port rests if the partner may have its mapping: a record was sent whose end is not confirmed,
+//! or the partner may still have mappings without a key (it has not said [`Confirmation::is_swept`]).
 
 use crate::digest::{BUCKETS, Digests};
 use crate::keys::KeySet;
 use crate::packet::{self, Confirmation, PACKET_HEAD, RECORD_HEAD, StreamId, WINDOW};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// Packets after which an unconfirmed packet counts as lost, if later ones have arrived.
@@ -79,6 +84,12 @@ pub struct Sender {
     /// Keys that must be sent whatever was sent before: their last packet was lost, or the copy
     /// differs.
     lost: KeySet,
+    /// Keys of which the partner may have a mapping: a record was sent, and no later end is
+    /// confirmed.
+    shared: KeySet,
+    /// Buckets whose keys must be sent again, and a mark for each of them.
+    repairs: VecDeque<u16>,
+    is_repair: Box<[bool]>,
     /// For each key the fingerprint of the last record sent (0: its end, or nothing), and the lower
     /// half of the number of its packet.
     marks: Vec<u64>,
@@ -87,7 +98,13 @@ pub struct Sender {
     /// Ends that the partner has not confirmed: the key, the first packet that can confirm the end,
     /// and the port.
     resting: BTreeSet<(u32, u64, u64)>,
+    /// Ports whose end is confirmed, before the partner has no mappings without a key.
+    early: Vec<u64>,
     released: Vec<u64>,
+    /// What the latest confirmation says of the copy.
+    latest: u64,
+    missing: u32,
+    is_swept: bool,
     /// Where the search for changed keys goes on.
     cursor: u32,
     /// Times of the first change that the present search may reach, and of the first one after the
@@ -108,11 +125,18 @@ impl Sender {
             flying: VecDeque::new(),
             changed: KeySet::default(),
             lost: KeySet::default(),
+            shared: KeySet::default(),
+            repairs: VecDeque::new(),
+            is_repair: vec![false; BUCKETS].into(),
             marks: Vec::new(),
             last: Vec::new(),
             digests: Digests::default(),
             resting: BTreeSet::new(),
+            early: Vec::new(),
             released: Vec::new(),
+            latest: 0,
+            missing: 0,
+            is_swept: false,
             cursor: 0,
             oldest: None,
             newer: None,
@@ -138,7 +162,7 @@ impl Sender {
     /// [`Sender::released`] tells its end. Otherwise the partner never had the mapping.
     pub fn end(&mut self, key: u32, port: u64, now: u64) -> bool {
         // The last record may be of an earlier mapping of the key. Then the port rests needlessly.
-        let rests = self.mark(key) != 0;
+        let rests = !self.is_swept || self.shared.contains(key);
         if rests {
             self.resting.insert((key, self.next, port));
             self.lost.insert(key);
@@ -154,27 +178,28 @@ impl Sender {
 
     /// Ends the stream: the partner's process has ended, and with it all its copies. Returns the
     /// ports whose rest ends with it.
-    pub fn abandon(mut self) -> impl Iterator<Item = u64> {
+    pub fn abandon(self) -> impl Iterator<Item = u64> {
         let resting = self.resting.into_iter().map(|(_, _, port)| port);
-        core::mem::take(&mut self.released).into_iter().chain(resting)
+        self.released.into_iter().chain(self.early).chain(resting)
     }
 
     /// Number of ports that rest.
     pub fn resting(&self) -> usize {
-        self.resting.len()
+        self.resting.len() + self.early.len()
     }
 
     /// Writes a packet of at most `room` bytes, unless a single record is longer. `source` appends
-    /// the present record of a key.
+    /// the present record of a key. All its keys are smaller than `extent`.
     pub fn write(
         &mut self,
         now: u64,
-        room: usize,
+        (room, extent): (usize, u32),
         mut source: impl FnMut(u32, &mut Vec<u8>) -> Present,
     ) -> Written {
         if self.next - self.floor >= WINDOW {
             return Written::Full;
         }
+        self.repair_some(extent, now);
         let mut packet = packet::begin_packet(self.id, self.next, self.floor, now);
         let (mut keys, mut record, mut looks) = (Vec::new(), Vec::new(), 0);
         while looks < LOOKS
@@ -208,7 +233,8 @@ impl Sender {
             (self.oldest, self.newer) = (None, None);
         }
         if keys.is_empty() {
-            return if looks == LOOKS { Written::More } else { Written::Nothing };
+            let is_more = looks == LOOKS || !self.repairs.is_empty();
+            return if is_more { Written::More } else { Written::Nothing };
         }
         self.counters.packets += 1;
         self.counters.records += keys.len() as u64;
@@ -239,6 +265,9 @@ impl Sender {
             self.marks.resize(at + 1, 0);
             self.last.resize(at + 1, 0);
         }
+        if fingerprint != 0 {
+            self.shared.insert(key);
+        }
         self.last[at] = self.next as u32;
         let former = core::mem::replace(&mut self.marks[at], fingerprint);
         self.digests.replace(key, former, fingerprint);
@@ -251,6 +280,14 @@ impl Sender {
         let greatest = confirmation.greatest();
         if greatest >= self.next {
             return;
+        }
+        if confirmation.number > self.latest {
+            self.latest = confirmation.number;
+            self.missing = confirmation.missing;
+        }
+        if confirmation.is_swept && !self.is_swept {
+            self.is_swept = true;
+            self.released.append(&mut self.early);
         }
         for at in 0..self.flying.len() {
             let number = self.floor + at as u64;
@@ -287,11 +324,15 @@ impl Sender {
         let flying = &mut self.flying[at];
         flying.is_settled = true;
         for key in core::mem::take(&mut flying.keys) {
+            if self.mark(key) == 0 && self.last[key as usize] == number as u32 {
+                self.shared.remove(key);
+            }
             let ended = (key, 0, 0)..=(key, number, u64::MAX);
             let of_key: Vec<_> = self.resting.range(ended).copied().collect();
             for end in of_key {
                 self.resting.remove(&end);
-                self.released.push(end.2);
+                let to = if self.is_swept { &mut self.released } else { &mut self.early };
+                to.push(end.2);
             }
         }
     }
@@ -329,23 +370,50 @@ impl Sender {
         packet::write_digests(self.id, (self.next - 1, self.floor), &self.digests, &unsettled)
     }
 
-    /// Sends all keys of some buckets again, ends included, because the copy differs. `extent`:
-    /// every key of the source is smaller.
-    pub fn repair(&mut self, buckets: &[u16], extent: u32, now: u64) {
-        let extent = extent.max(self.marks.len() as u32).min(KeySet::MOST);
-        for &bucket in buckets.iter().filter(|bucket| usize::from(**bucket) < BUCKETS) {
-            for key in (u32::from(bucket)..extent).step_by(BUCKETS) {
-                self.lost.insert(key);
-                self.change(key, now);
-                self.counters.repaired += 1;
+    /// Sends all keys of some buckets again, ends included, because the copy differs.
+    pub fn repair(&mut self, buckets: &[u16]) {
+        for &bucket in buckets {
+            let Some(is_repair) = self.is_repair.get_mut(usize::from(bucket)) else { continue };
+            if !core::mem::replace(is_repair, true) {
+                self.repairs.push_back(bucket);
             }
         }
     }
 
-    /// True if the partner has confirmed everything. Mappings that are [`Present::NotYet`] are not
-    /// included: before a planned move the source has none.
+    /// Marks the keys of some buckets to be sent again, at least one bucket, at most [`LOOKS`] keys
+    /// more.
+    fn repair_some(&mut self, extent: u32, now: u64) {
+        let extent = extent.max(self.marks.len() as u32).min(KeySet::MOST);
+        let mut left = LOOKS;
+        while left > 0
+            && let Some(bucket) = self.repairs.pop_front()
+        {
+            self.is_repair[usize::from(bucket)] = false;
+            for key in (u32::from(bucket)..extent).step_by(BUCKETS) {
+                self.lost.insert(key);
+                self.change(key, now);
+                self.counters.repaired += 1;
+                left = left.saturating_sub(1);
+            }
+            left = left.saturating_sub(1);
+        }
+    }
+
+    /// True if the partner has confirmed everything, and has a place for it. Mappings that are
+    /// [`Present::NotYet`] are not included: before a planned move the source has none.
     pub fn is_complete(&self) -> bool {
-        self.changed.len() == 0 && self.flying.is_empty()
+        let nothing_waits = self.changed.len() == 0 && self.repairs.is_empty();
+        nothing_waits && self.flying.is_empty() && self.missing == 0
+    }
+
+    /// True if the partner has said that it has no mapping of the slice without a key.
+    pub fn is_swept(&self) -> bool {
+        self.is_swept
+    }
+
+    /// Keys whose mapping the partner has no place for, as far as this node knows.
+    pub fn missing(&self) -> u32 {
+        self.missing
     }
 
     /// Time for which the oldest change has been waiting to be sent or confirmed, nanoseconds.

@@ -4,7 +4,7 @@ use crate::ownership::{Claim, Holding, View};
 use alloc::vec::Vec;
 
 /// Bytes before the claims, and bytes of a claim.
-const HEAD: usize = 24;
+const HEAD: usize = 28;
 const CLAIM: usize = 9;
 
 /// Most slices of a pair.
@@ -18,6 +18,7 @@ impl View {
         bytes.extend(self.to.to_le_bytes());
         bytes.extend(self.round.to_le_bytes());
         bytes.extend(self.answers.to_le_bytes());
+        bytes.extend(self.shape.to_le_bytes());
         for Claim { epoch, holding } in &self.claims {
             bytes.extend(epoch.to_le_bytes());
             bytes.push(match holding {
@@ -36,6 +37,7 @@ impl View {
         let (to, rest) = rest.split_first_chunk()?;
         let (round, rest) = rest.split_first_chunk()?;
         let (answers, rest) = rest.split_first_chunk()?;
+        let (shape, rest) = rest.split_first_chunk()?;
         let (claims, odd) = rest.as_chunks::<CLAIM>();
         if !odd.is_empty() || claims.len() > MOST_SLICES {
             return None;
@@ -56,6 +58,7 @@ impl View {
             to: u64::from_le_bytes(*to),
             round: u32::from_le_bytes(*round),
             answers: u32::from_le_bytes(*answers),
+            shape: u32::from_le_bytes(*shape),
             claims: claims.iter().map(claim).collect::<Option<_>>()?,
         })
     }
@@ -70,7 +73,7 @@ mod tests {
     fn views_are_read_as_they_were_written() {
         let holdings = [Holding::Nothing, Holding::Mine, Holding::Yours, Holding::Theirs];
         let claims = holdings.map(|holding| Claim { epoch: 7 << 40, holding }).to_vec();
-        let view = View { from: 1 << 33, to: 5, round: 2, answers: 9, claims };
+        let view = View { from: 1 << 33, to: 5, round: 2, answers: 9, shape: 6, claims };
         let bytes = view.write();
         assert_eq!(View::read(&bytes), Some(view));
         for len in 0..bytes.len() {

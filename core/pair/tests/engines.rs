@@ -110,7 +110,7 @@ impl Pair {
         let mut origin = Vec::new();
         a.copy_origin(&mut origin);
         let copies = b.begin_copies(&origin).expect("an origin");
-        let (sender, receiver) = (Sender::new(id), Receiver::new(id));
+        let (sender, receiver) = (Sender::new(id), Receiver::new(id, u32::MAX));
         let (link, back, flows) = (Vec::new(), Vec::new(), Flows::new());
         (Self { random, now, skew, a, b, copies, sender, receiver, link, back, flows }, of_b)
     }
@@ -153,9 +153,11 @@ impl Pair {
             self.sender.change(key, self.now);
         }
         let a = &self.a;
-        let written = self.sender.write(self.now, 300, |key, out| match a.copy_record(key, out) {
-            Some(fingerprint) => Present::Record { fingerprint },
-            None => Present::Absent,
+        let written = self.sender.write(self.now, (300, a.copy_extent()), |key, out| {
+            match a.copy_record(key, out) {
+                Some(fingerprint) => Present::Record { fingerprint },
+                None => Present::Absent,
+            }
         });
         if let Written::Packet(packet) = written {
             self.link.push(packet);
@@ -169,7 +171,7 @@ impl Pair {
                 b.end_copy(copies, key);
                 return None;
             }
-            b.copy(copies, record).expect("a record that an engine has written")
+            b.copy(copies, key, record).expect("a record that an engine has written")
         });
         self.back.extend(answer);
     }

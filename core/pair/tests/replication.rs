@@ -46,11 +46,21 @@ struct Pair {
     now: u64,
 }
 
+/// The two ends of a stream to a partner that has just started.
+fn ends() -> (Sender, Receiver) {
+    let (mut sender, mut receiver) = (Sender::new(ID), Receiver::new(ID, u32::MAX));
+    let swept = receiver.swept();
+    let Some((ID, Message::Confirmation(confirmation))) = read(&swept) else { panic!("it is one") };
+    sender.confirm(&confirmation, 0);
+    (sender, receiver)
+}
+
 impl Pair {
     fn new() -> Self {
+        let (sender, receiver) = ends();
         Self {
-            sender: Sender::new(ID),
-            receiver: Receiver::new(ID),
+            sender,
+            receiver,
             table: BTreeMap::new(),
             young: BTreeSet::new(),
             copy: BTreeMap::new(),
@@ -84,6 +94,12 @@ impl Pair {
         }
     }
 
+    fn reopen(&mut self, key: u32) {
+        if self.table.contains_key(&key) && self.young.insert(key) {
+            self.sender.change(key, self.now);
+        }
+    }
+
     fn grow_up(&mut self) {
         for key in std::mem::take(&mut self.young) {
             self.sender.change(key, self.now);
@@ -92,7 +108,7 @@ impl Pair {
 
     fn write(&mut self, room: usize) -> bool {
         let (table, young) = (&self.table, &self.young);
-        let written = self.sender.write(self.now, room, |key, out| match table.get(&key) {
+        let written = self.sender.write(self.now, (room, 40), |key, out| match table.get(&key) {
             None => Present::Absent,
             Some(_) if young.contains(&key) => Present::NotYet,
             Some(mapping) => {
@@ -124,7 +140,7 @@ impl Pair {
             Some((ID, Message::Confirmation(confirmation))) => {
                 self.sender.confirm(&confirmation, self.now);
             }
-            Some((ID, Message::Repair(buckets))) => self.sender.repair(&buckets, 40, self.now),
+            Some((ID, Message::Repair(buckets))) => self.sender.repair(&buckets),
             other => panic!("{other:?}"),
         }
         for port in self.sender.released() {
@@ -170,6 +186,8 @@ enum Step {
     Make(u32, u64, bool),
     End(u32),
     GrowUp,
+    /// A mapping becomes as a young one: its connection opens again.
+    Reopen(u32),
     Write(usize),
     /// A message arrives, from a place in the queue; perhaps it stays there, to arrive again.
     Partner(usize, bool),
@@ -185,6 +203,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(key, port, young)| Step::Make(key, port, young)),
         3 => (0_u32..8).prop_map(Step::End),
         1 => Just(Step::GrowUp),
+        1 => (0_u32..8).prop_map(Step::Reopen),
         5 => (60_usize..160).prop_map(Step::Write),
         5 => (any::<usize>(), any::<bool>()).prop_map(|(at, again)| Step::Partner(at, again)),
         5 => (any::<usize>(), any::<bool>()).prop_map(|(at, again)| Step::Owner(at, again)),
@@ -205,6 +224,7 @@ fn run(pair: &mut Pair, step: Step) {
         Step::Make(key, port, is_young) => pair.make(key, port, is_young),
         Step::End(key) => pair.end(key),
         Step::GrowUp => pair.grow_up(),
+        Step::Reopen(key) => pair.reopen(key),
         Step::Write(room) => _ = pair.write(room),
         Step::Partner(at, again) => {
             if let Some(message) = pick(&mut pair.to_partner, at, again) {
@@ -276,7 +296,7 @@ fn records_of_another_epoch_or_start_are_refused_and_counted() {
     for stream in others {
         let mut old = Sender::new(StreamId { stream, ..ID });
         old.change(1, 0);
-        let written = old.write(0, 1_200, |_, out| {
+        let written = old.write(0, (1_200, 100_000), |_, out| {
             out.extend(bytes((1, 1)));
             Present::Record { fingerprint: 5 }
         });
@@ -319,12 +339,54 @@ fn a_divergence_is_noticed_and_repaired() {
     for message in std::mem::take(&mut pair.to_owner) {
         pair.at_owner(&message);
     }
-    assert!(pair.sender.is_complete() && pair.copy.len() + 1 == pair.table.len());
+    assert!(!pair.sender.is_complete() && pair.sender.missing() == 1);
+    assert_eq!(pair.copy.len() + 1, pair.table.len());
     pair.to_partner.push(pair.sender.digests());
     pair.settle();
     pair.settle();
     assert_eq!(pair.copy, pair.table);
     assert_eq!((pair.counters().without_room, pair.counters().divergent), (1, 1));
+}
+
+#[test]
+fn a_copy_that_has_ended_by_itself_is_missed_and_comes_again() {
+    let mut pair = Pair::new();
+    (0..8).for_each(|key| pair.make(key, u64::from(key), false));
+    pair.settle();
+    assert!(pair.sender.is_complete());
+    pair.copy.remove(&3);
+    let request = pair.receiver.lose(3).expect("the key was there");
+    assert!(!pair.receiver.has_all() && pair.receiver.lose(3).is_none());
+    pair.at_owner(&request);
+    assert!(!pair.sender.is_complete());
+    pair.settle();
+    assert_eq!(pair.copy, pair.table);
+    assert!(pair.sender.is_complete() && pair.receiver.has_all());
+}
+
+#[test]
+fn every_port_rests_until_the_partner_has_no_mapping_without_a_key() {
+    let mut pair = Pair::new();
+    (pair.sender, pair.receiver) = (Sender::new(ID), Receiver::new(ID, u32::MAX));
+    // The partner may have this mapping of its own time as the owner.
+    pair.make(1, 4, true);
+    pair.end(1);
+    pair.settle();
+    assert_eq!((pair.resting.len(), pair.sender.resting()), (1, 1));
+    let swept = pair.receiver.swept();
+    pair.at_owner(&swept);
+    assert_eq!((pair.resting.len(), pair.sender.resting()), (0, 0));
+}
+
+#[test]
+fn a_key_from_the_bound_on_is_refused() {
+    let (mut sender, _) = ends();
+    let mut receiver = Receiver::new(ID, 1000);
+    sender.change(1000, 0);
+    let written = sender.write(0, (1_200, 2000), |_, _| Present::Record { fingerprint: 1 });
+    let Written::Packet(packet) = written else { panic!("{written:?}") };
+    assert!(receiver.receive(&packet, 0, |_, _, _| panic!("it is not applied")).is_none());
+    assert_eq!(receiver.counters().damaged, 1);
 }
 
 #[test]
@@ -339,7 +401,10 @@ fn the_memory_for_a_dead_link_is_bounded() {
         pair.resting.clear();
     }
     assert!(packets <= WINDOW, "{packets}");
-    assert!(matches!(pair.sender.write(0, 1_200, |_, _| Present::Absent), Written::Full));
+    assert!(matches!(
+        pair.sender.write(0, (1_200, 100_000), |_, _| Present::Absent),
+        Written::Full
+    ));
     pair.to_partner.clear();
     // After a long break the numbers go on far beyond the receiver's window.
     pair.settle();
@@ -349,10 +414,10 @@ fn the_memory_for_a_dead_link_is_bounded() {
 
 #[test]
 fn a_long_record_is_a_packet_by_itself() {
-    let (mut sender, mut receiver) = (Sender::new(ID), Receiver::new(ID));
+    let (mut sender, mut receiver) = ends();
     (1..=3).for_each(|key| assert!(sender.change(key, 0)));
     let mut packets = Vec::new();
-    while let Written::Packet(packet) = sender.write(0, 1_200, |key, out| {
+    while let Written::Packet(packet) = sender.write(0, (1_200, 100_000), |key, out| {
         out.resize(if key == 2 { 300_000 } else { 40 }, key as u8);
         Present::Record { fingerprint: 1 }
     }) {
@@ -375,7 +440,7 @@ fn a_flow_costs_less_than_100_bytes() {
     let mut bytes = 0;
     for _ in 0..100_000 {
         // A record of the hand-over with one session.
-        let written = sender.write(0, 1_200, |_, out| {
+        let written = sender.write(0, (1_200, 100_000), |_, out| {
             out.resize(88, 0);
             Present::Record { fingerprint: 1 }
         });

@@ -10,6 +10,7 @@ mod starts;
 mod status;
 #[cfg(test)]
 mod tests;
+mod young;
 
 pub use settings::{FleetSettings, PartnerSettings, SliceSettings};
 pub use status::{FleetStatus, LinkStatus, SliceStatus};
@@ -22,6 +23,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
+use young::Young;
 
 /// Messages that are received, and packets of a slice that are sent, in one turn.
 const RECEIVED_A_TURN: usize = 64;
@@ -38,6 +40,15 @@ const LOOKS: Duration = Duration::from_millis(20);
 
 /// Shortest time after which an unconfirmed packet counts as lost.
 const LOST: Duration = Duration::from_millis(100);
+
+/// A turn that comes later than this after the one before: the process stood still.
+const STOOD_STILL: Duration = Duration::from_secs(2);
+
+/// Ports whose rest ends in one turn.
+const RESTS_A_TURN: usize = 1024;
+
+/// Starts of this node that a partner may know of and this node may not.
+const MOST_STARTS: u64 = 1 << 20;
 
 /// Requests that may wait.
 const MOST_WAITING: usize = 4;
@@ -100,8 +111,9 @@ pub struct Fleet {
     ownership: Ownership,
     link: Box<dyn PartnerLink>,
     slices: Vec<Slice>,
-    /// Mappings that were too young to be copied, and the time at which they are not.
-    young: VecDeque<(Timestamp, u32)>,
+    young: Young,
+    /// Ports whose rest has ended.
+    ending: VecDeque<u64>,
     changes: Vec<CopyChange>,
     requests: Receiver<Asked>,
     /// Time of the next view for the link; 0: at once.
@@ -127,7 +139,7 @@ impl Fleet {
         random: u32,
     ) -> io::Result<(Self, FleetAsker)> {
         let boot = starts::count(&settings.starts, (0, random))?;
-        let ownership = Ownership::start(settings.this(), boot, &settings.homes());
+        let ownership = settings.ownership(boot);
         let slices = (0..).zip(&settings.slices);
         let slices = slices.map(|(number, slice)| Slice::new(number, slice.addresses.clone()));
         let (sender, requests) = sync_channel(MOST_WAITING);
@@ -135,7 +147,8 @@ impl Fleet {
             ownership,
             link,
             slices: slices.collect(),
-            young: VecDeque::new(),
+            young: Young::default(),
+            ending: VecDeque::new(),
             changes: Vec::new(),
             requests,
             next_view: Timestamp(0),
@@ -150,9 +163,24 @@ impl Fleet {
         Ok((fleet, FleetAsker(sender)))
     }
 
+    /// Begins a turn, before the engine's time passes. If the process stood still, the partner has
+    /// carried packets of mappings that are due here: their timers start anew.
+    pub(crate) fn wake(&mut self, now: Timestamp, engine: &mut Engine) {
+        if self.last_turn.0 > 0 && now.since(self.last_turn) > STOOD_STILL {
+            self.slices.iter_mut().for_each(|slice| slice.keep(engine));
+        }
+    }
+
+    /// The engine has other settings.
+    pub(crate) fn renew(&mut self) {
+        self.slices.iter_mut().for_each(Slice::renew);
+    }
+
     /// Does one turn's work, between two batches of packets.
     pub(crate) fn turn(&mut self, now: Timestamp, engine: &mut Engine) {
         self.last_turn = now;
+        // Before messages: they may give a slot to another copy.
+        self.note_changes(now, engine);
         for _ in 0..RECEIVED_A_TURN {
             let Some(message) = self.link.receive() else { break };
             self.receive(&message, now, engine);
@@ -164,7 +192,6 @@ impl Fleet {
             let _ = reply.send(self.answer(request, now, engine));
         }
         self.settle(now, engine);
-        self.note_changes(now, engine);
         self.send(now, engine);
         self.give_away(now, engine);
         self.tell(now);
@@ -182,9 +209,7 @@ impl Fleet {
             self.link.send(answer);
         }
         if let Some(outbound) = &mut slice.outbound {
-            for port in outbound.sender.released() {
-                end_rest(engine, port);
-            }
+            self.ending.extend(outbound.sender.released());
         }
     }
 
@@ -198,11 +223,13 @@ impl Fleet {
         // The partner knows a later start of this node: the counter on disk was lost.
         let is_older = view.to > self.ownership.boot();
         let owns_nothing = self.roles().all(|role| role == Role::Unknown);
-        if is_older && owns_nothing {
+        let is_near = starts::starts(view.to)
+            .checked_sub(starts::starts(self.ownership.boot()))
+            .is_some_and(|more| more <= MOST_STARTS);
+        if is_older && is_near && owns_nothing {
             let least = starts::starts(view.to);
             if let Ok(boot) = starts::count(&self.settings.starts, (least, self.random)) {
-                self.ownership =
-                    Ownership::start(self.settings.this(), boot, &self.settings.homes());
+                self.ownership = self.settings.ownership(boot);
             }
         }
         for (number, (slice, claim)) in self.slices.iter_mut().zip(&view.claims).enumerate() {
@@ -233,9 +260,8 @@ impl Fleet {
         let hold_down = engine.config().timeouts.hold_down;
         for (number, slice) in self.slices.iter_mut().enumerate() {
             let streams = [self.ownership.destination(number), self.ownership.source(number)];
-            for port in slice.set_streams(engine, streams, now) {
-                end_rest(engine, port);
-            }
+            self.ending.extend(slice.set_streams(engine, streams, now));
+            self.ending.extend(slice.settled_orphans(self.ownership.owns(number)));
             slice.is_moved &= streams[0].is_some() && !slice.is_copied();
             if let Role::Owner { rests: true, .. } = self.ownership.role(number) {
                 // Nobody has assigned a port before the first start of both.
@@ -254,6 +280,11 @@ impl Fleet {
             }
             slice.set_duty(engine, self.ownership.may_assign(number), self.ownership.owns(number));
             slice.set_draining(engine, self.ownership.drains(number));
+            slice.sweep(engine, |message| _ = self.link.send(message));
+        }
+        for _ in 0..RESTS_A_TURN {
+            let Some(port) = self.ending.pop_front() else { break };
+            end_rest(engine, port);
         }
     }
 
@@ -262,10 +293,7 @@ impl Fleet {
         if engine.has_changes() {
             engine.take_changes(&mut self.changes);
         }
-        while let Some((due, key)) = self.young.front().copied()
-            && now >= due
-        {
-            self.young.pop_front();
+        while let Some(key) = self.young.next(now) {
             self.changes.push(CopyChange::Changed(key));
         }
         let mut changes = std::mem::take(&mut self.changes);
@@ -279,10 +307,9 @@ impl Fleet {
                 }
                 CopyChange::Ended { key, protocol, external } => {
                     let port = written(protocol, external);
-                    let outbound = outbound_of(&mut self.slices, external.address);
-                    let rests =
-                        outbound.is_some_and(|outbound| outbound.sender.end(key, port, now.0));
-                    if !rests {
+                    let slice = self.slices.iter_mut().find(|slice| slice.has(external.address));
+                    let send = |message| _ = self.link.send(message);
+                    if !slice.is_some_and(|slice| slice.note_end(key, port, now, send)) {
                         engine.end_rest(protocol, external);
                     }
                 }

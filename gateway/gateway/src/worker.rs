@@ -206,6 +206,9 @@ impl Worker {
             self.stand_still(now);
             return 0;
         }
+        if let Some(fleet) = &mut self.fleet {
+            fleet.wake(now, &mut self.stages.engine);
+        }
         // If more is due than one call does, packets do not wait: the next call continues.
         self.stages.engine.advance(now);
         self.drain(now, observer);
@@ -238,6 +241,9 @@ impl Worker {
             self.stages.renew_ipv6(&settings);
             self.stages.pcp.renew(&settings.pcp, self.stages.engine.config(), now);
             self.follow_mtus_anew();
+            if let Some(fleet) = &mut self.fleet {
+                fleet.renew();
+            }
             observer.reconfigured(settings);
         }
         if let Some(fleet) = &mut self.fleet {

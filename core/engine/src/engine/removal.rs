@@ -144,7 +144,7 @@ impl Engine {
             }
         } else if has_ports(protocol) {
             match rest {
-                _ if self.rests(slot, protocol, External { index, port }, time) => {}
+                _ if self.rests(slot, protocol, External { index, port }) => {}
                 Rest::HoldDown => {
                     let release = self.deadline(time, self.timeouts.hold_down);
                     self.external.give(protocol, index, port, release, self.tick);

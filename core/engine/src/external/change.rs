@@ -173,7 +173,8 @@ impl ExternalPorts {
         };
         self.addresses[index as usize] = address;
         let busy = self.slots[index as usize].busy;
-        self.slots[index as usize] = Slot { busy, is_known: true, ..Slot::NEW };
+        let is_foreign = self.is_of_pair;
+        self.slots[index as usize] = Slot { busy, is_known: true, is_foreign, ..Slot::NEW };
         self.spans.insert(address, index);
         self.part.forget(index);
         index
@@ -280,7 +281,9 @@ impl ExternalPorts {
         for (number, pool) in config.pools.iter().enumerate() {
             for address in pool.each_address().filter(|&address| !pool.is_draining(address)) {
                 let index = self.index(address.to_bits()).expect("it has been entered");
-                self.pools[number].slots.push(index);
+                if !self.slots[index as usize].is_foreign {
+                    self.pools[number].slots.push(index);
+                }
             }
         }
         for index in 0..self.slots.len() as u32 {
@@ -298,7 +301,10 @@ impl ExternalPorts {
             if slot.is_known && slot.all_mappings() == 0 {
                 self.work.moves(index);
             }
-        } else if !slot.is_draining && (slot.is_closed || changed[usize::from(slot.pool)]) {
+        } else if !slot.is_draining
+            && !slot.is_foreign
+            && (slot.is_closed || changed[usize::from(slot.pool)])
+        {
             slot.is_closed = false;
             self.work.renews(index);
         }
@@ -528,6 +534,7 @@ impl Slot {
         target: NO_POOL,
         is_closed: true,
         is_draining: false,
+        is_foreign: false,
         is_static: false,
         is_known: false,
         kept: 0,

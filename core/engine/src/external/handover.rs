@@ -113,6 +113,10 @@ impl ExternalPorts {
         if ports.owner[entry] & HELD == 0 {
             return;
         }
+        if self.resting.remove(&(place, entry as u32)) {
+            self.free_rested(place, entry, after);
+            return;
+        }
         let follower = ports.owner[entry] & !HELD;
         let mut tick = after;
         // A tick beyond the reach of the ring wraps to a tick that was looked at.
@@ -140,7 +144,6 @@ impl ExternalPorts {
             }
         }
         ports.owner[entry] = EMPTY;
-        self.forget_rest(place, entry);
         self.count_held(place, index, false);
         self.put_back(place, index, port, after + 1);
     }

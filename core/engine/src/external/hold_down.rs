@@ -64,12 +64,7 @@ impl ExternalPorts {
             && let Some(tick) = self.next_release(now)
             && let Some(port) = self.due(tick, 0)
         {
-            let before = self.held;
             self.release(port, tick, now + 1);
-            if self.held == before {
-                // The port rests.
-                break;
-            }
         }
     }
 
@@ -187,6 +182,11 @@ impl ExternalPorts {
         }
     }
 
+    /// True if no further port can be held.
+    pub(crate) fn holds_most(&self) -> bool {
+        self.held >= self.most_held
+    }
+
     /// Sets the hold-down of ports that mappings give back from now on, ticks.
     pub(crate) fn set_hold(&mut self, hold: u32) {
         for (ports, protocol) in self.ports.iter_mut().zip(PROTOCOLS) {
@@ -261,10 +261,6 @@ impl ExternalPorts {
         let next = evicted.unwrap_or(*owner & !HELD);
         ports.holds.advance(tick, lane(entry), if next == LAST { NONE } else { next });
         if !is_held {
-            return;
-        }
-        if let Some(until) = self.rests_until(port, tick.max(at)) {
-            self.ports[protocol].hold_until(entry / PORTS as u32, entry as u16, until);
             return;
         }
         self.ports[protocol].owner[entry as usize] = EMPTY;

@@ -1,46 +1,54 @@
 //! Addresses that two engines share: who assigns their ports, and ports that rest after the end of
 //! their mapping, until the other engine has forgotten it.
 //!
-//! A resting port is in the lists of held ports. When it is due there, it is held again, unless its
-//! rest has ended and the hold-down since then is over.
+//! A resting port counts as held, and is in no list of a tick of release. When its rest ends, it
+//! gets into such a list for the hold-down, or is free.
 
-use super::{EMPTY, ExternalPorts, NO_POOL};
+use super::{EMPTY, ExternalPorts, HELD, LAST, NO_POOL, PORTS};
 use crate::AddressRange;
 use crate::endpoint::External;
 use crate::protocols::protocol_index;
 use alloc::vec::Vec;
 
-/// Ticks after which a port that rests is looked at again.
-const AGAIN: u32 = 8;
-
 impl ExternalPorts {
+    /// Shares all addresses with another engine: none gives out ports before
+    /// [`ExternalPorts::set_assigning`], those that come later neither.
+    pub(crate) fn join_pair(&mut self) {
+        self.is_of_pair = true;
+        self.set_foreign(0..self.slots.len() as u32, true);
+    }
+
     /// Sets whether the addresses of a range give out ports of their pools.
     pub(crate) fn set_assigning(&mut self, range: AddressRange, assigns: bool) {
+        let indexes: Vec<u32> =
+            range.each().filter_map(|address| self.index(address.to_bits())).collect();
+        self.set_foreign(indexes, !assigns);
+    }
+
+    fn set_foreign(&mut self, indexes: impl IntoIterator<Item = u32>, is_foreign: bool) {
         let mut changed = Vec::new();
-        for address in range.each() {
-            let Some(index) = self.index(address.to_bits()) else { continue };
+        for index in indexes {
             let slot = &mut self.slots[index as usize];
-            let is_at_home = slot.pool != NO_POOL && slot.pool == slot.target;
-            if !is_at_home || slot.is_closed != assigns {
+            if core::mem::replace(&mut slot.is_foreign, is_foreign) == is_foreign {
                 continue;
             }
-            (slot.is_draining, slot.is_closed) = (!assigns, !assigns);
             changed.push(index);
+            if slot.pool != NO_POOL && slot.pool == slot.target {
+                slot.is_closed = slot.is_draining || is_foreign;
+                self.renew_all(index);
+            }
         }
         changed.sort_unstable();
-        for number in 0..self.pools.len() {
-            let is_its = |index: &u32| usize::from(self.slots[*index as usize].pool) == number;
-            let its: Vec<u32> = changed.iter().copied().filter(is_its).collect();
-            if its.is_empty() {
-                continue;
-            }
-            let slots = &mut self.pools[number].slots;
-            match assigns {
-                true => slots.extend(&its),
-                false => slots.retain(|index| its.binary_search(index).is_err()),
+        for (number, pool) in self.pools.iter_mut().enumerate() {
+            let is_its = |index: &u32| {
+                let slot = &self.slots[*index as usize];
+                usize::from(slot.target) == number && !slot.is_draining
+            };
+            match is_foreign {
+                true => pool.slots.retain(|index| changed.binary_search(index).is_err()),
+                false => pool.slots.extend(changed.iter().copied().filter(is_its)),
             }
         }
-        changed.into_iter().for_each(|index| self.renew_all(index));
     }
 
     /// True if an address gives out ports.
@@ -48,49 +56,48 @@ impl ExternalPorts {
         !self.slots[index as usize].is_closed
     }
 
-    /// Takes a port from its mapping. The port rests, at least until tick `until`.
-    pub(crate) fn rest(&mut self, protocol: u8, External { index, port }: External, until: u32) {
-        let place = protocol_index(protocol);
-        self.ports[place].hold_until(index, port, until);
+    /// Takes a port from its mapping. The port rests.
+    pub(crate) fn rest(&mut self, protocol: u8, External { index, port }: External) {
+        let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
+        self.ports[place].owner[entry] = HELD | LAST;
         self.count_held(place, index, true);
-        self.resting.insert((place, Self::entry(index, port) as u32), None);
+        self.resting.insert((place, entry as u32));
     }
 
-    /// Ends the rest of a port. It is held until tick `until` if its protocol has a hold-down.
-    pub(crate) fn end_rest(&mut self, protocol: u8, index: u32, port: u16, until: u32) {
-        let (place, entry) = (protocol_index(protocol), Self::entry(index, port) as u32);
-        let until = if self.ports[place].hold == 0 { 0 } else { until };
-        if let Some(rest) = self.resting.get_mut(&(place, entry)) {
-            *rest = Some(until);
+    /// Ends the rest of a port at tick `now`. The port is held until tick `until` if its protocol
+    /// has a hold-down.
+    pub(crate) fn end_rest(
+        &mut self,
+        protocol: u8,
+        External { index, port }: External,
+        until: u32,
+        now: u32,
+    ) {
+        let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
+        // A static mapping may have taken the port since.
+        if !self.resting.remove(&(place, entry as u32))
+            || self.evicted.remove(&(place, entry as u32)).is_some()
+        {
+            return;
         }
+        if self.ports[place].hold == 0 || self.most_held == 0 || until <= now {
+            self.free_rested(place, entry, now);
+        } else {
+            self.ports[place].hold_until(index, port, until);
+            self.limit_held(now);
+        }
+    }
+
+    /// Frees a port that rests no longer; `place` is the protocol's place.
+    pub(super) fn free_rested(&mut self, place: usize, entry: usize, now: u32) {
+        let (index, port) = ((entry / PORTS) as u32, entry as u16);
+        self.ports[place].owner[entry] = EMPTY;
+        self.count_held(place, index, false);
+        self.put_back(place, index, port, now + 1);
     }
 
     /// Number of ports that rest.
     pub(crate) fn resting(&self) -> usize {
-        self.resting.values().filter(|until| until.is_none()).count()
-    }
-
-    /// The tick until which a held port that is due stays held. `None`: it becomes free.
-    #[inline(always)]
-    pub(super) fn rests_until(&mut self, port: (usize, u32), tick: u32) -> Option<u32> {
-        if self.resting.is_empty() {
-            return None;
-        }
-        match self.resting.get(&port)? {
-            None => Some(tick + AGAIN),
-            Some(until) if *until > tick => Some(*until),
-            Some(_) => {
-                self.resting.remove(&port);
-                None
-            }
-        }
-    }
-
-    /// A port is held no longer, because a mapping has it again.
-    pub(super) fn forget_rest(&mut self, place: usize, entry: usize) {
-        if !self.resting.is_empty() {
-            debug_assert_eq!(self.ports[place].owner[entry], EMPTY);
-            self.resting.remove(&(place, entry as u32));
-        }
+        self.resting.len()
     }
 }

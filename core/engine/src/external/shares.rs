@@ -181,7 +181,7 @@ impl ExternalPorts {
     pub(super) fn join(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let before = usize::from(core::mem::replace(&mut slot.pool, slot.target));
-        slot.is_closed = slot.is_draining || slot.pool == NO_POOL;
+        slot.is_closed = slot.is_draining || slot.is_foreign || slot.pool == NO_POOL;
         let (pool, is_busy) = (usize::from(slot.pool), slot.busy > 0);
         self.ports.iter_mut().for_each(|ports| ports.move_held(index, before, pool));
         if self.pools.get(pool).is_some_and(|pool| pool.mode == Mode::Block) {

@@ -1,7 +1,7 @@
 //! Settings of a pair of gateways.
 
 use natgate_engine::AddressRange;
-use natgate_pair::Node;
+use natgate_pair::{Boot, Node, Ownership};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -57,6 +57,28 @@ impl FleetSettings {
             false => self.this().other(),
         };
         self.slices.iter().map(home).collect()
+    }
+
+    /// The ownership of a start of this node.
+    pub(super) fn ownership(&self, boot: Boot) -> Ownership {
+        Ownership::start(self.this(), boot, &self.homes()).with_shape(self.shape())
+    }
+
+    /// A sum over what both nodes must have alike: the names of the nodes, and the slices.
+    fn shape(&self) -> u32 {
+        let mut sum = crc32fast::Hasher::new();
+        let mut text = |text: &str| {
+            sum.update(text.as_bytes());
+            sum.update(&[0]);
+        };
+        [Node::A, Node::B].iter().for_each(|node| text(self.name(*node)));
+        for slice in &self.slices {
+            text(&slice.owner);
+            for AddressRange { first, last } in &slice.addresses {
+                text(&format!("{first}-{last}"));
+            }
+        }
+        sum.finalize()
     }
 
     /// Name of a node.

@@ -1,13 +1,14 @@
 //! A slice at one node: its addresses in the engine, and the stream of its records.
 
 use super::status::SliceStatus;
-use natgate_engine::{AddressRange, Copies, Duty, Engine, Timestamp};
+use super::young::Young;
+use natgate_engine::{AddressRange, Copies, CopyEnds, Duty, Engine, Timestamp};
 use natgate_pair::{
     Message, Ownership, PACKET_HEAD, Present, RECORD_HEAD, Receiver, Role, Sender, Stream,
     StreamId, Written, write_state,
 };
 use natgate_wire::protocol;
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -18,8 +19,11 @@ pub(super) const YOUNG: Duration = Duration::from_secs(2);
 const STATE: Duration = Duration::from_secs(1);
 const DIGESTS: Duration = Duration::from_secs(30);
 
-/// Keys that a first copy looks at in one turn.
+/// Keys that a first copy, or a search for strangers, looks at in one turn.
 const KEYS_A_TURN: u32 = 1024;
+
+/// Keys beyond twice the mappings that this node has room for: records of held ports have such keys.
+const KEYS_OF_HELD: u32 = 1 << 20;
 
 /// Addresses whose held ports are listed in one turn.
 const ADDRESSES_A_TURN: usize = 8;
@@ -47,6 +51,9 @@ pub(super) struct Slice {
     pub(super) is_moved: bool,
     /// True if the partner's last view says that it owns the slice, as this node does.
     pub(super) is_disputed: bool,
+    /// Ports of copies that have ended by themselves. They rest until the partner has no mapping
+    /// without a key, or has ended.
+    orphans: BTreeSet<u64>,
 }
 
 /// The stream that this node sends.
@@ -81,6 +88,10 @@ pub(super) struct Inbound {
     receiver: Receiver,
     /// `None` before the origin has come.
     copies: Option<Copies>,
+    /// True after this node has got other settings: the copies need the origin again.
+    is_stale: bool,
+    /// The next slot in the search for mappings without a key; `None`: none goes on.
+    sweep: Option<u32>,
     /// Latest time at which the owner said that the copy was complete; and whether its last word
     /// was so.
     completed: Option<Timestamp>,
@@ -98,6 +109,7 @@ impl Slice {
             rests_until: None,
             is_moved: false,
             is_disputed: false,
+            orphans: BTreeSet::new(),
         }
     }
 
@@ -108,12 +120,25 @@ impl Slice {
     /// Makes the engine do its duty in the slice.
     pub(super) fn set_duty(&mut self, engine: &mut Engine, assigns: bool, owns: bool) {
         let duty = Duty { assigns, keeps: !owns || self.is_moved };
-        // A reload makes all addresses drain, as the configuration has them.
-        let is_so = self.duty == Some(duty)
-            && self.ranges.iter().all(|range| engine.assigns(range.first) == assigns);
-        if !is_so {
+        if self.duty != Some(duty) {
             self.ranges.iter().for_each(|range| engine.set_duty(*range, duty));
             self.duty = Some(duty);
+        }
+    }
+
+    /// The engine has other settings: its new addresses need their duty, and copies the origin.
+    pub(super) fn renew(&mut self) {
+        self.duty = None;
+        if let Some(inbound) = &mut self.inbound {
+            inbound.is_stale = true;
+        }
+    }
+
+    /// Lets no session end before the next [`Slice::set_duty`], which starts all timers anew.
+    pub(super) fn keep(&mut self, engine: &mut Engine) {
+        if let Some(duty) = &mut self.duty {
+            duty.keeps = true;
+            self.ranges.iter().for_each(|range| engine.set_duty(*range, *duty));
         }
     }
 
@@ -130,6 +155,9 @@ impl Slice {
         if self.outbound.as_ref().map(|outbound| outbound.sender.id()) != destination.map(id) {
             if let Some(outbound) = self.outbound.take() {
                 ended = outbound.sender.abandon().collect();
+                // The partner's process has ended; or this node has given the slice away, and assigns
+                // no port.
+                ended.extend(std::mem::take(&mut self.orphans));
             }
             self.outbound = destination.map(|stream| Outbound {
                 sender: Sender::new(id(stream)),
@@ -142,8 +170,10 @@ impl Slice {
         }
         if self.inbound.as_ref().map(|inbound| inbound.receiver.id()) != source.map(id) {
             self.inbound = source.map(|stream| Inbound {
-                receiver: Receiver::new(id(stream)),
+                receiver: Receiver::new(id(stream), most_keys(engine)),
                 copies: None,
+                is_stale: false,
+                sweep: None,
                 completed: None,
                 is_complete: false,
             });
@@ -170,28 +200,70 @@ impl Slice {
                 if buckets.is_empty() {
                     outbound.next_digests = outbound.next_digests.min(now.plus(STATE));
                 }
-                outbound.sender.repair(&buckets, engine.copy_extent(), now.0);
+                outbound.sender.repair(&buckets);
                 None
             }
             Message::State { is_complete, origin } => {
                 let inbound = self.inbound.as_mut().filter(|one| one.receiver.id() == id)?;
-                if inbound.copies.is_none() {
-                    inbound.copies = engine.begin_copies(origin).ok();
-                }
-                inbound.is_complete = is_complete && inbound.copies.is_some();
+                inbound.refer_to(engine, origin);
+                inbound.is_complete =
+                    is_complete && inbound.copies.is_some() && inbound.receiver.has_all();
                 if inbound.is_complete {
                     inbound.completed = Some(now);
+                    if !inbound.receiver.is_swept() {
+                        inbound.sweep.get_or_insert(0);
+                    }
                 }
                 None
             }
             Message::Packet(_) | Message::Digests { .. } => {
                 let inbound = self.inbound.as_mut()?;
-                let copies = inbound.copies.as_mut()?;
-                inbound
-                    .receiver
-                    .receive(bytes, now.0, |key, record, _| apply(engine, copies, key, record))
+                let copies = inbound.copies.as_mut().filter(|_| !inbound.is_stale)?;
+                let has = |address| self.ranges.iter().any(|range| range.contains(address));
+                inbound.receiver.receive(bytes, now.0, |key, record, _| {
+                    apply(engine, copies, has, (key, record))
+                })
             }
         }
+    }
+
+    /// A mapping has ended that had a slot and a port. Returns true if the port rests.
+    pub(super) fn note_end(
+        &mut self,
+        slot: u32,
+        port: u64,
+        now: Timestamp,
+        send: impl FnOnce(Vec<u8>),
+    ) -> bool {
+        if let Some(outbound) = &mut self.outbound {
+            return outbound.sender.end(slot, port, now.0);
+        }
+        let Some(inbound) = &mut self.inbound else { return false };
+        // The owner still has the mapping, perhaps.
+        self.orphans.insert(port);
+        let key = inbound.copies.as_ref().and_then(|copies| copies.key(slot));
+        if let Some(request) = key.and_then(|key| inbound.receiver.lose(key)) {
+            send(request);
+        }
+        true
+    }
+
+    /// Ends some mappings of the slice that the owner does not have, and tells the owner when none
+    /// is left.
+    pub(super) fn sweep(&mut self, engine: &mut Engine, send: impl FnOnce(Vec<u8>)) {
+        let Self { inbound: Some(inbound), ranges, .. } = self else { return };
+        let (Some(from), Some(copies)) = (inbound.sweep, &inbound.copies) else { return };
+        let has = |address| ranges.iter().any(|range| range.contains(address));
+        inbound.sweep = engine.end_strangers(copies, has, from, KEYS_A_TURN);
+        if inbound.sweep.is_none() {
+            send(inbound.receiver.swept());
+        }
+    }
+
+    /// Ports of orphans whose rest ends: the partner has no mapping without a key, or has ended.
+    pub(super) fn settled_orphans(&mut self, owns: bool) -> BTreeSet<u64> {
+        let is_settled = owns && self.outbound.as_ref().is_none_or(|out| out.sender.is_swept());
+        if is_settled { std::mem::take(&mut self.orphans) } else { BTreeSet::new() }
     }
 
     /// Gives the next messages of the stream to `send`, at most `most` packets. `room` is the room
@@ -201,18 +273,22 @@ impl Slice {
         &mut self,
         engine: &Engine,
         (now, room, most): (Timestamp, usize, usize),
-        young: &mut VecDeque<(Timestamp, u32)>,
+        young: &mut Young,
         mut send: impl FnMut(Vec<u8>) -> bool,
     ) {
         let Self { outbound: Some(outbound), ranges, .. } = self else { return };
+        // The partner may have mappings that it made as the owner. Each needs its key, however
+        // young: the partner ends those without one.
+        let takes_all = self.is_moved || outbound.held.is_wanted;
         let has = |address| ranges.iter().any(|range| range.contains(address));
         outbound.fill_some(engine, has, now);
         outbound.list_held(engine, has, now);
         for _ in 0..most {
             let Outbound { sender, held, .. } = &mut *outbound;
-            let source =
-                |key, out: &mut Vec<u8>| held.present(engine, &has, (key, now), young, out);
-            match sender.write(now.0, room, source) {
+            let source = |key, out: &mut Vec<u8>| {
+                held.present(engine, &has, (key, now, takes_all), young, out)
+            };
+            match sender.write(now.0, (room, engine.copy_extent()), source) {
                 Written::Packet(packet) => {
                     if !send(packet) {
                         // It counts as lost, and its keys are sent again.
@@ -297,6 +373,25 @@ impl Slice {
     }
 }
 
+impl Inbound {
+    /// Takes the origin of the records: at first, and after a change of settings at either node.
+    fn refer_to(&mut self, engine: &mut Engine, origin: &[u8]) {
+        let Some(copies) = &mut self.copies else {
+            self.copies = engine.begin_copies(origin).ok();
+            self.is_stale = false;
+            return;
+        };
+        if self.is_stale || !copies.refer_to(origin) {
+            self.is_stale = engine.renew_copies(copies, origin).is_err();
+        }
+    }
+}
+
+/// Bound of the keys of a partner whose table has at most twice the room of this node's.
+fn most_keys(engine: &Engine) -> u32 {
+    engine.most_mappings().saturating_mul(2).saturating_add(KEYS_OF_HELD)
+}
+
 impl Outbound {
     fn is_complete(&self) -> bool {
         self.fill.is_none() && self.held.next.is_none() && self.sender.is_complete()
@@ -317,8 +412,8 @@ impl Outbound {
     /// Lists the ports that are taken at some addresses. The partner holds those that no mapping
     /// has.
     fn list_held(&mut self, engine: &Engine, has: impl Fn(Ipv4Addr) -> bool, now: Timestamp) {
-        for _ in 0..ADDRESSES_A_TURN {
-            let Some(place) = self.held.next else { return };
+        let Some(first) = self.held.next else { return };
+        for place in first..first + ADDRESSES_A_TURN {
             let mut address = None;
             for protocol in PROTOCOLS {
                 let mut taken = [0; 1024];
@@ -327,9 +422,10 @@ impl Outbound {
                 self.held.add(protocol, address, &taken);
             }
             self.held.next = address.map(|_| place + 1);
-        }
-        if self.held.next.is_none() {
-            self.change_held(now);
+            if address.is_none() {
+                self.change_held(now);
+                return;
+            }
         }
     }
 
@@ -354,13 +450,13 @@ impl Held {
         }
     }
 
-    /// Writes the present record of a key.
+    /// Writes the present record of a key. `takes_all`: of young mappings too.
     fn present(
         &self,
         engine: &Engine,
         has: &impl Fn(Ipv4Addr) -> bool,
-        (key, now): (u32, Timestamp),
-        young: &mut VecDeque<(Timestamp, u32)>,
+        (key, now, takes_all): (u32, Timestamp, bool),
+        young: &mut Young,
         out: &mut Vec<u8>,
     ) -> Present {
         if let Some(record) =
@@ -373,9 +469,9 @@ impl Held {
             return Present::Absent;
         };
         let due = facts.created.plus(YOUNG);
-        if !self.is_wanted && !facts.is_settled && (facts.is_tcp || now < due) {
+        if !takes_all && !facts.is_settled && (facts.is_tcp || now < due) {
             if !facts.is_tcp {
-                young.push_back((due, key));
+                young.add(due, key);
             }
             return Present::NotYet;
         }
@@ -392,14 +488,20 @@ fn fingerprint(record: &[u8]) -> u64 {
     u64::from(crc32fast::hash(record)) | 1 << 32
 }
 
-/// Applies a record to the copy.
-fn apply(engine: &mut Engine, copies: &mut Copies, key: u32, record: &[u8]) -> Option<u64> {
+/// Applies the record of a key to the copy. An address that is not of the slice is refused.
+fn apply(
+    engine: &mut Engine,
+    copies: &mut Copies,
+    has: impl Fn(Ipv4Addr) -> bool,
+    (key, record): (u32, &[u8]),
+) -> Option<u64> {
     if record.is_empty() {
         engine.end_copy(copies, key);
         return None;
     }
     let Some(held) = record.strip_prefix(&HELD) else {
-        return engine.copy(copies, record).ok().flatten();
+        let is_its = CopyEnds::read(record).is_some_and(|ends| has(ends.external.0));
+        return is_its.then(|| engine.copy(copies, key, record).ok().flatten()).flatten();
     };
     let ([protocol, a, b, c, d], ports) = held.split_first_chunk()?;
     let (ports, odd) = ports.as_chunks();
@@ -410,6 +512,7 @@ fn apply(engine: &mut Engine, copies: &mut Copies, key: u32, record: &[u8]) -> O
     for port in ports.iter().map(|port| u16::from_le_bytes(*port)) {
         bits[usize::from(port) / 64] |= 1 << (port % 64);
     }
-    engine.hold_ports(Ipv4Addr::new(*a, *b, *c, *d), *protocol, &bits);
-    Some(fingerprint(record))
+    let address = Ipv4Addr::new(*a, *b, *c, *d);
+    let are_held = has(address) && engine.hold_ports(address, *protocol, &bits);
+    are_held.then(|| fingerprint(record))
 }

@@ -1,8 +1,13 @@
 //! Two nodes with their engines, over a link that loses, repeats and reorders.
 
 use super::*;
-use natgate_engine::{AddressRange, Config, Packet, PoolConfig, Side, SideConfig, Verdict};
+use natgate_engine::{
+    AddressRange, Config, Cursor, Filter, Packet, PoolConfig, Reconfiguration, Side, SideConfig,
+    Verdict,
+};
+use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Ipv4, protocol};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -128,6 +133,7 @@ impl Process {
 
     fn turn(&mut self, now: u64) {
         self.now = now;
+        self.fleet.wake(Timestamp(now), &mut self.engine);
         while self.engine.advance(Timestamp(now)) {
             while self.engine.poll_event().is_some() {}
             while self.engine.poll_transmit(&mut [0; 1500]).is_some() {}
@@ -141,26 +147,95 @@ impl Process {
 
     /// Sends a datagram of a host's port. Returns its external endpoint.
     fn send(&mut self, (host, port): (u8, u16)) -> Option<(Ipv4Addr, u16)> {
-        let mut bytes = [0; 28];
-        let mut header = Ipv4::init(&mut bytes[..], 20);
-        header.set_total_len(28);
-        header.set_ttl(64);
-        header.set_protocol(protocol::UDP);
-        header.set_source(0x0a00_0000 | u32::from(host));
-        header.set_destination(REMOTE);
-        header.fill_checksum();
-        bytes[20..22].copy_from_slice(&port.to_be_bytes());
-        bytes[22..24].copy_from_slice(&80_u16.to_be_bytes());
-        bytes[25] = 8;
+        let inside = (0x0a00_0000 | u32::from(host), port);
+        self.pass(Side::Inside, packet(None, inside, SERVER)).map(|(source, _)| source)
+    }
+
+    /// Sends a segment of a host's port. Returns its external endpoint.
+    fn send_segment(&mut self, (host, port): (u8, u16), flags: u8) -> Option<(Ipv4Addr, u16)> {
+        let inside = (0x0a00_0000 | u32::from(host), port);
+        self.pass(Side::Inside, packet(Some(flags), inside, SERVER)).map(|(source, _)| source)
+    }
+
+    /// Sends a segment of the server to an external endpoint. Returns the host that gets it.
+    fn answer_segment(&mut self, to: (Ipv4Addr, u16), flags: u8) -> Option<(Ipv4Addr, u16)> {
+        let to = (to.0.to_bits(), to.1);
+        self.pass(Side::Outside, packet(Some(flags), SERVER, to)).map(|(_, to)| to)
+    }
+
+    /// Sends a packet. Returns its ends afterwards, if it is forwarded.
+    fn pass(&mut self, from: Side, mut bytes: [u8; 40]) -> Option<(External, External)> {
         let mut packets = [Packet::new(&mut bytes, 0)];
         let mut verdicts = [Verdict::Held];
-        self.engine.process(Timestamp(self.now), Side::Inside, &mut packets, &mut verdicts);
+        self.engine.process(Timestamp(self.now), from, &mut packets, &mut verdicts);
         let packet = packets[0].bytes();
-        let source = Ipv4::new_checked(packet).expect("a packet").source();
-        let port = u16::from_be_bytes([packet[20], packet[21]]);
-        let is_sent = verdicts[0] == Verdict::Forward(Side::Outside);
-        is_sent.then_some((Ipv4Addr::from_bits(source), port))
+        let header = Ipv4::new_checked(packet).expect("a packet");
+        let end = |address: u32, at: usize| {
+            (Ipv4Addr::from_bits(address), u16::from_be_bytes([packet[at], packet[at + 1]]))
+        };
+        matches!(verdicts[0], Verdict::Forward(_))
+            .then(|| (end(header.source(), 20), end(header.destination(), 22)))
     }
+
+    /// Removes the mappings of a host.
+    fn clear(&mut self, host: u8) {
+        let subscriber = Some(natgate_engine::Prefix::new(Ipv4Addr::new(10, 0, 0, host), 32));
+        let filter = Filter { subscriber, ..Filter::default() };
+        let mut cursor = Cursor::default();
+        while !self.engine.clear_mappings(&mut cursor, 1000, &filter).1 {
+            while self.engine.poll_event().is_some() {}
+        }
+        while self.engine.poll_event().is_some() {}
+    }
+
+    /// Reloads the configuration with another timeout of UDP.
+    fn reload(&mut self, udp: u64) {
+        let mut config = self.engine.config().clone();
+        config.timeouts.udp = Duration::from_secs(udp);
+        let mut change = Reconfiguration::new(self.engine.config(), &config).expect("it is right");
+        if self.engine.prepare_configuration(&mut change).is_err() {
+            // The last reload is not done yet.
+            return;
+        }
+        while !self.engine.is_prepared() {
+            self.engine.advance(Timestamp(self.now));
+        }
+        self.engine.reconfigure(change);
+        self.fleet.renew();
+    }
+
+    /// The host of each external endpoint and protocol.
+    fn hosts(&self) -> BTreeMap<(u8, External), External> {
+        let ends = |end: natgate_engine::Endpoint| (end.address, end.port);
+        let mapping = |mapping: natgate_engine::MappingInfo| {
+            let id = mapping.id;
+            ((id.protocol, ends(id.external)), ends(id.internal))
+        };
+        self.engine.mappings().map(mapping).collect()
+    }
+}
+
+type External = (Ipv4Addr, u16);
+
+const SERVER: (u32, u16) = (REMOTE, 80);
+
+/// A datagram, or a segment with some flags.
+fn packet(flags: Option<u8>, source: (u32, u16), destination: (u32, u16)) -> [u8; 40] {
+    let mut bytes = [0; 40];
+    let mut header = Ipv4::init(&mut bytes[..], 20);
+    header.set_total_len(40);
+    header.set_ttl(64);
+    header.set_protocol(if flags.is_some() { protocol::TCP } else { protocol::UDP });
+    header.set_source(source.0);
+    header.set_destination(destination.0);
+    header.fill_checksum();
+    bytes[20..22].copy_from_slice(&source.1.to_be_bytes());
+    bytes[22..24].copy_from_slice(&destination.1.to_be_bytes());
+    match flags {
+        Some(flags) => (bytes[32], bytes[33]) = (5 << 4, flags),
+        None => bytes[25] = 20,
+    }
+    bytes
 }
 
 /// Two nodes.
@@ -346,6 +421,66 @@ fn a_lost_counter_of_starts_is_made_up_for_by_the_partner() {
     assert!(slices.iter().all(|slice| slice.owner.as_deref() == Some("b")), "{slices:?}");
 }
 
+#[test]
+fn a_node_that_stood_still_ends_no_flow_that_its_partner_has_carried() {
+    let mut pair = Pair::start();
+    let flow = pair.a().send((5, 1)).expect("sent");
+    pair.run(3.0);
+    let still = pair.a.take();
+    for _ in 0..4 {
+        pair.run(200.0);
+        assert_eq!(pair.b().send((5, 1)), Some(flow));
+    }
+    pair.a = still;
+    pair.run(1.0);
+    assert_eq!(pair.a().send((5, 1)), Some(flow));
+    assert_eq!(pair.b().send((5, 1)), Some(flow));
+    pair.run(400.0);
+    assert_eq!(pair.b().engine.mappings().count(), 0, "timers run");
+}
+
+#[test]
+fn a_connection_that_opens_during_a_move_keeps_its_port_to_itself() {
+    let mut pair = Pair::start();
+    let external = pair.a().send_segment((5, 1), SYN).expect("sent");
+    pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
+    pair.run(0.1);
+    // Routes still lead to the former owner.
+    assert_eq!(pair.a().answer_segment(external, SYN | ACK), Some((Ipv4Addr::new(10, 0, 0, 5), 1)));
+    pair.run(400.0);
+    for host in 6..90 {
+        pair.b().send_segment((host, 1), SYN);
+        pair.run(0.05);
+        pair.check();
+    }
+}
+
+#[test]
+fn a_copy_that_an_operator_removes_comes_again() {
+    let mut pair = Pair::start();
+    let flow = pair.a().send((5, 1)).expect("sent");
+    pair.run(3.0);
+    pair.b().clear(5);
+    assert_eq!(pair.b().engine.mappings().count(), 0);
+    pair.run(1.0);
+    assert_eq!(pair.b().send((5, 1)), Some(flow));
+}
+
+#[test]
+fn nodes_with_other_slices_share_nothing() {
+    let mut pair = Pair::start();
+    pair.run(1.0);
+    let mut other = pair.b.take().expect("it runs");
+    other.fleet.settings.slices.swap(0, 1);
+    let boot = other.fleet.ownership.boot() + (1 << 32);
+    other.fleet.ownership = other.fleet.settings.ownership(boot);
+    pair.b = Some(other);
+    pair.run(2.0);
+    let status = pair.a().status();
+    assert!(status.refused_views > 0, "{status:?}");
+    assert!(pair.b().status().slices.iter().all(|slice| slice.owner.is_none()));
+}
+
 /// Random histories: no external endpoint ever leads to two flows, whatever is lost, and whichever
 /// node the packets come to.
 #[test]
@@ -362,13 +497,11 @@ fn history(seed: u64) {
     let mut pair = Pair::start();
     pair.wire().random = seed;
     pair.wire().faults = seed % 4;
-    // Time of the last packet of each endpoint, and its flow.
-    let mut users: std::collections::BTreeMap<(Ipv4Addr, u16), (u64, (u8, u16))> =
-        Default::default();
+    let mut judge = Judge::default();
     for _ in 0..250 {
-        let now = pair.now;
-        let (choice, host) = (pair.below(40), pair.below(12) as u8 + 2);
+        let (choice, host) = (pair.below(48), pair.below(12) as u8 + 2);
         let flow = (host, pair.below(6) as u16 + 1);
+        let to_a = pair.below(2) == 0 && pair.a.is_some();
         match choice {
             0 => pair.a = None,
             1 if pair.a.is_none() => pair.restart_a(),
@@ -380,17 +513,68 @@ fn history(seed: u64) {
             4 => drop(pair.ask("b", FleetRequest::Move(0, "a".into()))),
             5 => pair.run(150.0),
             6..10 => pair.run(2.0),
+            10 => pair.either(to_a).clear(host),
+            11 => pair.either(to_a).reload(250 + u64::from(host)),
+            12 => {
+                // A machine stands still, and the other serves.
+                let still = if to_a { pair.a.take() } else { None };
+                pair.run(400.0);
+                pair.a = still.or(pair.a.take());
+            }
             _ => {
-                let to_a = pair.below(2) == 0 && pair.a.is_some();
-                let process = if to_a { pair.a() } else { pair.b() };
-                if let Some(external) = process.send(flow) {
-                    // A port changes its flow only after a hold-down.
-                    let (last, user) = users.insert(external, (now, flow)).unwrap_or((now, flow));
-                    let is_other = user != flow && now - last < 100 * SECOND;
-                    assert!(!is_other, "{external:?} of {user:?} leads to {flow:?}");
+                let flags = [SYN, ACK, FIN | ACK, RST][pair.below(4) as usize];
+                let process = pair.either(to_a);
+                match choice {
+                    13..24 => judge.note(process.send_segment(flow, flags), (flow, true), pair.now),
+                    24..30 => {
+                        let flags = if flags == SYN { SYN | ACK } else { flags };
+                        let known = judge.known(flow);
+                        known.map(|external| process.answer_segment(external, flags));
+                    }
+                    _ => judge.note(process.send(flow), (flow, false), pair.now),
                 }
                 pair.run(0.05);
             }
+        }
+        pair.check();
+    }
+}
+
+/// A judge outside: who had each external endpoint, and when its last packet came out.
+#[derive(Default)]
+struct Judge {
+    users: BTreeMap<(External, bool), (u64, (u8, u16))>,
+}
+
+impl Judge {
+    /// Notes a packet that came out. A port of UDP changes its flow only after a hold-down.
+    fn note(&mut self, out: Option<External>, (flow, is_tcp): ((u8, u16), bool), now: u64) {
+        let Some(external) = out else { return };
+        let before = self.users.insert((external, is_tcp), (now, flow));
+        let (last, user) = before.unwrap_or((now, flow));
+        let is_other = user != flow && !is_tcp && now - last < 100 * SECOND;
+        assert!(!is_other, "{external:?} of {user:?} leads to {flow:?}");
+    }
+
+    /// The latest endpoint of a flow of TCP.
+    fn known(&self, flow: (u8, u16)) -> Option<External> {
+        let its = self.users.iter().filter(|((_, is_tcp), (_, user))| *is_tcp && *user == flow);
+        its.max_by_key(|(_, (at, _))| *at).map(|((external, _), _)| *external)
+    }
+}
+
+impl Pair {
+    fn either(&mut self, to_a: bool) -> &mut Process {
+        if to_a { self.a() } else { self.b() }
+    }
+
+    /// No external port leads to two hosts, at whichever node.
+    fn check(&self) {
+        let [Some(a), Some(b)] = [&self.a, &self.b] else { return };
+        let (of_a, of_b) = (a.hosts(), b.hosts());
+        for (external, host) in &of_a {
+            let other = of_b.get(external).unwrap_or(host);
+            assert_eq!(host, other, "{external:?} leads to two hosts");
         }
     }
 }

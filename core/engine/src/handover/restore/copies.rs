@@ -23,7 +23,12 @@ pub struct Copies {
     made: Vec<Option<Made>>,
     /// Difference between the scales of the two engines, nanoseconds: whole ticks.
     shift: i128,
+    /// The origin without its times.
+    origin: Vec<u8>,
 }
+
+/// Bytes of the times at the beginning of an origin.
+const TIMES: usize = 24;
 
 /// Identity of a copy: protocol, external endpoint, tick of its creation.
 type Made = (u8, AddressPort, u32);
@@ -91,6 +96,7 @@ impl Engine {
         let mut times = Reader::new(fields);
         let base = times.u64().ok_or(damaged)?;
         let now = times.u64().and_then(|_| times.u64()).ok_or(damaged)?;
+        let origin = fields[TIMES..].to_vec();
         let mut restoration = Restoration::new(self);
         restoration.is_running = true;
         self.restore_beginning(&mut restoration, &mut Reader::new(fields))?;
@@ -99,24 +105,38 @@ impl Engine {
         let tick = i128::from(nanos(TICK));
         let between = i128::from(self.time_of(self.present_tick())) - i128::from(base);
         let passed = i128::from(now.saturating_sub(base)) / tick * tick;
-        Ok(Copies { restoration, made: Vec::new(), shift: between - passed })
+        Ok(Copies { restoration, made: Vec::new(), shift: between - passed, origin })
     }
 
-    /// Makes or renews the copy of a mapping by its record. Returns the record's fingerprint.
-    /// `None`: the configuration has no place for it, or a mapping of this engine has its port;
-    /// then the key has no copy.
+    /// Goes on with the copies after one of the engines has other settings; `origin` is the present
+    /// one. The copies stay.
+    ///
+    /// # Errors
+    /// As [`Engine::begin_copies`]; nothing has changed.
+    pub fn renew_copies(&mut self, copies: &mut Copies, origin: &[u8]) -> Result<(), RestoreError> {
+        let Copies { restoration: new, origin, .. } = self.begin_copies(origin)?;
+        let old = &mut copies.restoration;
+        (old.realms, old.sets, old.permanent) = (new.realms, new.sets, new.permanent);
+        copies.origin = origin;
+        Ok(())
+    }
+
+    /// Makes or renews the copy of a mapping by the record of its key. Returns the record's
+    /// fingerprint. `None`: the configuration has no place for it, or a mapping of this engine has
+    /// its port; then the key has no copy.
     ///
     /// # Errors
     /// [`RestoreError::Damaged`]: nothing has changed.
     pub fn copy(
         &mut self,
         copies: &mut Copies,
+        key: u32,
         record: &[u8],
     ) -> Result<Option<u64>, RestoreError> {
         let mut parts = MappingParts::default();
         let mut from = Reader::new(record);
         let mut fields = parts.read(&mut from).map_err(RestoreError::Damaged)?;
-        if !from.is_empty() || !parts.are_valid() {
+        if !from.is_empty() || !parts.are_valid() || fields.number != key {
             return Err(RestoreError::Damaged("a mapping that cannot be"));
         }
         let essence = essence(&fields, &parts);
@@ -228,6 +248,16 @@ impl Engine {
 }
 
 impl Copies {
+    /// True if an origin differs from that of the copies in its times only.
+    pub fn refer_to(&self, origin: &[u8]) -> bool {
+        origin.get(HEAD + TIMES..) == Some(&self.origin[..])
+    }
+
+    /// The key of the copy in a slot.
+    pub fn key(&self, slot: u32) -> Option<u32> {
+        self.restoration.numbers.get(slot as usize).copied().filter(|key| *key != ABSENT)
+    }
+
     fn note(&mut self, key: u32, made: Option<Made>) {
         let at = key as usize;
         if self.made.len() <= at {
