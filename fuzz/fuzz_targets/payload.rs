@@ -16,7 +16,7 @@ mod common;
 use common::host::{datagram, transport_is_valid, wrap};
 use common::{Book, Link, Opening, Random, client_inside, client_inside_v6, server_inside};
 use libfuzzer_sys::fuzz_target;
-use natgate_payload::{ControlPacket, Endpoints, Kind, Limits, Payloads, Room, Side};
+use natgate_payload::{ControlPacket, Endpoints, Kind, Limits, NewFlow, Payloads, Room, Side};
 use natgate_wire::{Ipv4, protocol};
 
 /// Longest message, bytes: one segment.
@@ -69,7 +69,9 @@ fn converse(opening: Opening, seed: u8, messages: &[(Side, &[u8])]) {
 
 /// Gives datagrams to the framework.
 fn exchange(kind: Kind, endpoints: Endpoints, messages: &[(Side, &[u8])]) {
-    let (mut payloads, mut book) = (payloads(), Book::default());
+    let mut payloads = payloads();
+    let addresses = vec![([10, 0, 0, 80].into(), [203, 0, 113, 80].into(), true)];
+    let mut book = Book { addresses, ..Book::default() };
     for (from, message) in messages {
         let ends = match from {
             Side::Inside => (endpoints.external, endpoints.remote),
@@ -114,7 +116,7 @@ fn give(
     let mut buffer = [0; 2048];
     buffer[..bytes.len()].copy_from_slice(bytes);
     let mut room = Room::new(&mut buffer, bytes.len());
-    let control = ControlPacket { kind, from, endpoints, may_begin: true };
+    let control = ControlPacket { kind, from, endpoints, new_flow: NewFlow::Read };
     payloads.process(100, control, &mut room, book);
     assert!(from == Side::Inside || book.made.len() == made, "opened from outside");
     whole(room.bytes());
@@ -133,7 +135,7 @@ fn whole(packet: &[u8]) {
 
 fuzz_target!(|data: &[u8]| {
     let [head, seed, rest @ ..] = data else { return };
-    let kind = Kind::ALL[usize::from(head % 5)];
+    let kind = Kind::ALL[usize::from(head & 7) % Kind::ALL.len()];
     let (is_server_inside, speaks_first) = (head & 16 != 0, head & 32 != 0);
     let endpoints = match (is_server_inside, head & 8 != 0) {
         (true, _) => server_inside(21),

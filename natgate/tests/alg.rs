@@ -253,3 +253,66 @@ fn clients_of_tftp_fetch_files() {
     let _gateway = offer.start(STRICT);
     assert!(!offer.fetches("sub1", &[], &url));
 }
+
+#[test]
+fn a_reload_leaves_a_protocol_out_by_a_rule() {
+    let offer = Offer::new();
+    let _server = offer.vsftpd("server1");
+    let with = format!("{STRICT}[alg]\nftp = true\n");
+    let rule = "[[rule]]\nkind = \"snat\"\npool = \"default\"\nalg = []\n\
+                match = { source = \"0.0.0.0/0\" }\n";
+    let gateway = offer.start(&with);
+    assert!(offer.fetches("sub1", PORT, &ftp(SERVER1)));
+    fs::write(offer.network.file("natgate.toml"), config(&format!("{with}{rule}"))).unwrap();
+    gateway.reload().unwrap();
+    assert!(!offer.fetches("sub1", PORT, &ftp(SERVER1)));
+    assert!(offer.fetches("sub1", PASV, &ftp(SERVER1)));
+    assert_eq!(alg_counters(&gateway)["ftp"], 1);
+    assert_eq!(gateway.status().unwrap()["counters"]["alg_refused"]["ftp"]["rule"], 2);
+}
+
+/// A message of DNS: an answer with an address, or a question.
+fn dns(address: Option<Ipv4Addr>) -> Vec<u8> {
+    let flags = if address.is_some() { 128 } else { 1 };
+    let mut message = vec![0, 7, flags, 0, 0, 1, 0, u8::from(address.is_some()), 0, 0, 0, 0];
+    message.extend([3, b'w', b'w', b'w', 0, 0, 1, 0, 1]);
+    if let Some(address) = address {
+        message.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4]);
+        message.extend(address.octets());
+    }
+    message
+}
+
+#[test]
+fn answers_of_dns_hold_the_addresses_that_the_client_sees() {
+    let network = TestNetwork::new(TAG);
+    let (inside, outside) = (Ipv4Addr::new(10, 0, 0, 80), Ipv4Addr::new(203, 0, 113, 200));
+    for workers in [1, 2] {
+        let without = format!(
+            "[workers]\ncount = {workers}\n[[static]]\ninternal = \"{inside}\"\n\
+             external = \"{outside}\"\n"
+        );
+        let with = format!("{without}[alg]\ndns = true\n");
+        let gateway = network.start(PROGRAM, &config(&with));
+        let server = natgate_testnet::udp_socket_at(network.node("server1"), 53).unwrap();
+        let asks = |node: &str| {
+            let client = natgate_testnet::udp_socket(network.node(node)).unwrap();
+            let mut buffer = [0; 100];
+            let mut ask = || {
+                client.send_to(&dns(None), (SERVER1, 53))?;
+                server.recv_from(&mut buffer)
+            };
+            let (len, from) = ask().or_else(|_| ask()).or_else(|_| ask()).unwrap();
+            assert_eq!(buffer[..len], dns(None));
+            server.send_to(&dns(Some(outside)), from).unwrap();
+            let len = client.recv(&mut buffer).unwrap();
+            buffer[..len].to_vec()
+        };
+        assert_eq!(asks("sub1"), dns(Some(inside)), "{workers} workers");
+        assert_eq!(asks("sub2"), dns(Some(inside)), "{workers} workers");
+        fs::write(network.file("natgate.toml"), config(&without)).unwrap();
+        gateway.reload().unwrap();
+        assert_eq!(asks("sub1"), dns(Some(outside)), "DNS is off");
+        assert!(gateway.stop().unwrap().success());
+    }
+}

@@ -143,12 +143,7 @@ fn mappings_of_another_pool_keep_no_pairing() -> Result<(), Divergence> {
         ..common::config().pools[0].clone()
     };
     let elsewhere = remote(80).address;
-    let rule = Rule {
-        matches: Match::Destination(Prefix::new(elsewhere, 32), 0),
-        priority: 0,
-        action: RuleAction::Snat(1),
-        timeouts: 0,
-    };
+    let rule = Rule::new(Match::Destination(Prefix::new(elsewhere, 32), 0), RuleAction::Snat(1));
     let timeouts = Timeouts { hold_down: Duration::ZERO, ..config().timeouts };
     let pools = vec![pool(1, 2), pool(9, 1)];
     let config = Config { pools, rules: vec![rule], timeouts, ..config() };

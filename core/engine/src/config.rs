@@ -433,12 +433,15 @@ pub struct Rule {
     /// counted from 1. 0: the rule has no timeouts of its own. Only a rule that translates the
     /// source has timeouts.
     pub timeouts: u8,
+    /// A number of the caller's, which the engine does not read; 0: none. Only a rule that
+    /// translates the source has a mark.
+    pub mark: u16,
 }
 
 impl Rule {
     /// Makes a rule of priority 0.
     pub const fn new(matches: Match, action: RuleAction) -> Self {
-        Self { matches, priority: 0, action, timeouts: 0 }
+        Self { matches, priority: 0, action, timeouts: 0, mark: 0 }
     }
 }
 

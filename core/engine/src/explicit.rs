@@ -338,7 +338,7 @@ impl Engine {
             Some(Ruling::Bypass | Ruling::Drop) => Err(ExplicitError::NotSubscriber),
             None if self.is_subscriber(host) => {
                 let pool = self.config.default_pool_of(host.realm());
-                Ok(Snat { pool, address: None, timeouts: 0 })
+                Ok(Snat::of_pool(pool))
             }
             None => Err(ExplicitError::NotSubscriber),
         }

@@ -220,6 +220,11 @@ impl Engine {
         self.realms.rules_of(&self.rules, realm)
     }
 
+    /// The rules for packets of a realm that exists, to be searched.
+    pub fn rules(&self, realm: u16) -> &RuleSet {
+        self.rules_of(realm)
+    }
+
     /// Replaces the rules of a realm, as [`Engine::replace_rules`] does for realm 0.
     ///
     /// # Errors

@@ -53,6 +53,15 @@ pub struct Snat {
     pub address: Option<Ipv4Addr>,
     /// The rule's set of timeouts, by its number; 0: none.
     pub timeouts: u8,
+    /// The rule's mark; 0: none.
+    pub mark: u16,
+}
+
+impl Snat {
+    /// Any address of a pool, without a rule's own timeouts and mark.
+    pub(crate) const fn of_pool(pool: usize) -> Self {
+        Self { pool, address: None, timeouts: 0, mark: 0 }
+    }
 }
 
 /// Rules, ready to be searched. Clones share their memory.
@@ -137,7 +146,7 @@ impl RuleSet {
     ) -> Result<(), ConfigError> {
         let fail = |message: String| Err(ConfigError { message });
         for ruling in self.rulings.iter() {
-            let Ruling::Snat(Snat { pool, address, timeouts }) = *ruling else { continue };
+            let Ruling::Snat(Snat { pool, address, timeouts, .. }) = *ruling else { continue };
             if usize::from(timeouts) > config.timeout_sets.len() {
                 return fail(format!(
                     "a rule names set {timeouts} of timeouts, which is not there"

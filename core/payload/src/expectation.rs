@@ -1,7 +1,8 @@
 //! Expectations: permissions for one future flow, and the trait by which the framework asks the
 //! translator for them.
 
-use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use crate::Side;
+use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// The external endpoint that an expectation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,15 +53,30 @@ pub struct Endpoints {
     pub external: SocketAddrV4,
     /// The remote endpoint, as seen outside.
     pub remote: SocketAddrV4,
-    /// The remote address as the internal host knows it.
-    pub remote_inside: IpAddr,
+    /// The remote endpoint as the internal host knows it.
+    pub remote_inside: SocketAddr,
+    /// Number of the realm that the internal endpoint is in.
+    pub realm: u16,
 }
 
-/// The translator's ports, as a protocol needs them.
+/// The address of a host on the other side of the translator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counterpart {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// True if the address has no other counterpart.
+    pub is_one_to_one: bool,
+}
+
+/// The translator's ports and addresses, as a protocol needs them.
 pub trait Ports {
     /// Makes the expectation for a control flow. The answer is the external endpoint of the
     /// expected flow. An internal endpoint that already has one keeps it, so that a message that
     /// comes again, or a renewal, changes nothing. `None`: there is no port, or the subscriber is
     /// at its quota.
     fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4>;
+
+    /// The address by which the other side reaches a host that one side names, always and by the
+    /// configuration. `None`: it is the same address, or there is none.
+    fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart>;
 }

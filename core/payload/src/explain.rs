@@ -8,7 +8,7 @@ use crate::Side;
 use crate::expectation::{Endpoints, Ports};
 use crate::kind::Kind;
 use crate::message::{Budget, Context, Opened, Protocol, Step};
-use crate::payloads::{ControlPacket, Payloads};
+use crate::payloads::{ControlPacket, NewFlow, Payloads};
 use crate::protocols::Alg;
 use crate::reason::Reason;
 use crate::stream::edits::Edits;
@@ -28,6 +28,8 @@ pub enum FlowState {
     /// The flow is not known, so the packet would pass unread. The explanation is as if its
     /// connection had been read from the start.
     Unknown,
+    /// The flow is not known, and a rule leaves the protocol out. The packet would pass unread.
+    LeftOut,
     /// The flow is no ALG's any more, for this reason. The packet would pass unread.
     Left(Reason),
 }
@@ -174,7 +176,9 @@ impl Payloads {
                 return Some(told);
             }
         };
-        let copied = self.copy(now, (packet, client), &content, &mut told)?;
+        let Some(copied) = self.copy(now, (packet, client), &content, &mut told) else {
+            return (told.flow == FlowState::LeftOut).then_some(told);
+        };
         let is_read = !matches!(told.flow, FlowState::Left(_)) && !content.data.is_empty();
         if is_read {
             let is_datagram = content.segment.is_none();
@@ -186,7 +190,7 @@ impl Payloads {
         Some(told)
     }
 
-    /// The state of a packet's flow. `None`: no protocol is on for it.
+    /// The state of a packet's flow. `None`: no protocol reads it.
     fn copy(
         &self,
         now: u32,
@@ -194,7 +198,7 @@ impl Payloads {
         content: &Content<'_>,
         told: &mut Explanation,
     ) -> Option<Copied<'_>> {
-        let ControlPacket { kind, from, may_begin, .. } = packet;
+        let ControlPacket { kind, from, new_flow, .. } = packet;
         let begins = content.begins();
         let known = self.known(content.number(), &packet);
         if let Some(flow) = known.filter(|flow| !(begins && flow.is_closed())) {
@@ -206,10 +210,15 @@ impl Payloads {
             let (alg, budget, opener) = flow.state();
             return Some(Copied { alg, budget, opener, waiting: flow.waiting(from, self.pool()) });
         }
-        let (alg, opener) = match begins {
-            _ if !may_begin => return None,
-            true => (Alg::new(kind), from),
-            false => (Alg::begun(kind), client),
+        let (alg, opener) = match (new_flow, begins) {
+            (NewFlow::Off, _) => return None,
+            (NewFlow::LeftOut, _) => {
+                told.flow = FlowState::LeftOut;
+                told.refused.extend(begins.then_some(Reason::Rule));
+                return None;
+            }
+            (NewFlow::Read, true) => (Alg::new(kind), from),
+            (NewFlow::Read, false) => (Alg::begun(kind), client),
         };
         if begins {
             told.flow = FlowState::Begins;

@@ -23,7 +23,6 @@ use natgate_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 const OPENING: u32 = 250;
 const ESTABLISHED: u32 = 7_700;
 const CLOSING: u32 = 250;
-const DATAGRAMS: u32 = 3_700;
 
 /// A control flow.
 #[derive(Debug)]
@@ -224,7 +223,7 @@ impl Flow {
         room: &mut Room<'_>,
         tools: &mut Tools<'_>,
     ) {
-        self.expires = tools.now + DATAGRAMS;
+        self.expires = tools.now + self.alg.patience();
         // Hosts keep their mappings alive with empty datagrams.
         if self.left.is_some() || data == room.bytes().len() {
             return;

@@ -14,11 +14,13 @@ pub enum Kind {
     Rtsp,
     /// Internet Relay Chat with direct connections (RFC 2812, DCC).
     Irc,
+    /// Domain Name System (RFC 1035).
+    Dns,
 }
 
 impl Kind {
     /// Every protocol.
-    pub const ALL: [Self; 5] = [Self::Ftp, Self::Tftp, Self::Sip, Self::Rtsp, Self::Irc];
+    pub const ALL: [Self; 6] = [Self::Ftp, Self::Tftp, Self::Sip, Self::Rtsp, Self::Irc, Self::Dns];
 
     /// The protocol's name in configuration, events and counters.
     pub const fn name(self) -> &'static str {
@@ -28,6 +30,7 @@ impl Kind {
             Self::Sip => "sip",
             Self::Rtsp => "rtsp",
             Self::Irc => "irc",
+            Self::Dns => "dns",
         }
     }
 }

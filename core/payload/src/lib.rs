@@ -21,6 +21,7 @@
 
 extern crate alloc;
 
+mod dns;
 mod expectation;
 mod explain;
 mod flow;
@@ -41,12 +42,12 @@ mod stream;
 mod text;
 mod tftp;
 
-pub use expectation::{Endpoints, Expectation, Ports, Uses, Wanted};
+pub use expectation::{Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
 pub use explain::{Edit, Explanation, FlowState, Place};
 pub use flow::Fate;
 pub use kind::Kind;
 pub use message::Opened;
 pub use natgate_engine::Side;
-pub use payloads::{ControlPacket, Counters, Event, Limits, Payloads};
+pub use payloads::{ControlPacket, Counters, Event, Limits, NewFlow, Payloads};
 pub use reason::Reason;
 pub use room::Room;

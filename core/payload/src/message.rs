@@ -5,11 +5,11 @@
 //! internal host makes them, for its own address, for ports from 1024 on, and not too many.
 
 use crate::Side;
-use crate::expectation::{Endpoints, Expectation, Ports, Uses, Wanted};
+use crate::expectation::{Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
 use crate::reason::Reason;
 use crate::stream::edits::Edits;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::ops::Range;
 use natgate_wire::protocol;
 
@@ -171,6 +171,11 @@ impl Context<'_> {
         }
         let count = if expectation.wanted == Wanted::Pair { 2 } else { 1 };
         (!self.budget.take(count, self.now)).then_some(Reason::Flood)
+    }
+
+    /// The address by which the other side knows a host that the message names.
+    pub(crate) fn counterpart(&self, address: Ipv4Addr) -> Option<Counterpart> {
+        self.ports.counterpart(self.flow, self.from, address)
     }
 
     /// True if an address is the internal host's own.

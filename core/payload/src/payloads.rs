@@ -78,8 +78,19 @@ pub struct ControlPacket {
     pub from: Side,
     /// Endpoints of the flow.
     pub endpoints: Endpoints,
-    /// False: the packet begins no flow. It is read only if it belongs to a known one.
-    pub may_begin: bool,
+    /// What becomes of the flow if it is not known.
+    pub new_flow: NewFlow,
+}
+
+/// What becomes of a flow that is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewFlow {
+    /// Its first packet begins it.
+    Read,
+    /// The protocol is off for it: it passes unread.
+    Off,
+    /// A rule leaves the protocol out: it passes unread, and is counted.
+    LeftOut,
 }
 
 const OWN_PACKETS: usize = 32;
@@ -250,6 +261,9 @@ impl Payloads {
         self.with(now, packet.kind, at, ports, |flow, tools| {
             flow.take_datagram(packet.from, places, room, tools);
         });
+        if self.flows[at as usize].as_ref().is_some_and(|flow| flow.alg.is_idle()) {
+            self.remove(at);
+        }
     }
 
     /// Lets a flow take a packet, and counts what came of it.
@@ -288,7 +302,7 @@ impl Payloads {
 
     /// The flow of a packet: the one that is there, or a new one if the packet begins a flow.
     fn flow(&mut self, now: u32, packet: ControlPacket, number: u8, begins: bool) -> Option<u32> {
-        let ControlPacket { kind, from, endpoints, may_begin } = packet;
+        let ControlPacket { kind, from, endpoints, new_flow } = packet;
         let key = Key::new(number, endpoints.external, endpoints.remote);
         if let Some(at) = self.index.get(key) {
             let is_over = self.flows[at as usize].as_ref().is_none_or(|flow| {
@@ -301,11 +315,13 @@ impl Payloads {
             }
             self.remove(at);
         }
-        if !may_begin {
-            return None;
-        }
-        let refusal = if !begins { Some(Reason::NoStart) } else { None };
-        let refusal = refusal.or(self.free.is_empty().then_some(Reason::NoFlow));
+        let refusal = match new_flow {
+            NewFlow::Off => return None,
+            NewFlow::LeftOut if begins => Some(Reason::Rule),
+            NewFlow::LeftOut => return None,
+            NewFlow::Read if !begins => Some(Reason::NoStart),
+            NewFlow::Read => self.is_full().then_some(Reason::NoFlow),
+        };
         if let Some(reason) = refusal {
             self.count(kind, reason);
             return None;

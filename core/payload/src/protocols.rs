@@ -1,5 +1,6 @@
 //! The state of a flow's protocol, whichever it is.
 
+use crate::dns::{self, Dns};
 use crate::ftp::Ftp;
 use crate::irc::Irc;
 use crate::kind::Kind;
@@ -7,6 +8,10 @@ use crate::message::{Context, Protocol, Step};
 use crate::rtsp::Rtsp;
 use crate::sip::Sip;
 use crate::tftp::Tftp;
+
+/// Time that a flow of datagrams lasts without packets, seconds: longer than the engine's sessions,
+/// which end a flow in the normal case.
+const DATAGRAMS: u32 = 3_700;
 
 /// State of a protocol.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +21,7 @@ pub(crate) enum Alg {
     Sip(Sip),
     Rtsp(Rtsp),
     Irc(Irc),
+    Dns(Dns),
 }
 
 impl Alg {
@@ -26,6 +32,7 @@ impl Alg {
             Kind::Sip => Self::Sip(Sip::default()),
             Kind::Rtsp => Self::Rtsp(Rtsp::default()),
             Kind::Irc => Self::Irc(Irc::default()),
+            Kind::Dns => Self::Dns(Dns::default()),
         }
     }
 
@@ -34,7 +41,7 @@ impl Alg {
         match kind {
             Kind::Ftp => Self::Ftp(Ftp::greeted()),
             Kind::Irc => Self::Irc(Irc::welcome()),
-            Kind::Tftp | Kind::Sip | Kind::Rtsp => Self::new(kind),
+            Kind::Tftp | Kind::Sip | Kind::Rtsp | Kind::Dns => Self::new(kind),
         }
     }
 
@@ -45,7 +52,21 @@ impl Alg {
             Self::Sip(_) => Kind::Sip,
             Self::Rtsp(_) => Kind::Rtsp,
             Self::Irc(_) => Kind::Irc,
+            Self::Dns(_) => Kind::Dns,
         }
+    }
+
+    /// Time that a flow of datagrams lasts without packets, seconds.
+    pub(crate) fn patience(&self) -> u32 {
+        match self {
+            Self::Dns(_) => dns::PATIENCE,
+            _ => DATAGRAMS,
+        }
+    }
+
+    /// True if nothing has to be remembered of a flow of datagrams.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self, Self::Dns(dns) if dns.is_idle())
     }
 }
 
@@ -57,6 +78,7 @@ impl Protocol for Alg {
             Self::Sip(sip) => sip.read(bytes, context),
             Self::Rtsp(rtsp) => rtsp.read(bytes, context),
             Self::Irc(irc) => irc.read(bytes, context),
+            Self::Dns(dns) => dns.read(bytes, context),
         }
     }
 }

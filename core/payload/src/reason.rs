@@ -13,7 +13,8 @@ pub enum Reason {
     Encrypted,
     /// A message exceeds a limit. The flow is no ALG's any more.
     TooLong,
-    /// TCP authenticates its segments (RFC 2385, RFC 5925). The flow is no ALG's any more.
+    /// TCP authenticates its segments (RFC 2385, RFC 5925): the flow is no ALG's any more. Or a
+    /// message of DNS is signed.
     Signed,
     /// Data on a SYN. The flow is no ALG's any more.
     Odd,
@@ -43,11 +44,15 @@ pub enum Reason {
     Families,
     /// The edited datagram does not fit into its buffer.
     NoRoom,
+    /// Two names of a DNS message have bytes in common, and only one of them has to change.
+    Ambiguous,
+    /// A rule leaves the protocol out of its flows: the flow is not read.
+    Rule,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::NotProtocol,
         Self::Encrypted,
         Self::TooLong,
@@ -66,6 +71,8 @@ impl Reason {
         Self::Dropped,
         Self::Families,
         Self::NoRoom,
+        Self::Ambiguous,
+        Self::Rule,
     ];
 
     /// The reason's name in counters.
@@ -89,6 +96,8 @@ impl Reason {
             Self::Dropped => "dropped",
             Self::Families => "families",
             Self::NoRoom => "no_room",
+            Self::Ambiguous => "ambiguous",
+            Self::Rule => "rule",
         }
     }
 }

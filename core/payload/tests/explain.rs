@@ -7,7 +7,7 @@ use common::host::datagram;
 use common::{Book, Link, Opening, client_inside};
 use natgate_payload::Side::{Inside, Outside};
 use natgate_payload::{
-    ControlPacket, Explanation, FlowState, Kind, Limits, Payloads, Place, Reason,
+    ControlPacket, Explanation, FlowState, Kind, Limits, NewFlow, Payloads, Place, Reason,
 };
 
 const PORT: &str = "PORT 10,0,0,5,200,13\r\n";
@@ -34,7 +34,7 @@ fn explain(payloads: &Payloads, packet: &[u8]) -> Option<Explanation> {
         kind: Kind::Ftp,
         from: Inside,
         endpoints: client_inside(21),
-        may_begin: true,
+        new_flow: NewFlow::Read,
     };
     payloads.explain(100, (control, Inside), packet, &mut Book::default())
 }

@@ -6,7 +6,7 @@ use common::host::{datagram, transport_is_valid};
 use common::{Book, client_inside, client_inside_v6};
 use natgate_payload::Side::{self, Inside, Outside};
 use natgate_payload::{
-    ControlPacket, Endpoints, Kind, Limits, Payloads, Reason, Room, Uses, Wanted,
+    ControlPacket, Endpoints, Kind, Limits, NewFlow, Payloads, Reason, Room, Uses, Wanted,
 };
 
 struct Telephone {
@@ -30,8 +30,12 @@ impl Telephone {
         let mut buffer = [0; 4096];
         buffer[..packet.len()].copy_from_slice(&packet);
         let mut room = Room::new(&mut buffer, packet.len());
-        let control =
-            ControlPacket { kind: Kind::Sip, from, endpoints: self.endpoints, may_begin: true };
+        let control = ControlPacket {
+            kind: Kind::Sip,
+            from,
+            endpoints: self.endpoints,
+            new_flow: NewFlow::Read,
+        };
         self.payloads.process(5, control, &mut room, &mut self.book);
         assert!(transport_is_valid(room.bytes()));
         let length = u16::from_be_bytes([room.bytes()[24], room.bytes()[25]]);

@@ -6,7 +6,8 @@ use common::host::datagram;
 use common::{Book, client_inside, endpoints};
 use natgate_payload::Side::{self, Inside, Outside};
 use natgate_payload::{
-    ControlPacket, Endpoints, Expectation, Fate, Kind, Limits, Payloads, Reason, Room, Uses, Wanted,
+    ControlPacket, Endpoints, Expectation, Fate, Kind, Limits, NewFlow, Payloads, Reason, Room,
+    Uses, Wanted,
 };
 
 struct Server {
@@ -29,8 +30,12 @@ impl Server {
         let packet = datagram(source, destination, data);
         let mut buffer = packet.clone();
         let mut room = Room::new(&mut buffer, packet.len());
-        let control =
-            ControlPacket { kind: Kind::Tftp, from, endpoints: self.endpoints, may_begin: true };
+        let control = ControlPacket {
+            kind: Kind::Tftp,
+            from,
+            endpoints: self.endpoints,
+            new_flow: NewFlow::Read,
+        };
         let fate = self.payloads.process(5, control, &mut room, &mut self.book);
         assert_eq!((fate, room.bytes()), (Fate::Pass, &packet[..]));
     }

@@ -9,6 +9,7 @@
 //! The settings may change. A flow that has begun under former settings stays its protocol's.
 
 mod aside;
+mod dns;
 mod expected;
 mod explain;
 mod ports;
@@ -17,16 +18,17 @@ mod watched;
 
 use crate::counters::{Losses, Origin};
 pub(crate) use aside::{Algs, Aside};
+use dns::Addresses;
 use expected::OpenList;
 pub use expected::{AlgExpectation, OpenExpectation};
-use natgate_engine::{Config, Engine, Packet, Side, Timestamp, Verdict};
-use natgate_payload::{ControlPacket, Endpoints, Fate, Limits, Payloads, Room};
+use natgate_engine::{AddressPort, Config, Engine, Packet, Ruling, Side, Timestamp, Verdict};
+use natgate_payload::{ControlPacket, Endpoints, Fate, Limits, NewFlow, Payloads, Room};
 pub use natgate_payload::{Counters as AlgCounters, Kind};
 use natgate_wire::{Ipv4, protocol};
 use ports::EnginePorts;
-pub use settings::AlgSettings;
+pub use settings::{AlgSettings, RuleAlgs};
 use std::collections::{HashMap, VecDeque};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use watched::WatchedPorts;
 
 /// Time and side of a packet's arrival, and its realm.
@@ -78,8 +80,29 @@ impl Ends {
 struct Control {
     kind: Kind,
     endpoints: Endpoints,
-    /// False if the gateway of the flow is off for new flows.
-    may_begin: bool,
+    new_flow: NewFlow,
+}
+
+impl Control {
+    /// The same, if the rules of the translator let the protocol take the flow. A flow that is
+    /// known stays its protocol's.
+    fn under_rules(self, engine: &Engine) -> Self {
+        let Endpoints { internal, remote_inside, realm, .. } = self.endpoints;
+        let (SocketAddr::V4(internal), SocketAddr::V4(remote)) = (internal, remote_inside) else {
+            return self;
+        };
+        let end = |end: SocketAddrV4| AddressPort::new(end.ip().to_bits(), end.port());
+        let algs = match engine.rules(realm).find(end(internal), end(remote)) {
+            Some(Ruling::Snat(snat)) => RuleAlgs::of_mark(snat.mark),
+            _ => None,
+        };
+        match algs {
+            Some(algs) if self.new_flow == NewFlow::Read && !algs.has(self.kind) => {
+                Self { new_flow: NewFlow::LeftOut, ..self }
+            }
+            _ => self,
+        }
+    }
 }
 
 /// Seconds of the framework's clock.
@@ -99,6 +122,8 @@ pub(crate) struct Stage {
     /// Servers inside behind static mappings of a port: from protocol and external endpoint to the
     /// internal one.
     servers: HashMap<(u8, SocketAddrV4), (Kind, SocketAddrV4)>,
+    /// Addresses that DNS translates.
+    addresses: Addresses,
     /// Expectations that were made and not reported.
     made: VecDeque<AlgExpectation>,
     open: OpenList,
@@ -123,6 +148,7 @@ impl Stage {
             former: AlgSettings::default(),
             watched: WatchedPorts::none(),
             servers: HashMap::new(),
+            addresses: Addresses::default(),
             made: VecDeque::new(),
             open: OpenList::default(),
         }
@@ -136,6 +162,7 @@ impl Stage {
             self.settings = settings.clone();
         }
         self.learn_servers(config);
+        self.addresses = Addresses::of(config, &self.settings);
         self.end_former();
         self.watch();
     }
@@ -143,12 +170,12 @@ impl Stage {
     /// Watches the ports of all servers. While a flow of former settings lasts, its ports may be
     /// any.
     fn watch(&mut self) {
-        let Self { settings, servers, watched, .. } = self;
+        let Self { settings, servers, addresses, watched, .. } = self;
         if !self.former.is_off() {
             return watched.set_all();
         }
-        let external = servers.keys().map(|(_, external)| external.port());
-        watched.set(settings.iter().flat_map(|(_, ports)| ports).copied().chain(external));
+        let further = servers.keys().map(|(_, end)| end.port()).chain(addresses.ports());
+        watched.set(settings.iter().flat_map(|(_, ports)| ports).copied().chain(further));
     }
 
     fn learn_servers(&mut self, config: &Config) {
@@ -199,6 +226,7 @@ impl Stage {
     /// [`Stage::claims`] for a packet with a watched port.
     fn has_flow(&self, from: Side, packet: &[u8]) -> bool {
         Ends::read(packet).is_some_and(|ends| match from {
+            _ if self.is_message(from, ends) => true,
             Side::Inside => {
                 let has = |settings: &AlgSettings, end: SocketAddrV4| {
                     settings.kind(ends.protocol, end.port()).is_some()
@@ -223,7 +251,7 @@ impl Stage {
         }
         let known = self.payloads.find(protocol, destination, source);
         let ends = match (server, known) {
-            (Some((_, internal)), _) => endpoints(*internal, destination, source),
+            (Some((_, internal)), _) => endpoints(0, *internal, destination, source),
             (None, Some((_, ends))) => *ends,
             (None, None) => return None,
         };
@@ -231,7 +259,7 @@ impl Stage {
     }
 
     /// The flow of a packet that the engine has sent out.
-    fn outbound(&self, before: Ends, after: Ends) -> Option<Control> {
+    fn outbound(&self, realm: u16, before: Ends, after: Ends) -> Option<Control> {
         let Ends { protocol, source: external, destination: remote } = after;
         let server = self.servers.get(&(protocol, external));
         let named = match server.filter(|(_, internal)| *internal == before.source) {
@@ -243,7 +271,7 @@ impl Stage {
             return None;
         }
         let known = self.payloads.find(protocol, external, remote).map(|(kind, _)| kind);
-        self.control(named, known, endpoints(before.source, external, remote))
+        self.control(named, known, endpoints(realm, before.source, external, remote))
     }
 
     /// The flow of a packet: `named` by the settings, and `known` from its beginning. After a
@@ -256,7 +284,8 @@ impl Stage {
     ) -> Option<Control> {
         let known = known.filter(|_| !self.former.is_off());
         let kind = known.or(named)?;
-        Some(Control { kind, endpoints, may_begin: named == Some(kind) })
+        let new_flow = if named == Some(kind) { NewFlow::Read } else { NewFlow::Off };
+        Some(Control { kind, endpoints, new_flow })
     }
 
     /// Takes a packet through the engine and the framework. `losses` counts an input packet that
@@ -269,6 +298,9 @@ impl Stage {
         losses: &mut Losses,
     ) -> Taken {
         match (arrived.from, Ends::read(room.bytes())) {
+            (_, Some(before)) if self.is_message(arrived.from, before) => {
+                self.take_message(engine, arrived, before, room)
+            }
             (Side::Outside, Some(ends)) => {
                 let len = room.bytes().len();
                 if let Some(control) = self.inbound(ends)
@@ -283,7 +315,7 @@ impl Stage {
                 let taken = translate(engine, arrived, room);
                 if matches!(taken, Taken::Decided(Verdict::Forward(Side::Outside), _))
                     && let Some(after) = Ends::read(room.bytes())
-                    && let Some(control) = self.outbound(before, after)
+                    && let Some(control) = self.outbound(arrived.realm, before, after)
                     && self.edit(engine, arrived, control, room) == Fate::Held
                 {
                     return Taken::Kept;
@@ -298,12 +330,13 @@ impl Stage {
         &mut self,
         engine: &mut Engine,
         arrived: Arrived,
-        Control { kind, endpoints, may_begin }: Control,
+        control: Control,
         room: &mut Room<'_>,
     ) -> Fate {
-        let Arrived { now, from, realm } = arrived;
-        let mut ports = EnginePorts { engine, now, realm };
-        let packet = ControlPacket { kind, from, endpoints, may_begin };
+        let Arrived { now, from, .. } = arrived;
+        let Control { kind, endpoints, new_flow } = control.under_rules(engine);
+        let mut ports = EnginePorts { engine, now, addresses: &self.addresses };
+        let packet = ControlPacket { kind, from, endpoints, new_flow };
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
         while let Some(event) = self.payloads.poll_event() {
             for made in AlgExpectation::of(arrived, &event) {
@@ -363,8 +396,14 @@ impl Stage {
     }
 }
 
-fn endpoints(internal: SocketAddrV4, external: SocketAddrV4, remote: SocketAddrV4) -> Endpoints {
-    Endpoints { internal: internal.into(), external, remote, remote_inside: (*remote.ip()).into() }
+fn endpoints(
+    realm: u16,
+    internal: SocketAddrV4,
+    external: SocketAddrV4,
+    remote: SocketAddrV4,
+) -> Endpoints {
+    let (internal, remote_inside) = (internal.into(), remote.into());
+    Endpoints { internal, external, remote, remote_inside, realm }
 }
 
 /// Lets the engine take a packet.

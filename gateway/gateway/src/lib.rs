@@ -82,7 +82,9 @@ mod wiring;
 mod worker;
 mod worker_error;
 
-pub use alg::{AlgCounters, AlgExpectation, AlgSettings, Kind as AlgKind, OpenExpectation};
+pub use alg::{
+    AlgCounters, AlgExpectation, AlgSettings, Kind as AlgKind, OpenExpectation, RuleAlgs,
+};
 pub use bindings::{BindingChange, BindingChanges, Bindings};
 pub use clock::Clock;
 pub use command::{

@@ -51,7 +51,7 @@ impl WorkerTrace {
         engine.explain(now, side, &Packet::new(&mut packet, 0).in_realm(realm), &mut explanation);
         let arrived = Arrived { now, from: side, realm };
         let alg = Stage::new(&settings.alg, &settings.engine, [0; 32])
-            .and_then(|stage| stage.explain(arrived, &probe.packet, &explanation));
+            .and_then(|stage| stage.explain(&engine, arrived, &probe.packet, &explanation));
         Ok(Self { worker: 0, explanation, onward: None, alg })
     }
 }
@@ -101,7 +101,8 @@ impl Tracing {
         }
         let arrived = Arrived { now, from: link.side, realm: link.realm };
         let algs = algs.filter(|_| !*turned);
-        traced.alg = algs.and_then(|algs| algs.explain(arrived, packet, &traced.explanation));
+        traced.alg =
+            algs.and_then(|algs| algs.explain(engine, arrived, packet, &traced.explanation));
         let leaves = match traced.explanation.verdict {
             Verdict::Forward(side) | Verdict::Reply(side) => Some(side),
             Verdict::Drop(_) | Verdict::HandOver | Verdict::Held => None,

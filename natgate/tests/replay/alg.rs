@@ -419,3 +419,149 @@ fn payloads_of_a_capture_are_explained() {
     assert!(text.contains("it would begin a control flow of tftp; it would expect udp from "));
     assert!(text.contains("packet 4\n"), "{text}");
 }
+
+#[test]
+fn a_rule_leaves_a_protocol_out() {
+    let rule = "[[rule]]\nkind = \"snat\"\npool = \"default\"\nmatch = { source = \"10.0.0.5\" }\n";
+    let tables = format!("{ALL}{rule}alg = [\"tftp\"]\n");
+    let talk = Talk::new("alg-rule", &tables);
+    let mut connection = Connection::open(talk, INSIDE, CLIENT, server(21));
+    connection.say(OUTSIDE, "220 ready\r\n");
+    let text = "PORT 10,0,0,5,200,13\r\n";
+    assert_eq!(connection.say(INSIDE, text), text);
+    assert_eq!(connection.talk.stats()["alg_refused"]["ftp"]["rule"], 1);
+    assert_eq!(connection.talk.expectations(), [Value::Null; 0]);
+    let mut talk = connection.talk;
+    talk.tell(INSIDE, CLIENT, server(69), "\0\x01boot.img\0octet\0");
+    assert_eq!(talk.expectations().len(), 1);
+    talk.directory.write("in", &capture(&[LinkType::RAW; 2], &talk.packets[..1]));
+    let output =
+        talk.directory.natgate(&["trace", "-c", "natgate.toml", "--read", "in"]).output().unwrap();
+    assert_succeeded(&output);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("it looks like ftp, but its rule leaves ftp out, so it passes unread"));
+}
+
+const DNS: &str = "[alg]\ndns = true\n\
+    [[static]]\ninternal = \"10.0.0.80\"\nexternal = \"203.0.113.80\"\n\
+    [[static]]\ninternal = \"10.0.0.53:53\"\nexternal = \"203.0.113.53:5353\"\n\
+    [[rule]]\nkind = \"dnat\"\nmatch = { destination = \"172.20.0.0/16\" }\nto = \"10.5.0.0/16\"\n";
+
+/// A message of DNS: a question, and a record if there is data. An answer has the flag 128.
+fn dns(flags: u8, name: &str, type_of: u8, data: &[u8]) -> Vec<u8> {
+    let count = u8::from(!data.is_empty());
+    let mut message = vec![0, 9, flags, 0, 0, 1, 0, count, 0, 0, 0, 0];
+    for label in name.split('.') {
+        message.push(label.len() as u8);
+        message.extend(label.bytes());
+    }
+    message.extend([0, 0, type_of, 0, 1]);
+    if count == 1 {
+        message.extend([0xc0, 12, 0, type_of, 0, 1, 0, 0, 1, 44, 0, data.len() as u8]);
+        message.extend(data);
+    }
+    message
+}
+
+impl Talk {
+    /// Sends a datagram; returns the ends and the data of the only one that leaves.
+    fn exchange(&mut self, by: usize, from: End, to: End, data: &[u8]) -> (End, End, Vec<u8>) {
+        let mut left = self.send(by, udp(from, to, data));
+        assert_eq!(left.len(), 1, "{data:?}");
+        let Packet { interface, frame, .. } = left.remove(0);
+        assert_eq!(interface, 1 - by);
+        let (source, destination) = endpoints(&frame);
+        (source, destination, frame[28..].to_vec())
+    }
+}
+
+const WEB: [u8; 4] = [10, 0, 0, 80];
+const WEB_OUTSIDE: [u8; 4] = [203, 0, 113, 80];
+
+#[test]
+fn a_client_of_dns_gets_the_addresses_that_it_sees() {
+    let mut talk = Talk::new("alg-dns-client", DNS);
+    let question = dns(1, "www.example.net", 1, &[]);
+    let (external, _, heard) = talk.exchange(INSIDE, CLIENT, server(53), &question);
+    assert_eq!(heard, question);
+    for (outside, inside) in [
+        (WEB_OUTSIDE, WEB),
+        ([10, 5, 0, 7], [172, 20, 0, 7]),
+        ([203, 0, 113, 53], [203, 0, 113, 53]),
+        ([192, 0, 2, 9], [192, 0, 2, 9]),
+    ] {
+        let answer = dns(128, "www.example.net", 1, &outside);
+        let (_, to, heard) = talk.exchange(OUTSIDE, server(53), external, &answer);
+        assert_eq!((to, heard), (CLIENT, dns(128, "www.example.net", 1, &inside)));
+    }
+    let (inside, outside) = ("80.0.0.10.in-addr.arpa", "80.113.0.203.in-addr.arpa");
+    let (_, _, heard) = talk.exchange(INSIDE, CLIENT, server(53), &dns(1, inside, 12, &[]));
+    assert_eq!(heard, dns(1, outside, 12, &[]));
+    let answer = dns(128, outside, 12, &[1, b'w', 0]);
+    let (_, _, heard) = talk.exchange(OUTSIDE, server(53), external, &answer);
+    assert_eq!(heard, dns(128, inside, 12, &[1, b'w', 0]));
+    let (_, _, heard) = talk.exchange(OUTSIDE, server(53), external, &answer[..40]);
+    assert_eq!(heard, &answer[..40]);
+    assert_eq!(talk.stats()["alg_refused"]["dns"]["truncated"], 1);
+    assert_eq!(talk.expectations(), [Value::Null; 0]);
+    assert_eq!(talk.stats()["alg_expectations"]["dns"], 0);
+}
+
+#[test]
+fn a_server_of_dns_inside_tells_the_outside_what_it_reaches() {
+    let mut talk = Talk::new("alg-dns-server", DNS);
+    let (own, external) =
+        ((Ipv4Addr::new(10, 0, 0, 53), 53), (Ipv4Addr::new(203, 0, 113, 53), 5353));
+    let question = dns(1, "80.113.0.203.in-addr.arpa", 12, &[]);
+    let (_, to, heard) = talk.exchange(OUTSIDE, server(4000), external, &question);
+    assert_eq!((to, heard), (own, dns(1, "80.0.0.10.in-addr.arpa", 12, &[])));
+    let answer = dns(128, "80.0.0.10.in-addr.arpa", 12, &[1, b'w', 0]);
+    let (from, _, heard) = talk.exchange(INSIDE, own, server(4000), &answer);
+    assert_eq!(from, external);
+    assert_eq!(heard, dns(128, "80.113.0.203.in-addr.arpa", 12, &[1, b'w', 0]));
+    for (inside, outside) in [
+        (WEB, WEB_OUTSIDE),
+        ([10, 0, 0, 53], [203, 0, 113, 53]),
+        ([172, 20, 0, 7], [10, 5, 0, 7]),
+        ([10, 0, 0, 99], [10, 0, 0, 99]),
+    ] {
+        let answer = dns(128, "www.example.net", 1, &inside);
+        let (_, _, heard) = talk.exchange(INSIDE, own, server(4000), &answer);
+        assert_eq!(heard, dns(128, "www.example.net", 1, &outside));
+    }
+}
+
+#[test]
+fn dns_is_read_if_a_rule_translates_its_destination_unless_a_rule_leaves_it_out() {
+    let redirected = "[[rule]]\nkind = \"dnat\"\nmatch = { destination = \"0.0.0.0/0\", \
+                      port = 53 }\nto = \"198.51.100.7:5353\"\n";
+    let without = "[[rule]]\nkind = \"snat\"\npool = \"default\"\nalg = []\n\
+                   match = { destination = \"8.8.8.8\", port = 53 }\n";
+    for (more, told) in [("", WEB), (without, WEB_OUTSIDE)] {
+        let mut talk = Talk::new("alg-dns-twice", &format!("{DNS}{redirected}{more}"));
+        let asked = (Ipv4Addr::new(8, 8, 8, 8), 53);
+        let question = dns(1, "www.example.net", 1, &[]);
+        let (external, to, _) = talk.exchange(INSIDE, CLIENT, asked, &question);
+        assert_eq!(to, server(5353));
+        let answer = dns(128, "www.example.net", 1, &WEB_OUTSIDE);
+        let (from, _, heard) = talk.exchange(OUTSIDE, to, external, &answer);
+        assert_eq!((from, heard), (asked, dns(128, "www.example.net", 1, &told)));
+    }
+}
+
+#[test]
+fn answers_of_dns_are_explained() {
+    let directory = Directory::new("alg-dns-trace");
+    directory.write("natgate.toml", format!("{CONFIG}{DNS}").as_bytes());
+    let own = (Ipv4Addr::new(10, 0, 0, 53), 53);
+    let answer = dns(128, "www.example.net", 1, &WEB);
+    let packets = [packet(INSIDE, 0, udp(own, server(4000), &answer))];
+    directory.write("in", &capture(&[LinkType::RAW; 2], &packets));
+    let arguments = ["trace", "-c", "natgate.toml", "--read", "in", "--json"];
+    let output = directory.natgate(&arguments).output().unwrap();
+    assert_succeeded(&output);
+    let explained: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let step = alg_step(&explained).unwrap();
+    assert_eq!(step["alg"], "dns");
+    assert_eq!(step["edits"].as_array().unwrap().len(), 1);
+}

@@ -4,7 +4,7 @@ mod common;
 
 use common::{HEAD, texts};
 use natgate_control::config::{parse, reread};
-use natgate_gateway::{AlgKind, AlgSettings, Settings};
+use natgate_gateway::{AlgKind, AlgSettings, RuleAlgs, Settings};
 use std::path::Path;
 
 fn read(more: &str) -> Settings {
@@ -24,13 +24,14 @@ fn no_protocol_is_on_unless_the_file_says_so() {
 fn a_protocol_has_its_usual_port_or_the_ports_of_its_table() {
     let settings = read(
         "[alg]\nftp = true\ntftp = {}\nsip = { ports = [5060, 5062] }\nrtsp = false\n\
-         irc = { ports = [6697] }\n",
+         irc = { ports = [6697] }\ndns = true\n",
     );
     let mut expected = AlgSettings::default();
     expected.set(AlgKind::Ftp, vec![21]);
     expected.set(AlgKind::Tftp, vec![69]);
     expected.set(AlgKind::Sip, vec![5060, 5062]);
     expected.set(AlgKind::Irc, vec![6697]);
+    expected.set(AlgKind::Dns, vec![53]);
     assert_eq!(settings.alg, expected);
     assert_eq!(settings.engine.limits.explicit_mappings, 65_536);
     // TFTP is over UDP, FTP over TCP.
@@ -65,4 +66,56 @@ fn a_reload_changes_gateways() {
     let few = format!("{pcp}mappings = 100\n");
     assert_eq!(changed(&few, &format!("{few}{ftp}")), [""; 0]);
     assert_eq!(changed(&few, ftp), [format!("1:1 pcp.mappings: {restart}")]);
+}
+
+const RULE: &str = "[[rule]]\nkind = \"snat\"\nmatch = { source = \"10.1.0.0/16\" }\n\
+                    pool = \"default\"\n";
+
+#[test]
+fn a_rule_names_the_gateways_of_its_flows() {
+    let mark = |rule: &str| read(&format!("[alg]\nftp = true\nsip = true\n{RULE}{rule}"));
+    let mark = |rule: &str| mark(rule).engine.rules[0].mark;
+    assert_eq!(RuleAlgs::of_mark(mark("")), None);
+    assert_eq!(mark("alg = []\n"), RuleAlgs::of([]).mark());
+    let both = RuleAlgs::of_mark(mark("alg = [\"sip\", \"ftp\"]\n")).expect("it names two");
+    assert_eq!(both.names().collect::<Vec<_>>(), ["ftp", "sip"]);
+    assert!(both.has(AlgKind::Ftp) && !both.has(AlgKind::Tftp));
+}
+
+#[test]
+fn a_rule_names_only_gateways_that_are_on() {
+    let other = RULE.replace("snat", "bypass").replace("pool = \"default\"\n", "");
+    for (rule, says) in [
+        (
+            format!("{RULE}alg = [\"ftp\", \"sip\"]\n"),
+            "rule[0].alg[1]: \"sip\" is off; write sip = true in [alg], or take it out",
+        ),
+        (format!("{RULE}alg = [\"pptp\"]\n"), "rule[0].alg[0]: "),
+        (
+            format!("{RULE}alg = [\"ftp\", \"ftp\"]\n"),
+            "rule[0].alg[1]: \"ftp\" is there more than once; take it out",
+        ),
+        (
+            format!("{RULE}alg = \"ftp\"\n"),
+            "rule[0].alg: is a string; it must be an array of protocols",
+        ),
+        (
+            format!("{other}alg = []\n"),
+            "rule[0].alg: has no effect here; only a rule of kind \"snat\" has it",
+        ),
+    ] {
+        let text = format!("{HEAD}[alg]\nftp = true\n{rule}");
+        let faults = parse(&text, "t").err().unwrap_or_default();
+        assert!(faults.len() == 1 && faults[0].contains(says), "{rule}: {faults:?}");
+    }
+}
+
+#[test]
+fn a_reload_changes_gateways_of_rules() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("alg-rule.toml");
+    let text = |rule: &str| format!("{HEAD}[alg]\nftp = true\n{RULE}{rule}");
+    std::fs::write(&file, text("alg = []\n")).expect("a file that can be written");
+    let before = parse(&text(""), "t").expect("it is right");
+    let after = reread(&file, &before).expect("a reload may change it");
+    assert_eq!(after.settings.engine.rules[0].mark, RuleAlgs::of([]).mark());
 }

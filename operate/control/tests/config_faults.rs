@@ -635,6 +635,12 @@ const FAULTS: &[Fault] = &[
         "7000 is there more than once",
     ),
     fault(
+        Add("[alg.dns]\nports = [53, 53]\n"),
+        8,
+        "alg.dns.ports[1]",
+        "53 is there more than once",
+    ),
+    fault(
         Add("[alg]\npptp = true\n"),
         8,
         "alg.pptp",

@@ -237,10 +237,11 @@ fn everything() -> Settings {
             Rule::new(Match::Source(prefix("10.1.0.0", 16), 0), RuleAction::Snat(0)),
             Rule::new(Match::Destination(prefix("10.99.0.1", 32), 53), RuleAction::Bypass),
             Rule {
-                matches: Match::Source(prefix("10.2.0.0", 16), 0),
                 priority: -7,
-                action: RuleAction::SnatTo(0, ip("203.0.113.1")),
-                timeouts: 0,
+                ..Rule::new(
+                    Match::Source(prefix("10.2.0.0", 16), 0),
+                    RuleAction::SnatTo(0, ip("203.0.113.1")),
+                )
             },
             Rule::new(Match::Source(prefix("10.3.0.0", 16), 0), RuleAction::Drop),
         ],

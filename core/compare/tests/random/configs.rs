@@ -356,7 +356,7 @@ fn dnat() -> impl Strategy<Value = Rule> {
                 false => RuleAction::Dnat(to.into(), to_port),
             };
             let matches = Match::Destination(Prefix::new(from.into(), len), port);
-            Rule { matches, priority, action, timeouts: 0 }
+            Rule { priority, ..Rule::new(matches, action) }
         },
     )
 }

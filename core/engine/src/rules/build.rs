@@ -207,13 +207,14 @@ struct Rulings {
 
 impl Rulings {
     fn number(&mut self, rule: &Rule) -> u32 {
-        let (next, timeouts) = (self.all.len() as u32, rule.timeouts);
+        let next = self.all.len() as u32;
+        let Rule { timeouts, mark, .. } = *rule;
         let (ruling, number) = match rule.action {
             RuleAction::Bypass => (Ruling::Bypass, self.plain[0].get_or_insert(next)),
             RuleAction::Drop => (Ruling::Drop, self.plain[1].get_or_insert(next)),
-            RuleAction::Snat(pool) => self.snat(Snat { pool, address: None, timeouts }),
+            RuleAction::Snat(pool) => self.snat(Snat { timeouts, mark, ..Snat::of_pool(pool) }),
             RuleAction::SnatTo(pool, address) => {
-                self.snat(Snat { pool, address: Some(address), timeouts })
+                self.snat(Snat { pool, address: Some(address), timeouts, mark })
             }
             RuleAction::Dnat(..) | RuleAction::DnatPrefix(_) => {
                 unreachable!("rules that translate destinations are searched for apart")

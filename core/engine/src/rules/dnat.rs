@@ -249,7 +249,7 @@ mod tests {
                 false => RuleAction::Dnat(Ipv4Addr::from_bits(to), to_port),
             };
             let matches = Match::Destination(prefix(address, len), port);
-            Rule { matches, priority, action, timeouts: 0 }
+            Rule { priority, ..Rule::new(matches, action) }
         });
         prop::collection::vec(rule, 0..40).prop_map(|mut rules| {
             let mut seen = BTreeSet::new();

@@ -15,7 +15,7 @@ fn prefix(address: u32, len: u8) -> Prefix {
 }
 
 fn pool(pool: usize) -> Option<Ruling> {
-    Some(Ruling::Snat(Snat { pool, address: None, timeouts: 0 }))
+    Some(Ruling::Snat(Snat::of_pool(pool)))
 }
 
 /// The simple twin: a look at every rule.
@@ -31,9 +31,9 @@ fn linear(rules: &[Rule], inner: End, outer: End) -> Option<Ruling> {
     fits.max_by_key(|(rank, _)| *rank).map(|(_, action)| match *action {
         RuleAction::Bypass => Ruling::Bypass,
         RuleAction::Drop => Ruling::Drop,
-        RuleAction::Snat(pool) => Ruling::Snat(Snat { pool, address: None, timeouts: 0 }),
+        RuleAction::Snat(pool) => Ruling::Snat(Snat::of_pool(pool)),
         RuleAction::SnatTo(pool, address) => {
-            Ruling::Snat(Snat { pool, address: Some(address), timeouts: 0 })
+            Ruling::Snat(Snat { address: Some(address), ..Snat::of_pool(pool) })
         }
         RuleAction::Dnat(..) | RuleAction::DnatPrefix(_) => unreachable!("none is made"),
     })
@@ -83,7 +83,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     (any::<bool>(), address(), len, port(), priority, action).prop_map(
         |(by_source, address, len, port, priority, action)| {
             let matches = if by_source { Match::Source } else { Match::Destination };
-            Rule { matches: matches(prefix(address, len), port), priority, action, timeouts: 0 }
+            Rule { priority, ..Rule::new(matches(prefix(address, len), port), action) }
         },
     )
 }

@@ -160,7 +160,7 @@ impl<R: Recorder> Decision<'_, R> {
         let engine = self.engine;
         let (realm, destination) = (self.headers.realm, self.headers.outside.address);
         let pool = engine.config.default_pool_of(realm);
-        let by_default = Snat { pool, address: None, timeouts: 0 };
+        let by_default = Snat::of_pool(pool);
         let snat = match self.ruling(realm) {
             //= rfc6888#REQ-6
             Some(Ruling::Bypass) => return self.bypass(),

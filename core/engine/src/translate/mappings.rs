@@ -87,7 +87,7 @@ impl Engine {
     #[cold]
     pub(crate) fn open(&mut self, opening: Opening, headers: &Headers) -> u32 {
         let Opening { internal, remote, external, snat } = opening;
-        let Snat { pool, address, timeouts } = snat;
+        let Snat { pool, address, timeouts, .. } = snat;
         let protocol = headers.protocol;
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers, timeouts);

@@ -3,8 +3,8 @@
 use super::host::{ACK, SYN};
 use super::{Book, Host, Random};
 use natgate_payload::{
-    ControlPacket, Counters, Endpoints, Explanation, Fate, FlowState, Kind, Limits, Payloads,
-    Place, Room, Side,
+    ControlPacket, Counters, Endpoints, Explanation, Fate, FlowState, Kind, Limits, NewFlow,
+    Payloads, Place, Room, Side,
 };
 use std::collections::VecDeque;
 
@@ -101,7 +101,7 @@ impl Link {
         buffer[..packet.len()].copy_from_slice(packet);
         let mut room = Room::new(&mut buffer, packet.len());
         let Opening { kind, endpoints, .. } = self.opening;
-        let control = ControlPacket { kind, from, endpoints, may_begin: true };
+        let control = ControlPacket { kind, from, endpoints, new_flow: NewFlow::Read };
         let told = self.explain(control, packet);
         let before = (self.book.made.len(), *self.payloads.counters(kind));
         let fate = self.payloads.process(self.now, control, &mut room, &mut self.book);

@@ -9,8 +9,8 @@ pub(crate) mod link;
 pub(crate) use host::Host;
 pub(crate) use link::{Link, Opening};
 
-use natgate_payload::{Endpoints, Expectation, Ports, Uses, Wanted};
-use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use natgate_payload::{Counterpart, Endpoints, Expectation, Ports, Side, Uses, Wanted};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// A generator of test choices (SplitMix64); a test prints its seed.
 #[derive(Clone, Debug)]
@@ -36,8 +36,10 @@ pub(crate) struct Book {
     pub(crate) made: Vec<Expectation>,
     pub(crate) next: u16,
     /// Internal endpoints that have a port.
-    named: Vec<SocketAddr>,
+    pub(crate) named: Vec<SocketAddr>,
     pub(crate) is_empty: bool,
+    /// Addresses inside and outside, and whether they are one to one.
+    pub(crate) addresses: Vec<(Ipv4Addr, Ipv4Addr, bool)>,
 }
 
 impl Ports for Book {
@@ -56,16 +58,31 @@ impl Ports for Book {
         self.next += 2;
         Some(SocketAddrV4::new(*flow.external.ip(), 60_000 + self.next))
     }
+
+    fn counterpart(&self, _: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {
+        let of = |&(inside, outside, is_one_to_one): &(Ipv4Addr, Ipv4Addr, bool)| match from {
+            Side::Inside if inside == address => {
+                Some(Counterpart { address: outside, is_one_to_one })
+            }
+            Side::Outside if outside == address && is_one_to_one => {
+                Some(Counterpart { address: inside, is_one_to_one })
+            }
+            _ => None,
+        };
+        self.addresses.iter().find_map(of)
+    }
 }
 
 pub(crate) fn endpoints(internal: &str, external: &str, remote: &str) -> Endpoints {
     let internal: SocketAddr = internal.parse().unwrap();
     let remote: SocketAddrV4 = remote.parse().unwrap();
-    let remote_inside: IpAddr = match internal {
-        SocketAddr::V4(_) => (*remote.ip()).into(),
-        SocketAddr::V6(_) => format!("64:ff9b::{}", remote.ip()).parse().unwrap(),
+    let remote_inside: SocketAddr = match internal {
+        SocketAddr::V4(_) => remote.into(),
+        SocketAddr::V6(_) => {
+            format!("[64:ff9b::{}]:{}", remote.ip(), remote.port()).parse().unwrap()
+        }
     };
-    Endpoints { internal, external: external.parse().unwrap(), remote, remote_inside }
+    Endpoints { internal, external: external.parse().unwrap(), remote, remote_inside, realm: 0 }
 }
 
 /// A client inside with IPv4.

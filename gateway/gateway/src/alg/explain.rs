@@ -1,19 +1,27 @@
 //! What the gateways would do with a packet that is traced. Nothing changes.
 
+use super::dns::Addresses;
 use super::{Arrived, Control, Ends, Stage, endpoints, seconds};
-use natgate_engine::{Becomes, End, Explanation, Side, Verdict};
-use natgate_payload::{ControlPacket, Endpoints, Expectation, Ports, Wanted};
+use natgate_engine::{Becomes, End, Engine, Explanation, Side, Verdict};
+use natgate_payload::{ControlPacket, Counterpart, Endpoints, Expectation, NewFlow, Ports, Wanted};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Ports of an explanation: the flow's own, and port 0 for a port that would be drawn.
-struct NoPorts;
+struct NoPorts<'e> {
+    engine: &'e Engine,
+    addresses: &'e Addresses,
+}
 
-impl Ports for NoPorts {
+impl Ports for NoPorts<'_> {
     fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
         Some(match wanted.wanted {
             Wanted::EndpointOfFlow => flow.external,
             Wanted::AddressOfFlow | Wanted::Pair => SocketAddrV4::new(*flow.external.ip(), 0),
         })
+    }
+
+    fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {
+        self.addresses.counterpart(self.engine, flow, from, address)
     }
 }
 
@@ -26,10 +34,12 @@ impl Stage {
     /// Explains a packet that the engine would forward. `None`: it is of no control flow.
     pub(crate) fn explain(
         &self,
-        Arrived { now, from, .. }: Arrived,
+        engine: &Engine,
+        arrived: Arrived,
         packet: &[u8],
         explanation: &Explanation,
     ) -> Option<natgate_payload::Explanation> {
+        let Arrived { now, from, realm } = arrived;
         let (Verdict::Forward(to), Some(becomes)) = (explanation.verdict, explanation.becomes)
         else {
             return None;
@@ -39,21 +49,32 @@ impl Stage {
         }
         let ends = Ends::read(packet)?;
         let (external, control) = match from {
-            Side::Inside => self.outbound_if(ends, becomes)?,
+            _ if self.is_message(from, ends) => {
+                let (source, destination) = (drawn(becomes.source), drawn(becomes.destination));
+                let after = Ends { source, destination, ..ends };
+                (after.source, self.message(arrived, (ends, after), becomes.realm)?)
+            }
+            Side::Inside => self.outbound_if(realm, ends, becomes)?,
             Side::Outside => (ends.destination, self.inbound_if(ends, becomes)?),
         };
-        let Control { kind, endpoints, may_begin } = control;
+        let Control { kind, endpoints, new_flow } = control.under_rules(engine);
         let is_server = self.servers.contains_key(&(ends.protocol, external));
         let client = if is_server { Side::Outside } else { Side::Inside };
-        let packet_of = ControlPacket { kind, from, endpoints, may_begin };
-        self.payloads.explain(seconds(now), (packet_of, client), packet, &mut NoPorts)
+        let mut ports = NoPorts { engine, addresses: &self.addresses };
+        let packet_of = ControlPacket { kind, from, endpoints, new_flow };
+        self.payloads.explain(seconds(now), (packet_of, client), packet, &mut ports)
     }
 
     /// The external endpoint and the flow of a packet from inside.
-    fn outbound_if(&self, before: Ends, becomes: Becomes) -> Option<(SocketAddrV4, Control)> {
+    fn outbound_if(
+        &self,
+        realm: u16,
+        before: Ends,
+        becomes: Becomes,
+    ) -> Option<(SocketAddrV4, Control)> {
         let (external, destination) = (drawn(becomes.source), drawn(becomes.destination));
         let after = Ends { source: external, destination, ..before };
-        Some((external, self.outbound(before, after)?))
+        Some((external, self.outbound(realm, before, after)?))
     }
 
     /// The flow of a packet from outside, also of one that is not known.
@@ -61,8 +82,8 @@ impl Stage {
         self.inbound(ends).or_else(|| {
             let kind = self.settings.kind(ends.protocol, ends.source.port())?;
             let internal = drawn(becomes.destination);
-            let endpoints = endpoints(internal, ends.destination, ends.source);
-            Some(Control { kind, endpoints, may_begin: true })
+            let endpoints = endpoints(becomes.realm, internal, ends.destination, ends.source);
+            Some(Control { kind, endpoints, new_flow: NewFlow::Read })
         })
     }
 }

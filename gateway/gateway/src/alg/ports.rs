@@ -3,10 +3,12 @@
 //! The hold of such a mapping lasts as long as the expectation. The mapping counts against the
 //! subscriber's quota, and stays as long as its sessions after the hold.
 
+use super::dns::Addresses;
 use natgate_engine::{
-    Endpoint, Engine, ExplicitError, MapRequest, Nonce, RemoteFilter, Timestamp, WantedEndpoint,
+    Endpoint, Engine, ExplicitError, MapRequest, Nonce, RemoteFilter, Side, Timestamp,
+    WantedEndpoint,
 };
-use natgate_payload::{Endpoints, Expectation, Ports, Uses, Wanted};
+use natgate_payload::{Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
@@ -16,16 +18,17 @@ const OWNER: Nonce = *b"natgate-alg\0";
 /// Draws of a pair of ports before the framework gives up.
 const DRAWS: usize = 8;
 
-/// The ports of an engine, for hosts of one realm.
+/// The ports of an engine.
 pub(super) struct EnginePorts<'e> {
     pub(super) engine: &'e mut Engine,
     pub(super) now: Timestamp,
-    pub(super) realm: u16,
+    pub(super) addresses: &'e Addresses,
 }
 
-/// An endpoint to map, and the expectation's other parts.
+/// An endpoint to map, its realm, and the expectation's other parts.
 #[derive(Clone, Copy)]
 struct Request<'r> {
+    realm: u16,
     wanted: &'r Expectation,
     internal: SocketAddrV4,
     external: (Ipv4Addr, u16),
@@ -46,7 +49,7 @@ impl EnginePorts<'_> {
                 self.now,
                 &MapRequest {
                     protocol,
-                    realm: self.realm,
+                    realm: request.realm,
                     internal: end(request.internal),
                     wanted: WantedEndpoint { address: Some(address), port, strict: true },
                     lifetime: Duration::from_secs(lifetime.into()),
@@ -64,14 +67,14 @@ impl EnginePorts<'_> {
         let made = made.ok()?;
         if request.wanted.uses == Uses::Once {
             // A static mapping admits everybody, and has no hold.
-            self.engine.admit_once(protocol, self.realm, end(request.internal), filter);
+            self.engine.admit_once(protocol, request.realm, end(request.internal), filter);
         }
         Some(SocketAddrV4::new(made.external.address, made.external.port))
     }
 
-    fn unmap(&mut self, protocol: u8, internal: SocketAddrV4) {
+    fn unmap(&mut self, Request { wanted, realm, internal, .. }: Request<'_>) {
         // A mapping that does not go now goes at the end of its hold.
-        let _ = self.engine.unmap(self.now, protocol, self.realm, end(internal), OWNER);
+        let _ = self.engine.unmap(self.now, wanted.protocol, realm, end(internal), OWNER);
     }
 
     /// Maps two ports that follow each other to two that do.
@@ -86,7 +89,7 @@ impl EnginePorts<'_> {
             {
                 return Some(first);
             }
-            self.unmap(request.wanted.protocol, request.internal);
+            self.unmap(request);
         }
         None
     }
@@ -96,7 +99,7 @@ impl Ports for EnginePorts<'_> {
     fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
         let SocketAddr::V4(internal) = wanted.internal else { return None };
         let address = *flow.external.ip();
-        let request = Request { wanted, internal, external: (address, 0) };
+        let request = Request { realm: flow.realm, wanted, internal, external: (address, 0) };
         match wanted.wanted {
             Wanted::AddressOfFlow => self.map(request),
             Wanted::EndpointOfFlow => {
@@ -104,6 +107,10 @@ impl Ports for EnginePorts<'_> {
             }
             Wanted::Pair => self.map_pair(request),
         }
+    }
+
+    fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {
+        self.addresses.counterpart(self.engine, flow, from, address)
     }
 }
 

@@ -22,6 +22,7 @@ impl AlgSettings {
             Kind::Sip => 5060,
             Kind::Rtsp => 554,
             Kind::Irc => 6667,
+            Kind::Dns => 53,
         }
     }
 
@@ -48,7 +49,7 @@ impl AlgSettings {
     }
 
     /// True if a protocol is on.
-    pub(crate) fn has(&self, kind: Kind) -> bool {
+    pub fn has(&self, kind: Kind) -> bool {
         !self.ports(kind).is_empty()
     }
 
@@ -84,11 +85,47 @@ impl AlgSettings {
     }
 }
 
+/// The protocols that may take the flows of a rule. Rules have it as their mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleAlgs(u16);
+
+const _: () = assert!(Kind::ALL.len() < 15);
+
+impl RuleAlgs {
+    /// Tells a rule that names no protocol from a rule that says nothing.
+    const IS_SAID: u16 = 1 << 15;
+
+    /// These protocols and no others.
+    pub fn of(kinds: impl IntoIterator<Item = Kind>) -> Self {
+        Self(kinds.into_iter().fold(Self::IS_SAID, |all, kind| all | 1 << kind as u16))
+    }
+
+    /// What the mark of a rule says. `None`: nothing, so that any protocol may take the flows.
+    pub fn of_mark(mark: u16) -> Option<Self> {
+        (mark & Self::IS_SAID != 0).then_some(Self(mark))
+    }
+
+    /// The mark for a rule.
+    pub fn mark(self) -> u16 {
+        self.0
+    }
+
+    /// True if a protocol may take the flows.
+    pub fn has(self, kind: Kind) -> bool {
+        self.0 >> kind as u16 & 1 == 1
+    }
+
+    /// The names of the protocols.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Kind::ALL.into_iter().filter(move |kind| self.has(*kind)).map(Kind::name)
+    }
+}
+
 /// True if an IP protocol carries messages of a protocol.
 fn carries(protocol: u8, kind: Kind) -> bool {
     match kind {
         Kind::Tftp => protocol == UDP,
-        Kind::Sip => protocol == UDP || protocol == TCP,
+        Kind::Sip | Kind::Dns => protocol == UDP || protocol == TCP,
         Kind::Ftp | Kind::Rtsp | Kind::Irc => protocol == TCP,
     }
 }

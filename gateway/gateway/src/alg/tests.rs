@@ -1,7 +1,9 @@
 //! A client or server of FTP inside and a real engine: what leaves, and who may come in.
 
 use super::*;
-use natgate_engine::{AddressRange, Begun, PoolConfig, StaticMapping};
+use natgate_engine::{
+    AddressRange, Begun, Match, PoolConfig, Prefix, Rule, RuleAction, RuleSet, StaticMapping,
+};
 use natgate_payload::{FlowState, Place};
 use natgate_wire::checksum;
 
@@ -290,7 +292,7 @@ impl World {
         let mut copy = bytes.to_vec();
         self.engine.explain(self.now, from, &Packet::new(&mut copy, 0), &mut explanation);
         let arrived = Arrived { now: self.now, from, realm: 0 };
-        self.stage.explain(arrived, bytes, &explanation)
+        self.stage.explain(&self.engine, arrived, bytes, &explanation)
     }
 }
 
@@ -476,4 +478,110 @@ fn gateways_are_set_aside_and_taken_again() {
     // The ones that were set aside are taken before new ones.
     let spare = aside.renew(&mut on, Some(Algs::spare()), &ftp_at(21), &config);
     assert!(spare.is_some() && on.is_some());
+}
+
+/// Rules for a client inside and for all servers outside, which name these protocols.
+fn rules(client: Option<&[Kind]>, servers: Option<&[Kind]>) -> RuleSet {
+    let rule = |matches, kinds: Option<&[Kind]>| Rule {
+        mark: kinds.map_or(0, |kinds| RuleAlgs::of(kinds.iter().copied()).mark()),
+        ..Rule::new(matches, RuleAction::Snat(0))
+    };
+    let own = Prefix::new(Ipv4Addr::new(10, 0, 0, 5), 32);
+    let all = Prefix::new(Ipv4Addr::UNSPECIFIED, 0);
+    let rules = [rule(Match::Source(own, 0), client), rule(Match::Destination(all, 21), servers)];
+    RuleSet::new(&rules).expect("rules")
+}
+
+#[test]
+fn the_best_rule_of_a_flow_says_which_protocols_take_it() {
+    let (ftp, sip) = (Some(&[Kind::Ftp][..]), Some(&[Kind::Sip][..]));
+    let left_out = |world: &World| {
+        world.stage.payloads.counters(Kind::Ftp).refused[natgate_payload::Reason::Rule as usize]
+    };
+    for (client, servers, heard, count) in [
+        (None, sip, READ, 0),
+        (ftp, sip, READ, 0),
+        (sip, ftp, UNREAD, 1),
+        (Some(&[][..]), None, UNREAD, 1),
+    ] {
+        let mut world = World::new();
+        world.engine.replace_rules(rules(client, servers)).expect("rules that fit");
+        let told = port_of(&mut world, CLIENT, SERVER);
+        assert!(told.starts_with(heard), "{client:?} {servers:?}: {told}");
+        assert_eq!(left_out(&world), count);
+        let syn = Short { from: "10.0.0.5:7", to: SERVER, numbers: (1, 0), flags: SYN, data: "" };
+        let told = world.explain(Side::Inside, &segment(syn)).expect("a control flow");
+        let is_read = told.flow == FlowState::Begins && told.refused.is_empty();
+        let is_left_out = told.flow == FlowState::LeftOut && told.refused.len() == 1;
+        assert!(if count == 0 { is_read } else { is_left_out }, "{told:?}");
+    }
+}
+
+#[test]
+fn a_known_flow_stays_its_protocols_when_a_rule_leaves_it_out() {
+    let (mut world, _) = greeted();
+    world.engine.replace_rules(rules(Some(&[]), None)).expect("rules that fit");
+    let text = "PORT 10,0,0,5,200,13\r\n";
+    let port = Short { from: CLIENT, to: SERVER, numbers: (101, 512), flags: ACK, data: text };
+    assert!(world.pass(Side::Inside, &segment(port)).2.starts_with("PORT 203,0,113,1,"));
+    assert!(port_of(&mut world, "10.0.0.5:40001", SERVER).starts_with(UNREAD));
+}
+
+#[test]
+fn a_rule_of_a_server_inside_holds_for_its_clients() {
+    for (kinds, count) in [(&[Kind::Ftp][..], 1), (&[], 0)] {
+        let mut world = World::new();
+        let server = Match::Source(Prefix::new(Ipv4Addr::new(10, 0, 0, 80), 32), 21);
+        let mark = RuleAlgs::of(kinds.iter().copied()).mark();
+        let rule = Rule { mark, ..Rule::new(server, RuleAction::Snat(0)) };
+        world.engine.replace_rules(RuleSet::new(&[rule]).expect("a rule")).expect("it fits");
+        let (from, to) = ("198.51.100.2:40000", "203.0.113.1:2121");
+        let syn = Short { from, to, numbers: (500, 0), flags: SYN, data: "" };
+        world.pass(Side::Outside, &segment(syn));
+        assert_eq!(world.stage.payloads.flows(), count, "{kinds:?}");
+    }
+}
+
+#[test]
+fn addresses_have_counterparts_in_their_realm() {
+    let world = World::new();
+    let fixed = |realm, internal: [u8; 4], external: [u8; 4], ports| {
+        let (own, other) = match ports {
+            true => (Some(80), Some(8080)),
+            false => (None, None),
+        };
+        let (internal, external) = ((internal.into(), own), (external.into(), other));
+        StaticMapping { realm, internal, external, ..StaticMapping::default() }
+    };
+    let statics = vec![
+        fixed(0, [10, 0, 0, 1], [203, 0, 113, 1], false),
+        fixed(1, [10, 0, 0, 1], [203, 0, 113, 2], false),
+        fixed(0, [10, 0, 0, 2], [203, 0, 113, 3], true),
+        fixed(0, [10, 0, 0, 3], [203, 0, 113, 3], true),
+        fixed(0, [10, 0, 0, 4], [203, 0, 113, 3], true),
+        fixed(0, [10, 0, 0, 4], [203, 0, 113, 4], true),
+    ];
+    let mut settings = AlgSettings::default();
+    let config = Config { statics, ..Config::default() };
+    let off = Addresses::of(&config, &settings);
+    settings.set(Kind::Dns, vec![53]);
+    let on = Addresses::of(&config, &settings);
+    let find = |all: &Addresses, realm, from, address: [u8; 4]| {
+        let end = end("10.0.0.9:53");
+        // Rules are asked in a realm that exists.
+        let flow = Endpoints { realm, ..endpoints(0, end, end, end) };
+        let found = all.counterpart(&world.engine, &flow, from, address.into());
+        found.map(|found| (found.address.octets(), found.is_one_to_one))
+    };
+    let (inside, outside) = (Side::Inside, Side::Outside);
+    assert_eq!(find(&off, 0, inside, [10, 0, 0, 1]), None);
+    assert_eq!(find(&on, 0, inside, [10, 0, 0, 1]), Some(([203, 0, 113, 1], true)));
+    assert_eq!(find(&on, 1, inside, [10, 0, 0, 1]), Some(([203, 0, 113, 2], true)));
+    assert_eq!(find(&on, 0, outside, [203, 0, 113, 1]), Some(([10, 0, 0, 1], true)));
+    // Another realm's address says nothing here.
+    assert_eq!(find(&on, 1, outside, [203, 0, 113, 1]), None);
+    assert_eq!(find(&on, 0, inside, [10, 0, 0, 2]), Some(([203, 0, 113, 3], false)));
+    assert_eq!(find(&on, 0, inside, [10, 0, 0, 4]), None);
+    assert_eq!(find(&on, 0, outside, [203, 0, 113, 3]), None);
+    assert_eq!(find(&on, 0, inside, [192, 0, 2, 1]), None);
 }

@@ -1,5 +1,7 @@
-//! Reads `[alg]`: application-level gateways.
+//! Reads `[alg]`, application-level gateways, and the gateways of single rules.
 
+use super::draft::{Draft, NamedAlgs};
+use super::problem::{Located, Report};
 use super::reader::{Section, Value};
 use natgate_engine::Limits;
 use natgate_gateway::{AlgKind, AlgSettings};
@@ -14,6 +16,7 @@ const PROTOCOLS: [(AlgKind, &str); AlgKind::ALL.len()] = [
     (AlgKind::Sip, "alg.sip"),
     (AlgKind::Rtsp, "alg.rtsp"),
     (AlgKind::Irc, "alg.irc"),
+    (AlgKind::Dns, "alg.dns"),
 ];
 
 /// Reads the table. Room for expectations goes to the translator's `limits`, in which `[pcp]` has
@@ -60,4 +63,38 @@ fn read_ports(value: &Value<'_>) -> Vec<u16> {
         }
     }
     ports
+}
+
+/// Reads the gateways that a rule names, if it names some. `None`: they are wrong.
+pub(super) fn read_rule(rule: &Section<'_>) -> Option<Option<NamedAlgs>> {
+    let Some(value) = rule.get("alg") else { return Some(None) };
+    let items = value.items("an array of protocols such as [\"ftp\"], or []")?;
+    let words = PROTOCOLS.map(|(kind, _)| (kind.name(), Ok(kind)));
+    let mut kinds: Vec<Located<AlgKind>> = Vec::new();
+    for item in &items {
+        let kind = item.word(&words)?;
+        if kinds.iter().any(|other| other.value == kind) {
+            item.wrong(format!("\"{}\" is there more than once; take it out", kind.name()));
+            return None;
+        }
+        kinds.push(Located { value: kind, place: item.place.clone() });
+    }
+    Some(Some(Box::new(Located { value: kinds, place: value.place })))
+}
+
+/// Reports gateways of rules that `[alg]` does not switch on.
+pub(super) fn check(draft: &Draft, report: &Report<'_>) {
+    for algs in draft.rules.iter().filter_map(|rule| rule.alg.as_deref()) {
+        if draft.alg.is_off() && algs.value.is_empty() {
+            let message = "has no effect: no protocol of [alg] is on; take it out";
+            report.unwise(&algs.place, message);
+        }
+        for Located { value: kind, place } in &algs.value {
+            if !draft.alg.has(*kind) {
+                let name = kind.name();
+                let remedy = format!("write {name} = true in [alg], or take it out");
+                report.wrong(place, format!("\"{name}\" is off; {remedy}"));
+            }
+        }
+    }
 }

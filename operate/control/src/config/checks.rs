@@ -4,6 +4,7 @@
 //! silently have no effect. A warning is a setting that works but that an operator should know
 //! about. If two parts disagree, the later one in the file is reported.
 
+use super::alg;
 use super::devices;
 use super::draft::{Draft, SideDraft, TCP_HEADERS};
 use super::fleet;
@@ -46,6 +47,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     external_addresses(draft, report);
     static_checks::check(draft, report);
     rule_checks::check(draft, report);
+    alg::check(draft, report);
     pools_are_used(draft, report);
     quota_fits(draft, report);
     segments_are_limited(draft, report);

@@ -21,9 +21,9 @@ use natgate_engine::{
     Server, Service, Side, SideConfig, StaticMapping, TimeoutSet,
 };
 use natgate_gateway::{
-    AlgSettings, Backend, ControlSettings, InsideRoutes, LogSettings, LogWhat, MonitoringSettings,
-    PageSettings, PcpSettings, ReceiveMode, Route, Settings, SideSettings, StateSettings,
-    WorkerSettings,
+    AlgKind, AlgSettings, Backend, ControlSettings, InsideRoutes, LogSettings, LogWhat,
+    MonitoringSettings, PageSettings, PcpSettings, ReceiveMode, Route, RuleAlgs, Settings,
+    SideSettings, StateSettings, WorkerSettings,
 };
 use natgate_wire::arp::Mac;
 use std::collections::HashMap;
@@ -204,6 +204,9 @@ pub(super) struct ServerDraft {
     pub(super) draining: bool,
 }
 
+/// The application-level gateways that a rule names.
+pub(super) type NamedAlgs = Box<Located<Vec<Located<AlgKind>>>>;
+
 /// A rule.
 pub(super) struct RuleDraft {
     pub(super) realm: RealmName,
@@ -212,6 +215,8 @@ pub(super) struct RuleDraft {
     pub(super) action: ActionDraft,
     /// Timeouts of a rule that translates sources.
     pub(super) timeouts: Option<Box<Located<TimeoutSet>>>,
+    /// Application-level gateways of such a rule, if it names them.
+    pub(super) alg: Option<NamedAlgs>,
 }
 
 impl RuleDraft {
@@ -235,8 +240,14 @@ impl RuleDraft {
             ActionDraft::Bypass => RuleAction::Bypass,
             ActionDraft::Drop => RuleAction::Drop,
         };
-        let timeouts = policy::set_of(self, sets);
-        Rule { matches: self.matches.value, priority: self.priority.value, action, timeouts }
+        let algs = |alg: &NamedAlgs| RuleAlgs::of(alg.value.iter().map(|kind| kind.value)).mark();
+        Rule {
+            matches: self.matches.value,
+            priority: self.priority.value,
+            action,
+            timeouts: policy::set_of(self, sets),
+            mark: self.alg.as_ref().map_or(0, algs),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! A faulty table is left out of the draft, so that the checks compare valid tables only. The
 //! checks resolve names of pools later, when all pools are known.
 
+use super::alg;
 use super::draft::{ActionDraft, RuleDraft};
 use super::policy;
 use super::problem::Located;
@@ -34,6 +35,7 @@ pub(super) fn read_rule(section: &Section<'_>) -> Option<RuleDraft> {
     refuse(section, "pool", kind != Kind::Snat, "only a rule of kind \"snat\" has it");
     refuse(section, "address", kind != Kind::Snat, "only a rule of kind \"snat\" has it");
     refuse(section, "timeouts", kind != Kind::Snat, "only a rule of kind \"snat\" has it");
+    refuse(section, "alg", kind != Kind::Snat, "only a rule of kind \"snat\" has it");
     refuse(section, "to", kind != Kind::Dnat, "only a rule of kind \"dnat\" has it");
     let action = match kind {
         Kind::Snat => read_snat(section),
@@ -47,9 +49,13 @@ pub(super) fn read_rule(section: &Section<'_>) -> Option<RuleDraft> {
         Kind::Bypass => Some(ActionDraft::Bypass),
         Kind::Drop => Some(ActionDraft::Drop),
     };
-    let timeouts = if kind == Kind::Snat { policy::read_rule_timeouts(section) } else { None };
+    let (timeouts, alg) = match kind {
+        Kind::Snat => (policy::read_rule_timeouts(section), alg::read_rule(section)?),
+        Kind::Dnat | Kind::Bypass | Kind::Drop => (None, None),
+    };
     let realm = realms::read_whose(section).ok()?;
-    Some(RuleDraft { realm, matches: matches?, priority: priority?, action: action?, timeouts })
+    let (matches, priority, action) = (matches?, priority?, action?);
+    Some(RuleDraft { realm, matches, priority, action, timeouts, alg })
 }
 
 fn read_priority(section: &Section<'_>) -> Option<Located<i16>> {

@@ -191,15 +191,16 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "client_requests_per_second",
         ],
     ),
-    ("alg", &["ftp", "tftp", "sip", "rtsp", "irc"]),
+    ("alg", &["ftp", "tftp", "sip", "rtsp", "irc", "dns"]),
     ("alg.ftp", ALG),
     ("alg.tftp", ALG),
     ("alg.sip", ALG),
     ("alg.rtsp", ALG),
     ("alg.irc", ALG),
+    ("alg.dns", ALG),
     ("static", &["internal", "external", "protocol", "direction", "servers", "affinity", "realm"]),
     ("static.servers", &["internal", "weight", "drain"]),
-    ("rule", &["kind", "match", "priority", "pool", "address", "to", "timeouts", "realm"]),
+    ("rule", &["kind", "match", "priority", "pool", "address", "to", "timeouts", "alg", "realm"]),
     ("rule.match", &["source", "destination", "port"]),
     ("rule.timeouts", &["udp", "tcp_established", "tcp_opening", "tcp_closing", "icmp", "other"]),
     (
@@ -406,8 +407,6 @@ const PLANNED: &[(&str, &str, &str)] = &[
     ("realm", "gateway6", "IPv6 of realms"),
     ("alg", "pptp", "PPTP with GRE call ids (RFC 2637)"),
     ("alg", "h323", "H.323 (H.225.0 and H.245)"),
-    ("alg", "dns", "DNS answers with translated addresses (RFC 2694)"),
-    ("rule", "alg", "application-level gateways of single rules"),
 ];
 
 /// The reason why `section` refuses an unknown key or table, with a remedy.

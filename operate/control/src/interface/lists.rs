@@ -18,7 +18,7 @@ use natgate_engine::{
     SubscriberInfo, Timestamp,
 };
 use natgate_gateway::ipv6::HostName;
-use natgate_gateway::{List, Listed, Route, Settings};
+use natgate_gateway::{List, Listed, Route, RuleAlgs, Settings};
 use natgate_ipv6::Prefix6;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -212,6 +212,9 @@ fn rule(rule: &Rule, realm: u16, settings: &Settings, names: &Names) -> Value {
     object["kind"] = kind.into();
     for (key, value) in keys.as_object().into_iter().flatten() {
         object[key] = value.clone();
+    }
+    if let Some(algs) = RuleAlgs::of_mark(rule.mark) {
+        object["alg"] = algs.names().collect();
     }
     object
 }

@@ -4,6 +4,7 @@ use super::PerProtocol;
 use super::text::{grouped, list, plural};
 use crate::config::{DEFAULT_REALM, show_duration, show_prefix};
 use natgate_engine::{Class, Config, PortTimeout, Prefix, TimeoutSet};
+use natgate_gateway::RuleAlgs;
 use serde::Serialize;
 use std::fmt::{self, Formatter};
 
@@ -206,4 +207,14 @@ pub(super) fn rule_timeouts(config: &Config, number: u8) -> String {
     ];
     let said = all.iter().filter_map(|(time, what)| Some((time.as_ref()?, what)));
     said.map(|(time, what)| format!(", {what} {}", show_duration(*time))).collect()
+}
+
+/// The application-level gateways of a rule's mark, behind a comma.
+pub(super) fn rule_algs(mark: u16) -> String {
+    let Some(algs) = RuleAlgs::of_mark(mark) else { return String::new() };
+    let names: Vec<_> = algs.names().collect();
+    match names.is_empty() {
+        true => ", no application-level gateway".to_owned(),
+        false => format!(", application-level gateways: {}", names.join(", ")),
+    }
 }

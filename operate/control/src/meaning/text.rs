@@ -291,7 +291,7 @@ impl Meaning {
 
     fn rules_of(&self, f: &mut Formatter<'_>, realm: u16, rules: &[Rule]) -> fmt::Result {
         let of = self.of_realm(realm);
-        for Rule { matches, priority, action, timeouts } in rules.iter().take(MOST_RULES) {
+        for Rule { matches, priority, action, timeouts, mark } in rules.iter().take(MOST_RULES) {
             let (end, prefix, port) = match *matches {
                 Match::Source(prefix, port) => ("source", prefix, port),
                 Match::Destination(prefix, port) => ("destination", prefix, port),
@@ -327,7 +327,8 @@ impl Meaning {
                 RuleAction::Bypass => write!(f, " passes untranslated")?,
                 RuleAction::Drop => write!(f, " is dropped")?,
             }
-            writeln!(f, "{}", policy::rule_timeouts(&self.settings.engine, *timeouts))?;
+            let timeouts = policy::rule_timeouts(&self.settings.engine, *timeouts);
+            writeln!(f, "{timeouts}{}", policy::rule_algs(*mark))?;
         }
         match rules.len().saturating_sub(MOST_RULES) {
             0 => Ok(()),

@@ -13,6 +13,7 @@ pub(super) fn step(told: &AlgExplained) -> Value {
         AlgFlowState::Known => ("known", None),
         AlgFlowState::Begins => ("begins", None),
         AlgFlowState::Unknown => ("unknown", None),
+        AlgFlowState::LeftOut => ("left_out", None),
         AlgFlowState::Left(reason) => ("left", Some(reason.name())),
     };
     let place = told.place.map(|place| match place {
@@ -71,6 +72,9 @@ fn sentence(told: &AlgExplained) -> String {
             "it looks like {alg}, but its flow was not read from the start, so it passes unread; \
              otherwise"
         ),
+        AlgFlowState::LeftOut => {
+            format!("it looks like {alg}, but its rule leaves {alg} out, so it passes unread")
+        }
         AlgFlowState::Left(reason) => format!(
             "its control flow was of {alg} until the reason {}, so it passes unread",
             reason.name()
@@ -98,7 +102,7 @@ fn sentence(told: &AlgExplained) -> String {
             wanted.lifetime,
         );
     }
-    let is_told = |reason: &&AlgReason| **reason != AlgReason::NoStart;
+    let is_told = |reason: &&AlgReason| ![AlgReason::NoStart, AlgReason::Rule].contains(reason);
     for reason in told.refused.iter().filter(is_told) {
         let _ = write!(text, "; refused: {}", reason.name());
     }

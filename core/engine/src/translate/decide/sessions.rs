@@ -107,7 +107,7 @@ impl<R: Recorder> Decision<'_, R> {
         if engine.table.clashes(&new, remote) {
             return Err(DropReason::Ambiguous.into());
         }
-        let snat = Snat { pool: engine.external.pool_of(index), address: None, timeouts: 0 };
+        let snat = Snat::of_pool(engine.external.pool_of(index));
         let chosen = Chosen { external, block: None };
         let flow = NewFlow { snat, record, parts: false, overloads: false, chosen };
         self.note_new_session(remote, Way::In, 0);
