@@ -23,6 +23,9 @@ them out. Filters by subscriber leave out packets from outside that are refused.
 packets are in the file (ICMP errors, answers to PCP), except ARP, which is not IP. An ICMP error
 matches if the packet that it is about does.
 
+Addresses are of IPv4 or IPv6. A packet that changes its family, or enters or leaves a tunnel,
+matches by either form. Hosts in a tunnel match by the inner address, or by the tunnel's end.
+
 A capture ends with --count or --seconds, after a day, or when it is interrupted. Packets are
 missing if they come faster than the gateway can write them: the next packet's comment and the
 interface statistics at the end have their number. Forwarding does not wait. Up to four captures
@@ -30,6 +33,7 @@ run at a time.
 
 Examples:
 natgate capture --subscriber 10.0.0.5 -w flow.pcapng --seconds 30
+natgate capture --subscriber 2001:db8:1::/64 -w nat64.pcapng --seconds 30
 natgate capture --external 203.0.113.1:2000 --protocol udp --count 100 -w - | tshark -r - -V
 natgate capture --remote 192.0.2.0/24 --port 53 -w dns.pcapng";
 
@@ -116,12 +120,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// The path with its query. Only `/` and `:` need an escape in these values.
+/// The path with its query. Only `/`, `:` and brackets need an escape in these values.
 fn path(asked: &CaptureRequest) -> String {
     let fields = serde_json::to_value(asked).unwrap_or_default();
     let pairs = fields.as_object().into_iter().flatten().map(|(name, value)| {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        format!("{name}={}", value.replace('/', "%2F").replace(':', "%3A"))
+        format!("{name}={}", escaped(&value))
     });
     format!("/v1/capture?{}", pairs.collect::<Vec<_>>().join("&"))
+}
+
+fn escaped(value: &str) -> String {
+    [("/", "%2F"), (":", "%3A"), ("[", "%5B"), ("]", "%5D")]
+        .iter()
+        .fold(value.to_owned(), |text, (sign, escape)| text.replace(sign, escape))
 }

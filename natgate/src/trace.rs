@@ -29,22 +29,28 @@ A packet is a protocol, its ends and, after them, its other properties:
   udp 10.0.0.5:4000 > 198.51.100.10:53
   tcp 10.0.0.5:4000 > 198.51.100.10:80 syn       flags: syn, ack, fin, rst, psh, urg; default: syn
   icmp 10.0.0.5 > 198.51.100.10 id 7             an echo request; with `reply` an echo reply
+  udp [2001:db8::5]:4000 > [64:ff9b::1]:53   IPv6; tcp and icmp likewise
   ttl N, length N, df                        time to live 64, the shortest length, may be fragmented
   from inside|outside, realm NAME            by default the source decides the side
+  b4 ADDRESS, aftr ADDRESS                   in the tunnel of a customer of DS-Lite, lw4o6 or MAP-E;
+                                             aftr, the gateway's end, is by default the configured
 
-or an IP packet or an Ethernet frame in hexadecimal, from inside or outside. With --read, each IPv4
+or an IP packet or an Ethernet frame in hexadecimal, from inside or outside. With --read, each
 packet of a capture (pcap or pcapng) is explained by itself; of two interfaces the first is the
-inside. The steps are in the order of the packet's way: rule, mapping, session, filter, limits with
-how much is used, pool, timer, verdict, payload, next hop. Random choices are not predicted.
+inside. The steps are in the order of the packet's way: tunnel, table and entry, rule, mapping,
+session, filter, limits with how much is used, pool, timer, verdict, payload, next hop. Random
+choices are not predicted.
 
 With --json, standard output has one object: {\"verdict\": \"forward|reply|drop|held|hand_over\",
-\"by\": side, \"reason\", \"direction\", \"becomes\": {\"source\", \"destination\"}, \"certain\",
-\"worker\", \"steps\": [{\"step\", \"text\", ...}]}. Names of steps and fields stay; texts may
-change.
+\"by\": side, \"reason\", \"direction\", \"becomes\": {\"source\", \"destination\", \"tunnel\"},
+\"certain\", \"worker\", \"steps\": [{\"step\", \"text\", ...}]}. Names of steps and fields stay;
+texts may change.
 
 Examples:
 natgate trace udp 10.0.0.5:4000 '>' 198.51.100.10:53
 natgate trace 'tcp 198.51.100.10:80 > 203.0.113.1:2000 syn+ack' --json
+natgate trace 'udp [2001:db8::5]:4000 > [64:ff9b::c633:640a]:53'
+natgate trace 'udp 192.168.1.2:4000 > 198.51.100.10:53 b4 2001:db8:b4::1'
 natgate trace --read calls.pcapng --json
 natgate trace -c natgate.toml 'icmp 10.0.0.5 > 198.51.100.10 id 7 ttl 1'
 natgate trace --reason port_quota";
@@ -108,7 +114,7 @@ fn explained(args: &Args, packet: &str) -> Result<Value, Failure> {
     }
 }
 
-/// Describes each IPv4 packet of a capture. Of two interfaces the first is the inside; with one
+/// Describes each packet of a capture. Of two interfaces the first is the inside; with one
 /// interface the source decides.
 fn each_packet(
     file: &Path,
@@ -128,7 +134,7 @@ fn each_packet(
         };
         let frame = capture.frame();
         let Some(network) = link.locate(frame) else { continue };
-        if network.ethertype == ethertype::IPV4 {
+        if matches!(network.ethertype, ethertype::IPV4 | ethertype::IPV6) {
             let packet = &frame[network.offset..];
             let digits: String = packet.iter().map(|byte| format!("{byte:02x}")).collect();
             take(&format!("{digits}{side}"))?;
@@ -159,7 +165,8 @@ fn online(socket: &Path, packet: &str) -> Result<Value, Failure> {
 fn offline(file: &Path, packet: &str) -> Result<Value, Failure> {
     let settings = config::load(file).map_err(Failure::Input)?;
     let config = &settings.engine;
-    let probe = packet.parse::<PacketDescription>().and_then(|written| written.probe(config));
+    let probe = packet.parse::<PacketDescription>();
+    let probe = probe.and_then(|written| written.probe(config, &settings.ipv6));
     let (probe, now) = (probe.map_err(input)?, Clock::new().now());
     let traced = WorkerTrace::without_state(&settings, &probe, now)
         .map_err(|error| input(format!("{}: {}", file.display(), error.message)))?;

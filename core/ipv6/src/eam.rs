@@ -110,9 +110,19 @@ impl Eam {
         &self.entries
     }
 
+    /// The entry that decides about an IPv4 address.
+    pub fn of_ipv4(&self, address: Ipv4Addr) -> Option<EamEntry> {
+        Some(self.entries[self.ipv4.find(address.to_bits())?])
+    }
+
+    /// The entry that decides about an IPv6 address.
+    pub fn of_ipv6(&self, address: Ipv6Addr) -> Option<EamEntry> {
+        Some(self.entries[self.ipv6.find(address.to_bits())?])
+    }
+
     /// The IPv6 address of an IPv4 address, if an entry has it (RFC 7757 section 3.3.1).
     pub fn to_ipv6(&self, address: Ipv4Addr) -> Option<Ipv6Addr> {
-        let EamEntry { ipv6, ipv4 } = self.entries[self.ipv4.find(address.to_bits())?];
+        let EamEntry { ipv6, ipv4 } = self.of_ipv4(address)?;
         let suffix = u128::from(address.to_bits() - ipv4.first());
         // The entry's lengths were checked, so the suffix fits behind the prefix.
         let shift = u32::from(128 - ipv6.len) - u32::from(32 - ipv4.len());
@@ -121,7 +131,7 @@ impl Eam {
 
     /// The IPv4 address of an IPv6 address, if an entry has it (RFC 7757 section 3.3.2).
     pub fn to_ipv4(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
-        let EamEntry { ipv6, ipv4 } = self.entries[self.ipv6.find(address.to_bits())?];
+        let EamEntry { ipv6, ipv4 } = self.of_ipv6(address)?;
         let suffix = address.to_bits() - ipv6.first().to_bits();
         let shift = u32::from(128 - ipv6.len) - u32::from(32 - ipv4.len());
         let suffix = suffix.checked_shr(shift).unwrap_or(0) as u32;

@@ -84,6 +84,16 @@ pub(crate) struct Filter {
     next: usize,
 }
 
+/// The answer to a packet from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Permission {
+    Refused,
+    /// The packet needs no record.
+    Granted,
+    /// The record at a place has its receiver.
+    Record(u32),
+}
+
 /// Source and destination port of a packet, as far as it has any.
 fn ports(protocol: u8, transport: &[u8]) -> (u16, u16) {
     let port = |at: usize| match transport.get(at..at + 2) {
@@ -120,19 +130,32 @@ impl Filter {
         self.index.find(self.hash(key), |at| self.records[at as usize].key == *key)
     }
 
-    /// Records the sender of a packet from inside. Returns `false` if there is no room.
-    pub(crate) fn note(&mut self, source: u128, walk: &Walk, bytes: &[u8], now: u64) -> bool {
+    /// The endpoint that a packet from inside makes a record of; `None`: the packet needs none.
+    fn sender(source: u128, walk: &Walk, bytes: &[u8]) -> Option<Key> {
         if walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0) {
-            return true;
+            return None;
         }
         let transport = &bytes[walk.transport..];
         if walk.protocol == protocol::ICMPV6
             && transport.first() != Some(&icmpv6::kind::ECHO_REQUEST)
         {
-            return true;
+            return None;
         }
         let port = ports(walk.protocol, transport).0;
-        let key = Key { address: source, port, protocol: walk.protocol };
+        Some(Key { address: source, port, protocol: walk.protocol })
+    }
+
+    /// True if there is room to record the sender of a packet from inside; changes nothing.
+    pub(crate) fn has_room(&self, source: u128, walk: &Walk, bytes: &[u8], now: u64) -> bool {
+        let Some(key) = Self::sender(source, walk, bytes) else { return true };
+        let is_known = self.records.len() < self.most || self.find(&key).is_some();
+        is_known || self.replaceable(self.counters(key.address), now).is_some()
+    }
+
+    /// Records the sender of a packet from inside. Returns `false` if there is no room.
+    pub(crate) fn note(&mut self, source: u128, walk: &Walk, bytes: &[u8], now: u64) -> bool {
+        let Some(key) = Self::sender(source, walk, bytes) else { return true };
+        let transport = &bytes[walk.transport..];
         let flags = transport.get(13).copied().filter(|_| walk.protocol == protocol::TCP);
         let Some(at) = self.find(&key).or_else(|| self.add(key, now)) else { return false };
         let record = &mut self.records[at as usize];
@@ -153,7 +176,9 @@ impl Filter {
             self.records.push(record);
             self.records.len() - 1
         } else {
-            let at = self.replaceable(counters, now)?;
+            let at = self.replaceable(counters, now);
+            self.next = (self.next + LOOKED_AT) % self.records.len().max(1);
+            let at = at?;
             let old = self.records[at];
             let (secret, records) = (self.key, &self.records);
             let hash_of = |other: u32| hash(secret, &records[other as usize].key);
@@ -173,11 +198,10 @@ impl Filter {
     }
 
     /// The record of a full table whose place a new one takes.
-    fn replaceable(&mut self, new: [u16; 2], now: u64) -> Option<usize> {
+    fn replaceable(&self, new: [u16; 2], now: u64) -> Option<usize> {
         let count = self.records.len();
         let first = self.next;
         let places = (0..LOOKED_AT.min(count)).map(|step| (first + step) % count);
-        self.next = (first + LOOKED_AT) % count.max(1);
         let records = &self.records;
         if let Some(at) = places.clone().find(|at| records[*at].expires <= now) {
             return Some(at);
@@ -194,7 +218,7 @@ impl Filter {
         (is_larger || is_same && most_of_address > own_of_address + 1).then_some(at)
     }
 
-    /// True if a packet from outside may come in.
+    /// True if a packet from outside may come in; the record of its receiver is refreshed.
     pub(crate) fn admits(
         &mut self,
         packet: &Ipv6<&[u8]>,
@@ -202,31 +226,13 @@ impl Filter {
         bytes: &[u8],
         now: u64,
     ) -> bool {
-        if walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0) {
-            // A later fragment is of no use without the first, which has the ports.
-            return true;
-        }
-        let transport = &bytes[walk.transport..];
-        let port = ports(walk.protocol, transport).1;
-        match walk.protocol {
-            ESP | next::AUTHENTICATION | next::HOST_IDENTITY | next::MOBILITY => return true,
-            protocol::UDP if port == IKE => return true,
-            protocol::ICMPV6 if transport.first().is_some_and(|kind| icmpv6::is_error(*kind)) => {
-                return self.admits_error(packet.destination(), transport, now);
-            }
-            protocol::ICMPV6 if transport.first() != Some(&icmpv6::kind::ECHO_REPLY) => {
-                return false;
-            }
-            _ => {}
-        }
-        let key = Key { address: packet.destination(), port, protocol: walk.protocol };
-        let Some(at) = self.find(&key) else { return false };
+        let at = match self.permission(packet, walk, bytes, now) {
+            Permission::Record(at) => at,
+            permission => return permission == Permission::Granted,
+        };
         let record = &mut self.records[at as usize];
-        if record.expires <= now {
-            return false;
-        }
         if walk.protocol == protocol::TCP {
-            let flags = transport.get(13).copied().unwrap_or_default();
+            let flags = bytes[walk.transport..].get(13).copied().unwrap_or_default();
             let ends = flags & (tcp::flags::FIN | tcp::flags::RST) != 0;
             record.is_established =
                 !ends && (record.is_established || flags & tcp::flags::ACK != 0);
@@ -234,6 +240,44 @@ impl Filter {
         record.is_answered = true;
         record.expires = now + idle(record);
         true
+    }
+
+    /// True if a packet from outside may come in; changes nothing.
+    pub(crate) fn would_admit(
+        &self,
+        packet: &Ipv6<&[u8]>,
+        walk: &Walk,
+        bytes: &[u8],
+        now: u64,
+    ) -> bool {
+        self.permission(packet, walk, bytes, now) != Permission::Refused
+    }
+
+    /// The reason why a packet from outside may come in.
+    fn permission(&self, packet: &Ipv6<&[u8]>, walk: &Walk, bytes: &[u8], now: u64) -> Permission {
+        let granted = |is| if is { Permission::Granted } else { Permission::Refused };
+        if walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0) {
+            // A later fragment is of no use without the first, which has the ports.
+            return Permission::Granted;
+        }
+        let transport = &bytes[walk.transport..];
+        let port = ports(walk.protocol, transport).1;
+        match walk.protocol {
+            ESP | next::AUTHENTICATION | next::HOST_IDENTITY | next::MOBILITY => {
+                return Permission::Granted;
+            }
+            protocol::UDP if port == IKE => return Permission::Granted,
+            protocol::ICMPV6 if transport.first().is_some_and(|kind| icmpv6::is_error(*kind)) => {
+                return granted(self.admits_error(packet.destination(), transport, now));
+            }
+            protocol::ICMPV6 if transport.first() != Some(&icmpv6::kind::ECHO_REPLY) => {
+                return Permission::Refused;
+            }
+            _ => {}
+        }
+        let key = Key { address: packet.destination(), port, protocol: walk.protocol };
+        let valid = |at: &u32| self.records[*at as usize].expires > now;
+        self.find(&key).filter(valid).map_or(Permission::Refused, Permission::Record)
     }
 
     fn admits_error(&self, destination: u128, message: &[u8], now: u64) -> bool {

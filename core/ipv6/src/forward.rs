@@ -46,12 +46,35 @@ impl Translator {
     /// Routes a packet that no table between the families claims to the other side, by another
     /// prefix if a pair of prefixes has its address.
     pub(crate) fn forward(&mut self, now: Timestamp, from: Side, packet: &mut Packet<'_>) -> Taken {
+        let (source, to) = self.route(from, packet)?;
+        //= rfc6296#section-7-filter
+        match from {
+            Side::Inside => self.note_sender(now, source, packet.bytes())?,
+            Side::Outside => self.check_asked_for(now, packet.bytes())?,
+        }
+        let hop_limit = packet.bytes()[HOP_LIMIT] - 1;
+        packet.bytes_mut()[HOP_LIMIT] = hop_limit;
+        Ok((Direction::forwarded(from, to), to, None))
+    }
+
+    /// True if a packet to be routed that came in on a side would turn round to an external prefix.
+    pub(crate) fn turns(&self, from: Side, destination: u128) -> bool {
+        from == Side::Inside && self.pairs.is_external(destination.into())
+    }
+
+    /// Translates the prefixes of a packet that is routed, before the filter sees it. Returns its
+    /// source as it came, and the side that it leaves by.
+    pub(crate) fn route(
+        &self,
+        from: Side,
+        packet: &mut Packet<'_>,
+    ) -> Result<(u128, Side), Refusal> {
         let header = Ipv6::new_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
         let (source, destination) = (header.source(), header.destination());
         if from == Side::Outside && self.is_translated(destination) {
             return Err(DropReason::NotForUs.into());
         }
-        let turns = from == Side::Inside && self.pairs.is_external(destination.into());
+        let turns = self.turns(from, destination);
         let is_paired = turns
             || match from {
                 Side::Inside => self.pairs.is_internal(source.into()),
@@ -71,17 +94,28 @@ impl Translator {
             Side::Inside => self.pairs.from_inside(packet.bytes_mut()),
             Side::Outside => self.pairs.from_outside(packet.bytes_mut()),
         };
-        if let Some(Err(refusal)) = translated {
-            return Err(refusal);
+        match translated {
+            Some(Err(refusal)) => Err(refusal),
+            _ => Ok((source, to)),
         }
-        //= rfc6296#section-7-filter
-        match from {
-            Side::Inside => self.note_sender(now, source, packet.bytes())?,
-            Side::Outside => self.check_asked_for(now, packet.bytes())?,
-        }
-        let hop_limit = packet.bytes()[HOP_LIMIT] - 1;
-        packet.bytes_mut()[HOP_LIMIT] = hop_limit;
-        Ok((Direction::forwarded(from, to), to, None))
+    }
+
+    /// Asks the filter, if there is one, what it would do with a packet that came in on a side;
+    /// changes nothing. `source` is its source as it came.
+    pub(crate) fn foretell_filter(
+        &self,
+        now: Timestamp,
+        from: Side,
+        source: u128,
+        bytes: &[u8],
+    ) -> Result<Option<bool>, DropReason> {
+        let Some(filter) = &self.filter else { return Ok(None) };
+        let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
+        let walk = header.walk().map_err(|_| DropReason::ExtensionHeaders)?;
+        Ok(Some(match from {
+            Side::Inside => filter.has_room(source, &walk, bytes, now.0),
+            Side::Outside => filter.would_admit(&header, &walk, bytes, now.0),
+        }))
     }
 
     /// Has the filter, if there is one, record the sender of a packet from inside, whose source
@@ -113,7 +147,7 @@ impl Translator {
     }
 
     /// True if packets from inside to this address are translated to IPv4.
-    fn is_translated(&self, destination: u128) -> bool {
+    pub(crate) fn is_translated(&self, destination: u128) -> bool {
         self.nat64.as_ref().is_some_and(|nat64| nat64.claims(destination))
             || self.is_siit_prefix(destination)
     }

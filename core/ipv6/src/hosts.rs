@@ -13,6 +13,7 @@
 //! neither found nor heard of meanwhile. A subscriber that still has blocks of ports keeps its last
 //! host. A host that the engine refused at its first packet loses its number at once.
 
+mod foretell;
 mod sweep;
 
 use crate::keyed::{Index, hash};
@@ -87,6 +88,13 @@ struct Subscriber {
 impl Subscriber {
     fn is_empty(&self) -> bool {
         self.taken == [0; 4]
+    }
+
+    /// The lowest number of a host that is free; numbers have so many bits.
+    fn lowest_free(&self, host_bits: u8) -> Option<u32> {
+        let word = self.taken.iter().position(|word| *word != u64::MAX)?;
+        let within = word as u32 * 64 + self.taken[word].trailing_ones();
+        (within >> host_bits == 0).then_some(within)
     }
 }
 
@@ -226,6 +234,11 @@ impl Hosts {
     /// Most subscribers that may have hosts.
     pub(crate) fn most_subscribers(&self) -> usize {
         self.most_subscribers
+    }
+
+    /// Length of the prefix that is a subscriber, bits.
+    pub(crate) fn subscriber_length(&self) -> u8 {
+        self.subscriber_length
     }
 
     /// The prefix of an address that is its subscriber.
@@ -511,13 +524,9 @@ impl Hosts {
 
     /// Takes the lowest free number of a subscriber.
     fn take_number(&mut self, subscriber: u32) -> Option<u32> {
-        let taken = &mut self.subscribers[subscriber as usize].taken;
-        let word = taken.iter().position(|word| *word != u64::MAX)?;
-        let within = word as u32 * 64 + taken[word].trailing_ones();
-        if within >> self.host_bits != 0 {
-            return None;
-        }
-        taken[word] |= 1 << (within % 64);
+        let subscriber = &mut self.subscribers[subscriber as usize];
+        let within = subscriber.lowest_free(self.host_bits)?;
+        subscriber.taken[within as usize / 64] |= 1 << (within % 64);
         Some(within)
     }
 

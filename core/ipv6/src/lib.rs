@@ -38,7 +38,10 @@ mod clat;
 pub mod convert;
 mod eam;
 mod embedding;
+mod ends;
 mod errors;
+mod explain;
+mod explanation;
 mod filter;
 mod forward;
 mod hosts;
@@ -56,6 +59,9 @@ mod translator;
 
 pub use eam::{Eam, EamEntry, EamError};
 pub use embedding::{EmbeddingError, LENGTHS, Pref64};
+pub use explanation::{
+    Entry, FamilyBecomes, FamilyEnd, FamilyExplanation, FamilyStep, SoftwireTable, Waits,
+};
 pub use forward::answer_echo;
 pub use hosts::Hosts;
 pub use nptv6::{Nptv6, Nptv6Error, Unmapped};

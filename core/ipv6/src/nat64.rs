@@ -6,6 +6,7 @@
 //! address is remembered, unless it is the first one.
 
 use crate::convert::{Addresses, Converter, Cut, DIFFERENCE, ErrorMessage, Place, Plain6, Refusal};
+use crate::embedding::Pref64;
 use crate::errors;
 use crate::hosts::Hosts;
 use crate::quotes::Quotes;
@@ -84,10 +85,28 @@ impl Nat64 {
             .any(|prefix| prefix.contains(Ipv6Addr::from_bits(destination)))
     }
 
+    /// The prefix that has an address, and the IPv4 address that it embeds.
+    pub(crate) fn prefix_of(&self, address: u128) -> Option<(Pref64, Option<Ipv4Addr>)> {
+        let address = Ipv6Addr::from_bits(address);
+        let prefix = self.settings.prefixes.iter().find(|prefix| prefix.contains(address))?;
+        Some((*prefix, prefix.extract(address)))
+    }
+
     pub(crate) fn is_subscriber(&self, source: u128) -> bool {
         let subscribers = &self.settings.subscribers;
         subscribers.is_empty()
             || subscribers.iter().any(|prefix| prefix.contains(Ipv6Addr::from_bits(source)))
+    }
+
+    /// Checks a packet from inside before it is converted. Returns the number of the host that an
+    /// error is about.
+    fn check_sender(&self, source: u128, bytes: &[u8]) -> Result<Option<Ipv4Addr>, Refusal> {
+        let about = about_ipv6(bytes);
+        if about.is_none() && !self.is_subscriber(source) {
+            return Err(DropReason::NotSubscriber.into());
+        }
+        crate::forward::check_hop(bytes)?;
+        Ok(about.and_then(|(_, receiver)| self.hosts.number(receiver)))
     }
 
     /// Place of the prefix by which the host with a number reaches a remote address.
@@ -285,6 +304,21 @@ impl Translator {
         }
     }
 
+    /// Converts a packet from inside to IPv4 as a packet that is taken; nothing else changes.
+    /// Returns the number that its sender has, or would get.
+    pub(crate) fn foretell_number(
+        &self,
+        source: u128,
+        packet: &mut Packet<'_>,
+    ) -> Result<Option<Ipv4Addr>, Refusal> {
+        let Some(nat64) = &self.nat64 else { return Err(DropReason::NoRoute.into()) };
+        let receiver = nat64.check_sender(source, packet.bytes())?;
+        let (settings, numbers) = (&nat64.settings, &nat64.hosts);
+        let mut addresses = Outward { settings, numbers, receiver, sender: None };
+        nat64.converter.clone().to_ipv4(packet, &mut addresses)?;
+        Ok(addresses.sender)
+    }
+
     /// True if the source of a packet is in one of the prefixes. Such a packet could turn round for
     /// ever (RFC 6146 section 3.5). The remote hosts of a CLAT may be in a prefix of that name.
     //= rfc6146#section-3.5-loop
@@ -320,16 +354,11 @@ impl Translator {
         packet: &mut Packet<'_>,
     ) -> Result<Option<Ipv4Addr>, Refusal> {
         let Some(nat64) = &mut self.nat64 else { return Err(DropReason::NoRoute.into()) };
-        let about = about_ipv6(packet.bytes());
-        if about.is_none() && !nat64.is_subscriber(source) {
-            return Err(DropReason::NotSubscriber.into());
-        }
-        crate::forward::check_hop(packet.bytes())?;
+        let receiver = nat64.check_sender(source, packet.bytes())?;
         nat64.quotes.add(packet.bytes(), None);
-        let receiver = about.and_then(|(_, receiver)| nat64.hosts.number(receiver));
         let Nat64 { settings, converter, hosts, prefixes, .. } = nat64;
-        let mut addresses =
-            Outward { settings, hosts, prefixes, now: now.0, receiver, sender: None };
+        let numbers = Numbering { hosts, prefixes, now: now.0 };
+        let mut addresses = Outward { settings, numbers, receiver, sender: None };
         let converted = converter.to_ipv4(packet, &mut addresses);
         let sender = addresses.sender;
         if let (Err(_), Some(number)) = (&converted, sender) {
@@ -339,12 +368,49 @@ impl Translator {
     }
 }
 
-/// Addresses of a packet from a host.
-struct Outward<'n> {
-    settings: &'n Nat64Settings,
+/// Numbers of hosts.
+trait Numbers {
+    /// The number of a packet's sender, which reaches a remote address by a prefix.
+    fn of_sender(&mut self, source: u128, by: (u32, usize)) -> Result<Ipv4Addr, DropReason>;
+
+    /// The number of a host that has one.
+    fn of_host(&self, host: u128) -> Option<Ipv4Addr>;
+}
+
+/// Gives numbers to hosts that have none.
+struct Numbering<'n> {
     hosts: &'n mut Hosts,
     prefixes: &'n mut Prefixes,
     now: u64,
+}
+
+impl Numbers for Numbering<'_> {
+    fn of_sender(&mut self, source: u128, by: (u32, usize)) -> Result<Ipv4Addr, DropReason> {
+        let number = self.hosts.intern(source, self.now)?;
+        self.prefixes.note(source, by.0, by.1);
+        Ok(number)
+    }
+
+    fn of_host(&self, host: u128) -> Option<Ipv4Addr> {
+        self.hosts.number(host)
+    }
+}
+
+/// Says which numbers hosts would get.
+impl Numbers for &Hosts {
+    fn of_sender(&mut self, source: u128, _: (u32, usize)) -> Result<Ipv4Addr, DropReason> {
+        self.foretell(source).map(|(number, _)| number)
+    }
+
+    fn of_host(&self, host: u128) -> Option<Ipv4Addr> {
+        self.number(host)
+    }
+}
+
+/// Addresses of a packet from a host.
+struct Outward<'n, N> {
+    settings: &'n Nat64Settings,
+    numbers: N,
     /// The number of the host whose packet an error is about.
     receiver: Option<Ipv4Addr>,
     /// The number of the sender.
@@ -367,7 +433,7 @@ impl Nat64Settings {
     }
 }
 
-impl Addresses for Outward<'_> {
+impl<N: Numbers> Addresses for Outward<'_, N> {
     fn to_ipv4(
         &mut self,
         place: Place,
@@ -377,9 +443,8 @@ impl Addresses for Outward<'_> {
         match place {
             Place::Packet => {
                 let (prefix, remote) = self.settings.extract(destination)?;
-                let number = self.hosts.intern(source, self.now)?;
+                let number = self.numbers.of_sender(source, (remote, prefix))?;
                 self.sender = Some(number);
-                self.prefixes.note(source, remote, prefix);
                 Ok((number.to_bits(), remote))
             }
             Place::Error => {
@@ -388,7 +453,8 @@ impl Addresses for Outward<'_> {
                 Ok((number.to_bits(), self.settings.extract(destination)?.1))
             }
             Place::Quoted => {
-                let number = self.hosts.number(destination).ok_or(DropReason::IcmpNoSession)?;
+                let number = self.numbers.of_host(destination);
+                let number = number.ok_or(DropReason::IcmpNoSession)?;
                 Ok((self.settings.extract(source)?.1, number.to_bits()))
             }
         }

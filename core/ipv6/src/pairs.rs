@@ -90,6 +90,11 @@ impl Pairs {
         self.of_external(address).is_some()
     }
 
+    /// The pair of prefixes whose internal, or external, prefix has an address.
+    pub(crate) fn pair_of(&self, address: Ipv6Addr) -> Option<&Nptv6Settings> {
+        self.of_internal(address).or_else(|| self.of_external(address))
+    }
+
     /// Translates a packet from inside that is to leave, or to reach an external address. `None`:
     /// no pair concerns the packet. Bytes that are no IPv6 packet concern none.
     ///

@@ -5,6 +5,7 @@ use crate::addresses::{is_example, is_global};
 use crate::convert::{Addresses, Converter, ErrorMessage, Place, Refusal};
 use crate::eam::Eam;
 use crate::embedding::Pref64;
+use crate::explanation::Entry;
 use crate::nat64::about_ipv4;
 use crate::settings::{Hairpin, NonGlobal, SiitSettings};
 use crate::translator::{Taken, Translator, cut_of};
@@ -51,6 +52,40 @@ impl Siit {
     /// True if an IPv6 address has an IPv4 one.
     pub(crate) fn has_ipv4(&self, address: u128) -> bool {
         self.maps.to_ipv4(Ipv6Addr::from_bits(address)).is_some() || self.has_prefix_of(address)
+    }
+
+    /// The entry that gives an IPv6 address an IPv4 one, and that address.
+    pub(crate) fn entry_of_ipv6(&self, address: Ipv6Addr) -> Option<(Entry, Ipv4Addr)> {
+        if let (Some(map), Some(to)) = (self.maps.of_ipv6(address), self.maps.to_ipv4(address)) {
+            return Some((Entry::Map(map), to));
+        }
+        let mut prefixes = self.settings.prefixes.iter();
+        prefixes.find_map(|prefix| Some((Entry::Prefix(*prefix), prefix.extract(address)?)))
+    }
+
+    /// The entry that gives an IPv4 address an IPv6 one, and that address. `maps`: explicit maps
+    /// count.
+    pub(crate) fn entry_of_ipv4(&self, address: Ipv4Addr, maps: bool) -> Option<(Entry, Ipv6Addr)> {
+        if let (true, Some(map)) = (maps, self.maps.of_ipv4(address)) {
+            return Some((Entry::Map(map), self.maps.to_ipv6(address)?));
+        }
+        let prefix = self.settings.prefixes.first()?;
+        Some((Entry::Prefix(*prefix), prefix.embed(address)))
+    }
+
+    /// True if sources of packets are not looked up in the explicit maps.
+    pub(crate) fn is_simple(&self) -> bool {
+        self.settings.hairpin == Hairpin::Simple
+    }
+
+    /// What translations count.
+    pub(crate) fn counts(&self) -> Converter {
+        self.converter.clone()
+    }
+
+    /// Takes back what translations have counted since.
+    pub(crate) fn restore(&mut self, counts: Converter) {
+        self.converter = counts;
     }
 
     fn has_ipv6(&self, address: u32) -> bool {

@@ -513,6 +513,20 @@ impl Translator {
         nat64.convert_to_host(packet, own)
     }
 
+    /// Converts a packet to a host with a number as [`Translator::convert_to_host`] does, and
+    /// counts nothing.
+    pub(crate) fn try_to_host(
+        &mut self,
+        packet: &mut Packet<'_>,
+    ) -> Result<Option<Cut>, DropReason> {
+        let kept = self.softwires.as_ref().map(Softwires::counts);
+        let converted = self.convert_to_host(packet);
+        if let (Some(softwires), Some(kept)) = (&mut self.softwires, kept) {
+            softwires.restore(kept);
+        }
+        converted
+    }
+
     /// Adds bytes that the engine did not count, because it saw packets with smaller headers:
     /// `bytes` for each packet that it has counted since.
     pub(crate) fn add_bytes(&mut self, before: &[[u64; 3]; 4], engine: &Engine, bytes: usize) {
@@ -557,7 +571,10 @@ pub(crate) fn cut_of(converted: Converted) -> Option<Cut> {
 }
 
 /// Checks an IPv4 packet as every packet is checked.
-fn check_ipv4(bytes: &[u8], (source, destination): (u32, u32)) -> Result<(), DropReason> {
+pub(crate) fn check_ipv4(
+    bytes: &[u8],
+    (source, destination): (u32, u32),
+) -> Result<(), DropReason> {
     let header = Ipv4::new_checked(bytes).map_err(|error| match error {
         Ipv4Error::Version => DropReason::NotIpv4,
         Ipv4Error::Length => DropReason::BadLength,

@@ -2,6 +2,8 @@
 //! examples of the RFCs.
 
 mod common;
+#[path = "common/explained.rs"]
+mod explained;
 
 use common::Ends;
 use natgate_engine::{
@@ -134,7 +136,8 @@ impl World {
         buffer.extend(bytes);
         let mut packet = Packet::new(&mut buffer, ROOM);
         let before = self.translator.counters();
-        let fate = self.translator.take(&mut self.engine, self.now, from, &mut packet);
+        let Self { translator, engine, now, .. } = self;
+        let fate = explained::take(translator, engine, (*now, from), &mut packet);
         let after = self.translator.counters();
         if let Fate::Send(departure) = fate {
             return Went::To(departure.side, packet.bytes().to_vec(), departure.cut);

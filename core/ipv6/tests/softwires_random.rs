@@ -1,6 +1,9 @@
 //! Random packets of softwires against a plain model: bindings and rules are searched one by one,
 //! and port sets are lists of ports.
 
+#[path = "common/explained.rs"]
+mod explained;
+
 use natgate_engine::{
     AddressRange, Config, DropReason as R, Engine, Packet, PoolConfig, Prefix, Side, Timestamp,
 };
@@ -181,8 +184,8 @@ fn take(translator: &mut Translator, engine: &mut Engine, from: Side, bytes: &[u
     let mut buffer = vec![0; ROOM];
     buffer.extend(bytes);
     let mut packet = Packet::new(&mut buffer, ROOM);
-    let before = translator.counters();
-    let fate = translator.take(engine, Timestamp(1_000_000_000), from, &mut packet);
+    let (before, now) = (translator.counters(), Timestamp(1_000_000_000));
+    let fate = explained::take(translator, engine, (now, from), &mut packet);
     let after = translator.counters();
     match fate {
         Fate::Send(departure) if departure.side == Side::Outside => Went::Outside,

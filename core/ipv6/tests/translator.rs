@@ -1,6 +1,8 @@
 //! The translator packet by packet: regression tests.
 
 mod common;
+#[path = "common/explained.rs"]
+mod explained;
 #[path = "common/prefixes.rs"]
 mod prefixes;
 
@@ -63,7 +65,8 @@ impl World {
         buffer.extend(bytes);
         let mut packet = Packet::new(&mut buffer, HEADROOM);
         let before = self.translator.counters();
-        let fate = self.translator.take(&mut self.engine, self.now, from, &mut packet);
+        let Self { translator, engine, now, .. } = self;
+        let fate = explained::take(translator, engine, (*now, from), &mut packet);
         let after = self.translator.counters();
         let counts =
             |reason: &DropReason| after.drops[*reason as usize] != before.drops[*reason as usize];

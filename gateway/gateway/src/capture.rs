@@ -1,7 +1,7 @@
 //! Captures: the reader's side of copied packets. Taps copy them in the workers.
 
 pub use crate::limits::MOST_CAPTURES as MOST;
-pub use crate::tap::{Filter, SNAPLEN, Way};
+pub use crate::tap::{Filter, SNAPLEN, Way, prefix};
 
 use crate::command::{CommandError, Commander};
 use crate::tap::{Head, Tap, take, verdict_of};

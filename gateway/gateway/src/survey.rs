@@ -61,8 +61,8 @@ pub struct Figures {
     pub links: Vec<LinkFigures>,
     /// Pools, in the engine's numbering.
     pub pools: Vec<PoolFigures>,
-    /// Packets of lw4o6, then of each rule of MAP in the order of the configuration. Empty without
-    /// softwires.
+    /// Packets of lw4o6, then of each rule of MAP in the order of the configuration, then of
+    /// DS-Lite. Empty without softwires.
     pub domains: Vec<DomainCounters>,
     /// Counters of the application-level gateways that are on.
     pub algs: Vec<(AlgKind, AlgCounters)>,

@@ -9,105 +9,52 @@
 //! missing before which. A worker never waits, and neither allocates nor frees memory: the reader
 //! of the capture ([`crate::capture::Capture`]) makes the taps and gets them back.
 
+mod face;
+
+pub use face::prefix;
+
 use crate::limits::MOST_CAPTURES;
 use arrayvec::ArrayVec;
-use natgate_engine::{DropReason, Prefix, Side, Timestamp, Verdict};
+use face::{End, Face, is_fragment, is_in};
+use natgate_engine::{DropReason, Side, Timestamp, Verdict};
 use natgate_io::BATCH;
-use natgate_wire::{Icmp, Ipv4, icmp, protocol};
+use natgate_ipv6::Prefix6;
 use rtrb::{Consumer, Producer};
 
 /// Most bytes of a packet that are copied.
 pub const SNAPLEN: usize = 9216;
 
-/// Selection of the packets to capture. A field that is `None` admits every packet.
+/// Selection of the packets to capture. A field that is `None` admits every packet. Addresses are
+/// those of [`prefix`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Internal address.
-    pub subscriber: Option<Prefix>,
+    /// Internal address; that of a host behind a tunnel, or of the tunnel's end.
+    pub subscriber: Option<Prefix6>,
     /// Remote address, and port.
-    pub remote: Option<(Prefix, Option<u16>)>,
+    pub remote: Option<(Prefix6, Option<u16>)>,
     /// External address, and port.
-    pub external: Option<(Prefix, Option<u16>)>,
+    pub external: Option<(Prefix6, Option<u16>)>,
     /// IP protocol number.
     pub protocol: Option<u8>,
     /// The port of any end, or the identifier of a query.
     pub port: Option<u16>,
 }
 
-/// An address, host byte order, and its port if the packet shows one.
-type End = (u32, Option<u16>);
-
-/// Endpoints and protocol of a packet.
-#[derive(Clone, Copy, Debug)]
-struct Face {
-    protocol: u8,
-    source: End,
-    destination: End,
-}
-
-impl Face {
-    fn of(bytes: &[u8]) -> Option<Self> {
-        let packet = Ipv4::new_header_checked(bytes).ok()?;
-        let payload = bytes.get(packet.header_len()..)?;
-        let number = |at: usize| {
-            let bytes = payload.get(at..at + 2)?;
-            Some(u16::from_be_bytes([bytes[0], bytes[1]]))
-        };
-        let protocol = packet.protocol();
-        let (from, to) = match protocol {
-            _ if packet.fragment_offset() > 0 => (None, None),
-            protocol::TCP | protocol::UDP | protocol::DCCP => (number(0), number(2)),
-            protocol::ICMP => {
-                let kind = Icmp::new_checked(payload).map(|message| message.kind());
-                let identifier = kind.filter(|kind| !icmp::is_error(*kind)).and_then(|_| number(4));
-                (identifier, identifier)
-            }
-            _ => (None, None),
-        };
-        let (source, destination) = ((packet.source(), from), (packet.destination(), to));
-        Some(Self { protocol, source, destination })
-    }
-
-    /// Reads the packet that an ICMP error quotes.
-    fn quoted(bytes: &[u8]) -> Option<Self> {
-        let packet = Ipv4::new_header_checked(bytes).ok()?;
-        let payload = bytes.get(packet.header_len()..)?;
-        let is_error = packet.protocol() == protocol::ICMP
-            && packet.fragment_offset() == 0
-            && Icmp::new_checked(payload).is_some_and(|message| icmp::is_error(message.kind()));
-        is_error.then(|| payload.get(QUOTED..)).flatten().and_then(Self::of)
-    }
-}
-
-/// Offset of the quoted packet in an ICMP error, bytes.
-const QUOTED: usize = 8;
-
-/// True if a packet is a fragment.
-fn is_fragment(bytes: &[u8]) -> bool {
-    Ipv4::new_header_checked(bytes)
-        .is_ok_and(|packet| packet.more_fragments() || packet.fragment_offset() > 0)
-}
-
-/// True if any of `ends` is in the wanted prefix and has the wanted port.
-fn is_in(ends: &[End], wanted: Option<(Prefix, Option<u16>)>) -> bool {
-    wanted.is_none_or(|(prefix, port)| {
-        ends.iter().any(|(address, own)| {
-            prefix.contains(*address) && port.is_none_or(|port| *own == Some(port))
-        })
-    })
-}
+/// Most ends of a packet before and after translation that are of one kind.
+type Ends = ArrayVec<End, 4>;
 
 impl Filter {
     /// True if a packet that came from a side matches. `after` is the packet after translation, if
-    /// it was not dropped.
+    /// it was not dropped. Between families, and out of or into a tunnel, either form matches.
     fn matches(&self, from: Side, verdict: Verdict, before: &Face, after: Option<&Face>) -> bool {
-        let (mut internal, mut remote, mut external) =
-            (ArrayVec::<End, 2>::new(), ArrayVec::<End, 1>::new(), ArrayVec::<End, 2>::new());
+        let (mut internal, mut remote, mut external) = (Ends::new(), Ends::new(), Ends::new());
+        let changed = after.filter(|after| !before.is_alike(after));
         match from {
-            Side::Inside => internal.push(before.source),
+            Side::Inside => internal.extend(before.senders()),
             Side::Outside => {
                 remote.push(before.source);
                 external.push(before.destination);
+                remote.extend(changed.map(|after| after.source));
             }
         }
         match (from, verdict) {
@@ -118,11 +65,12 @@ impl Filter {
             (Side::Inside, _) => {
                 remote.push(before.destination);
                 external.extend(after.map(|after| after.source));
+                remote.extend(changed.map(|after| after.destination));
             }
             (Side::Outside, _) => {}
         }
         if verdict == Verdict::Forward(Side::Inside) {
-            internal.extend(after.map(|after| after.destination));
+            internal.extend(after.into_iter().flat_map(Face::receivers));
         }
         self.admits(&internal, &remote, &external, [Some(before), after])
             && self.protocol.is_none_or(|protocol| before.protocol == protocol)
@@ -131,11 +79,10 @@ impl Filter {
     /// True if a packet that leaves by a side matches. An ICMP error matches also if the packet
     /// that it quotes does: the receiver of the error has sent that packet.
     fn matches_leaving(&self, to: Side, face: &Face, about: Option<&Face>) -> bool {
-        let (mut internal, mut remote, mut external) =
-            (ArrayVec::<End, 2>::new(), ArrayVec::<End, 2>::new(), ArrayVec::<End, 1>::new());
+        let (mut internal, mut remote, mut external) = (Ends::new(), Ends::new(), Ends::new());
         match (to, about) {
             (Side::Inside, None) => {
-                internal.push(face.destination);
+                internal.extend(face.receivers());
                 remote.push(face.source);
             }
             (Side::Outside, None) => {
@@ -143,7 +90,7 @@ impl Filter {
                 remote.push(face.destination);
             }
             (Side::Inside, Some(about)) => {
-                internal.extend([face.destination, about.source]);
+                internal.extend(face.receivers().chain(about.senders()));
                 remote.push(about.destination);
                 // The quoted packet may have been for another subscriber.
                 external.push(about.destination);
@@ -452,7 +399,9 @@ pub(crate) fn take(ring: &mut Consumer<u8>, bytes: &mut Vec<u8>) -> Option<Head>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use natgate_wire::{Ipv4, Ipv6, protocol};
     use rtrb::RingBuffer;
+    use std::net::IpAddr;
 
     fn udp(source: ([u8; 4], u16), destination: ([u8; 4], u16)) -> Vec<u8> {
         let mut bytes = vec![0; 28];
@@ -469,8 +418,75 @@ mod tests {
         bytes
     }
 
-    fn prefix(address: [u8; 4], len: u8) -> Prefix {
-        Prefix::new(address.into(), len)
+    fn prefix(address: [u8; 4], len: u8) -> Prefix6 {
+        super::prefix(IpAddr::from(address), len)
+    }
+
+    fn prefix6(text: &str, len: u8) -> Prefix6 {
+        super::prefix(text.parse().unwrap(), len)
+    }
+
+    /// A packet of IPv6 with a payload.
+    fn six(source: &str, destination: &str, next: u8, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = [&[0; 40], payload].concat();
+        let address = |text: &str| text.parse().map(std::net::Ipv6Addr::to_bits).unwrap();
+        let mut ip = Ipv6::init(&mut bytes[..]);
+        ip.set_payload_len(payload.len() as u16);
+        ip.set_next_header(next);
+        ip.set_source(address(source));
+        ip.set_destination(address(destination));
+        bytes
+    }
+
+    #[test]
+    fn hosts_of_ipv6_and_behind_tunnels_match_by_either_form() {
+        const B4: &str = "2001:db8:b4::1";
+        const AFTR: &str = "2001:db8:ffff::1";
+        let subscriber =
+            |text, len| Filter { subscriber: Some(prefix6(text, len)), ..Filter::default() };
+        let remote = |text, port| Filter {
+            remote: Some((prefix6(text, 128), Some(port))),
+            ..Filter::default()
+        };
+        let remote4 =
+            Filter { remote: Some((prefix(REMOTE.0, 32), Some(53))), ..Filter::default() };
+        let external =
+            Filter { external: Some((prefix(EXTERNAL.0, 32), None)), ..Filter::default() };
+        let flow = Filter { protocol: Some(17), port: Some(4000), ..Filter::default() };
+        let inner = Filter { subscriber: Some(prefix(HOST.0, 32)), ..Filter::default() };
+        let ports =
+            |from: u16, to: u16| [from.to_be_bytes(), to.to_be_bytes(), [0, 8], [0, 0]].concat();
+        let (host, server) = ("2001:db8:1::5", "64:ff9b::192.0.2.1");
+        let nat64 = [
+            six(host, server, 17, &ports(4000, 53)),
+            udp(EXTERNAL, REMOTE),
+            udp(REMOTE, EXTERNAL),
+            six(server, host, 17, &ports(53, 4000)),
+        ];
+        let tunnel = [
+            six(B4, AFTR, 4, &udp(HOST, REMOTE)),
+            udp(EXTERNAL, REMOTE),
+            udp(REMOTE, EXTERNAL),
+            six(AFTR, B4, 4, &udp(REMOTE, HOST)),
+        ];
+        let of_nat64 =
+            [subscriber("2001:db8:1::", 64), remote(server, 53), remote4, external, flow];
+        let of_tunnel = [subscriber(B4, 128), inner, remote4, external, flow];
+        let others = [subscriber("2001:db8:2::", 64), remote(host, 53), subscriber(AFTR, 128)];
+        for (packets, filters) in [(nat64, of_nat64), (tunnel, of_tunnel)] {
+            let faces = packets.map(|packet| Face::of(&packet).unwrap());
+            let ways = [
+                (Side::Inside, Side::Outside, &faces[..2]),
+                (Side::Outside, Side::Inside, &faces[2..]),
+            ];
+            for (from, to, both) in ways {
+                let by = |filter: Filter| {
+                    filter.matches(from, Verdict::Forward(to), &both[0], Some(&both[1]))
+                };
+                filters.iter().for_each(|one| assert!(by(*one), "{one:?} {from:?}"));
+                others.iter().for_each(|one| assert!(!by(*one), "{one:?} {from:?}"));
+            }
+        }
     }
 
     const HOST: ([u8; 4], u16) = ([10, 0, 0, 5], 4000);

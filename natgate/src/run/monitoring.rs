@@ -164,7 +164,9 @@ impl MonitoringState {
         let settings = self.reloader.settings();
         let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let timings = loads.iter().map(|load| load.timing());
-        let mut figures = Figures::gather(&settings.engine, self.began, &told, timings);
+        let mut figures =
+            Figures::gather((&settings.engine, &settings.ipv6), self.began, &told, timings);
+        figures.bindings = settings.bindings.as_ref().map(|all| all.table().len() as u64);
         figures.sinks = (self.sinks)();
         let listener = |listener: Listener| ListenerFigures {
             name: listener.name(),

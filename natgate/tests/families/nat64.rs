@@ -62,6 +62,33 @@ fn a_host_with_ipv6_alone_reaches_ipv4() {
 }
 
 #[test]
+fn an_explanation_says_what_happens() {
+    let world = world();
+    let gateway = world.start("nat", &config("", ""));
+    let trace = |packet: &str| world.ask("nat", &["trace", packet]);
+    let steps = |object: &Value, wanted: &str| {
+        let steps = object["steps"].as_array().cloned().unwrap_or_default();
+        steps.into_iter().find(|step| step["step"] == wanted)
+    };
+    let ping = format!("icmp {CLIENT} > 64:ff9b::{SERVER} id 77");
+    let new = trace(&ping);
+    assert_eq!(steps(&new, "host").unwrap()["new"], true, "{new:#}");
+    world.serve("server", address(SERVER));
+    let seen = world.udp("client", address(SERVER6), 30);
+    // What was asked has left no host behind, and the datagram has one.
+    let known = trace(&ping);
+    assert_eq!(steps(&known, "host").unwrap()["new"], false, "{known:#}");
+    assert_eq!((&known["verdict"], &known["by"]), (&"forward".into(), &"outside".into()));
+    assert!(steps(&known, "route").unwrap()["neighbor"].is_string(), "{known:#}");
+    let back = trace(&format!("udp {SERVER}:7000 > {seen}"));
+    let mapping = steps(&back, "mapping").unwrap();
+    assert!(mapping["internal"].as_str().unwrap().starts_with("[2001:db8:1::5]:"), "{back:#}");
+    let route = steps(&back, "route").unwrap();
+    assert_eq!((&route["next_hop"], &route["state"]), (&CLIENT.into(), &"reachable".into()));
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
+
+#[test]
 fn af_xdp_carries_both_families() {
     let world = world();
     // Hosts of this machine have to finish their checksums.

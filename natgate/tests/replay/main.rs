@@ -6,6 +6,7 @@ mod families;
 mod p4;
 mod realms;
 mod softwires;
+mod trace6;
 
 use bench::*;
 use natgate_io::pcap::LinkType;

@@ -76,7 +76,7 @@ impl TracedGateway {
         let description: PacketDescription = packet.parse().map_err(wrong)?;
         let settings = (self.settings)();
         let config = &settings.engine;
-        let probe = description.probe(config).map_err(wrong)?;
+        let probe = description.probe(config, &settings.ipv6).map_err(wrong)?;
         let asked = (probe.link, probe.packet.clone());
         let traced = self.commander.trace(probe).map_err(refused)?;
         let (now, workers) = (self.clock.now(), self.commander.workers());

@@ -2,12 +2,15 @@
 //! values in the sentence. Sentences are for people and may change; names and fields stay.
 
 mod alg;
+mod families;
+mod softwires;
 mod steps;
 
 use natgate_engine::{
     Behavior, Config, DropReason, End, Endpoint, Explanation, LimitOwner, Match, Rule, RuleAction,
     Side, Timestamp, Verdict,
 };
+use natgate_gateway::ipv6::FamilyExplanation;
 use natgate_gateway::{Link, WorkerTrace};
 use serde_json::{Map, Value, json};
 
@@ -28,37 +31,37 @@ pub fn object(
             let text = format!("the packet {what} worker {worker} of {workers}");
             steps.push(json!({ "step": "worker", "text": text, "worker": worker }));
         }
-        let names = Names { config, now };
-        steps.extend(part.explanation.steps().iter().map(|step| names.step(step)));
+        let names = Names { config, now, families: part.families.as_ref() };
+        match &part.families {
+            Some(families) => steps.extend(names.family_steps(families)),
+            None => steps.extend(part.explanation.steps().iter().map(|step| names.step(step))),
+        }
         steps.extend(part.alg.as_ref().map(alg::step));
         steps.extend(part.onward.map(|(link, onward)| names.onward(link, onward)));
+        steps.extend(part.onward6.map(|(link, onward)| families::onward(link, onward)));
     }
     let Some(last) = traced.last() else { return json!({ "ok": false }) };
     let mut object = Map::new();
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
     put("from", json!(side(from.side)));
     put("packet", json!(packet.iter().map(|byte| format!("{byte:02x}")).collect::<String>()));
-    let Explanation { verdict, direction, becomes, is_certain, .. } = &last.explanation;
-    let (name, out, reason) = verdict_words(*verdict);
+    let (verdict, direction, is_certain) = match &last.families {
+        Some(told) => (told.verdict, told.direction, told.is_certain),
+        None => {
+            let Explanation { verdict, direction, is_certain, .. } = last.explanation;
+            (verdict, direction, is_certain)
+        }
+    };
+    let (name, out, reason) = verdict_words(verdict);
     put("verdict", json!(name));
     put("by", json!(out.map(side)));
     put("reason", json!(reason.map(DropReason::name)));
-    put("text", json!(sentence(*verdict)));
+    let text = last.families.as_ref().and_then(families::sentence);
+    put("text", json!(text.unwrap_or_else(|| sentence(verdict))));
     put("direction", json!(direction.name()));
     put("certain", json!(is_certain));
     put("worker", json!(last.worker));
-    let realm = |number: u16| Names { config, now }.realm(number);
-    put(
-        "becomes",
-        becomes.map_or(Value::Null, |becomes| {
-            let mut ends =
-                json!({ "source": end(becomes.source), "destination": end(becomes.destination) });
-            if config.has_realms() && out == Some(Side::Inside) {
-                ends["realm"] = json!(realm(becomes.realm));
-            }
-            ends
-        }),
-    );
+    put("becomes", Names { config, now, families: last.families.as_ref() }.becomes(last, out));
     put("steps", Value::Array(steps));
     Value::Object(object)
 }
@@ -77,6 +80,9 @@ pub fn text(object: &Value) -> String {
         text += &format!("it becomes {source} > {destination}");
         if let Some(realm) = becomes["realm"].as_str() {
             text += &format!(" in realm {realm}");
+        }
+        if becomes["tunnel"].is_object() {
+            text += &format!(" in the tunnel to {}", word(&becomes["tunnel"]["customer"]));
         }
         text += "\n";
     }
@@ -143,10 +149,38 @@ fn behavior(behavior: Behavior) -> &'static str {
 struct Names<'c> {
     config: &'c Config,
     now: Timestamp,
+    /// Names of hosts that have numbers in the engine.
+    families: Option<&'c FamilyExplanation>,
 }
 
 impl Names<'_> {
+    /// The packet that would leave by a side.
+    fn becomes(&self, traced: &WorkerTrace, by: Option<Side>) -> Value {
+        let (mut ends, realm) = match &traced.families {
+            Some(told) => match &told.becomes {
+                Some(becomes) => (families::ends(becomes), becomes.realm),
+                None => return Value::Null,
+            },
+            None => match traced.explanation.becomes {
+                Some(becomes) => {
+                    let (from, to) = (end(becomes.source), end(becomes.destination));
+                    (json!({ "source": from, "destination": to }), becomes.realm)
+                }
+                None => return Value::Null,
+            },
+        };
+        if self.config.has_realms() && by == Some(Side::Inside) {
+            ends["realm"] = json!(self.realm(realm));
+        }
+        ends
+    }
+
     fn realm(&self, number: u16) -> String {
+        if let Some((realm, name)) = self.families.and_then(|families| families.realm)
+            && realm == number
+        {
+            return name.to_owned();
+        }
         match usize::from(number).checked_sub(1) {
             None => "default".to_owned(),
             Some(place) => {
@@ -225,6 +259,7 @@ mod tests {
     use super::*;
     use crate::packet::PacketDescription;
     use natgate_engine::{AddressRange, Engine, Packet, PoolConfig, Prefix};
+    use natgate_gateway::ipv6::Settings;
     use std::net::Ipv4Addr;
 
     fn config() -> Config {
@@ -245,13 +280,14 @@ mod tests {
     fn trace(text: &str) -> Value {
         let config = config();
         let engine = Engine::new(&config, [1; 32], Timestamp(0)).unwrap();
-        let probe = text.parse::<PacketDescription>().unwrap().probe(&config).unwrap();
+        let probe = text.parse::<PacketDescription>().unwrap().probe(&config, &Settings::default());
+        let probe = probe.unwrap();
         let mut packet = probe.packet.clone();
         let mut explanation = Explanation::new();
         let view = Packet::new(&mut packet, 0);
         engine.explain(Timestamp(0), probe.link.side, &view, &mut explanation);
-        let traced = [WorkerTrace { worker: 0, explanation, onward: None, alg: None }];
-        object((probe.link, &probe.packet), &traced, Timestamp(0), &config, 1)
+        let traced = WorkerTrace { explanation, ..WorkerTrace::default() };
+        object((probe.link, &probe.packet), &[traced], Timestamp(0), &config, 1)
     }
 
     fn names(object: &Value) -> Vec<&str> {

@@ -1,10 +1,10 @@
 //! The request for a capture, from the command line or from a query.
 
-use natgate_engine::Prefix;
-use natgate_gateway::capture::Filter;
+use natgate_gateway::capture::{self, Filter};
+use natgate_gateway::ipv6::Prefix6;
 use natgate_wire::protocol;
 use serde::{Deserialize, Serialize};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Longest capture.
@@ -14,7 +14,7 @@ pub const LONGEST: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CaptureRequest {
-    /// Internal address or prefix.
+    /// Internal address or prefix; of a host behind a tunnel, or of the tunnel's end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<String>,
     /// Remote address or prefix, with or without a port.
@@ -73,24 +73,35 @@ impl CaptureRequest {
     }
 }
 
-fn prefix(what: &str, text: &str) -> Result<Prefix, String> {
-    let (address, len) = text.split_once('/').unwrap_or((text, "32"));
+fn prefix(what: &str, text: &str) -> Result<Prefix6, String> {
     let wrong = || {
-        format!("{what} {text} is no IPv4 address or prefix; write {what} 10.0.0.5 or 10.0.0.0/24")
+        format!(
+            "{what} {text} is no IP address or prefix; write {what} 10.0.0.5, 10.0.0.0/24 or \
+             2001:db8:1::/64"
+        )
     };
-    let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
-    let len: u8 = len.parse().ok().filter(|len| *len <= 32).ok_or_else(wrong)?;
-    Ok(Prefix::new(address, len))
+    let (address, len) = text.split_once('/').map_or((text, None), |(one, len)| (one, Some(len)));
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let len = len.map_or(Ok(most), str::parse).ok().filter(|len| *len <= most);
+    Ok(capture::prefix(address, len.ok_or_else(wrong)?))
 }
 
-fn end(what: &str, text: &str) -> Result<(Prefix, Option<u16>), String> {
-    let Some((address, port)) = text.split_once(':') else {
-        return Ok((prefix(what, text)?, None));
+/// An address or prefix, with or without a port. With a port, one of IPv6 stands in brackets.
+fn end(what: &str, text: &str) -> Result<(Prefix6, Option<u16>), String> {
+    let is_bare = text.matches(':').count() > 1 && !text.starts_with('[');
+    let parts = if is_bare { None } else { text.rsplit_once(':') };
+    let (address, port) = match parts {
+        Some((address, port)) if !port.ends_with(']') => (address, Some(port)),
+        _ => (text, None),
     };
-    let port = port.parse().map_err(|_| {
-        format!("{what} {text}: the port is a number from 0 to 65535, such as {address}:53")
-    })?;
-    Ok((prefix(what, address)?, Some(port)))
+    let port = port.map(|port| {
+        port.parse().map_err(|_| {
+            format!("{what} {text}: the port is a number from 0 to 65535, such as {address}:53")
+        })
+    });
+    let inner = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    Ok((prefix(what, inner.unwrap_or(address))?, port.transpose()?))
 }
 
 fn number(text: &str) -> Result<u8, String> {
@@ -111,7 +122,7 @@ mod tests {
             protocol: Some("udp".into()),
             ..CaptureRequest::default()
         };
-        let address = |text: &str, len| Prefix::new(text.parse().unwrap(), len);
+        let address = |text: &str, len| capture::prefix(text.parse().unwrap(), len);
         let filter = Filter {
             subscriber: Some(address("10.0.0.0", 24)),
             remote: Some((address("192.0.2.1", 32), Some(53))),
@@ -120,6 +131,15 @@ mod tests {
             port: None,
         };
         assert_eq!(request.filter(), Ok(filter));
+        for (text, expected, port) in [
+            ("2001:db8::1", address("2001:db8::1", 128), None),
+            ("[2001:db8::1]:53", address("2001:db8::1", 128), Some(53)),
+            ("2001:db8::/32", address("2001:db8::", 32), None),
+            ("[2001:db8::/32]:53", address("2001:db8::", 32), Some(53)),
+            ("0.0.0.0/0", address("0.0.0.0", 0), None),
+        ] {
+            assert_eq!(end("remote", text), Ok((expected, port)), "{text}");
+        }
         assert_eq!(CaptureRequest::default().duration(), Ok(LONGEST));
     }
 
@@ -131,12 +151,11 @@ mod tests {
             let error = request.filter().err().or(request.duration().err()).unwrap_or_default();
             assert!(error.contains(part), "{error}");
         };
-        wrong(|request| request.subscriber = Some("10.0.0".into()), "no IPv4 address or prefix");
-        wrong(
-            |request| request.subscriber = Some("10.0.0.0/33".into()),
-            "no IPv4 address or prefix",
-        );
+        wrong(|request| request.subscriber = Some("10.0.0".into()), "no IP address or prefix");
+        wrong(|request| request.subscriber = Some("10.0.0.0/33".into()), "no IP address or prefix");
         wrong(|request| request.remote = Some("192.0.2.1:x".into()), "from 0 to 65535");
+        wrong(|request| request.remote = Some("[2001:db8::1]:x".into()), "from 0 to 65535");
+        wrong(|request| request.subscriber = Some("2001:db8::/129".into()), "no IP address");
         wrong(|request| request.protocol = Some("ip".into()), "is unknown");
         wrong(|request| request.seconds = Some(1 << 40), "at most 86400 s");
         wrong(|request| request.count = Some(0), "at least 1");

@@ -1,12 +1,13 @@
 //! Descriptions of packets: `udp 10.0.0.5:4000 > 192.0.2.1:53`, or bytes in hexadecimal, with
-//! options after them.
+//! options after them. Packets have IPv4, IPv6, or IPv4 in a tunnel.
 
-use natgate_engine::{Config, Side};
-use natgate_gateway::{Link, Probe};
+mod origin;
+
+use natgate_engine::Side;
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
 use natgate_wire::tcp::flags;
-use natgate_wire::{Ipv4, icmp, ipv4, protocol, tcp, udp};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
+use natgate_wire::{Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv4, ipv6, protocol, tcp, udp};
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 /// Examples of descriptions, for error messages.
@@ -25,6 +26,17 @@ pub struct PacketDescription {
     pub from: Option<Side>,
     /// The name of the realm that the packet comes from, if the description names one.
     pub realm: Option<String>,
+    /// The tunnel that the packet comes in, if the description names one.
+    pub tunnel: Option<TunnelEnds>,
+}
+
+/// The ends of the tunnel that an IPv4 packet comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelEnds {
+    /// The customer's end.
+    pub b4: Ipv6Addr,
+    /// The gateway's end; `None`: the configuration has it.
+    pub aftr: Option<Ipv6Addr>,
 }
 
 /// The options of a description, after its endpoints.
@@ -38,6 +50,8 @@ struct PacketOptions {
     reply: bool,
     from: Option<Side>,
     realm: Option<String>,
+    b4: Option<Ipv6Addr>,
+    aftr: Option<Ipv6Addr>,
 }
 
 impl FromStr for PacketDescription {
@@ -59,9 +73,6 @@ impl FromStr for PacketDescription {
         }
         match words[..] {
             [protocol, source, ">", destination, ref rest @ ..] => {
-                if let Some(end) = [source, destination].into_iter().find(|end| is_ipv6(end)) {
-                    return Err(format!("{end} is IPv6; trace explains IPv4 packets only"));
-                }
                 PacketOptions::read(rest)?.with_ends(protocol, source, destination)
             }
             _ => Err(format!(
@@ -69,11 +80,6 @@ impl FromStr for PacketDescription {
             )),
         }
     }
-}
-
-/// True for an address of IPv6, with or without a port.
-fn is_ipv6(end: &str) -> bool {
-    end.trim_matches(['[', ']']).parse::<Ipv6Addr>().is_ok() || end.parse::<SocketAddrV6>().is_ok()
 }
 
 impl PacketOptions {
@@ -86,6 +92,8 @@ impl PacketOptions {
             };
             match word {
                 "ttl" => options.ttl = Some(number("ttl", value("N")?)?),
+                "b4" => options.b4 = Some(tunnel_end("b4", value("ADDRESS")?)?),
+                "aftr" => options.aftr = Some(tunnel_end("aftr", value("ADDRESS")?)?),
                 "length" => options.length = Some(number("length", value("N")?)?),
                 "id" => options.id = Some(number("id", value("N")?)?),
                 "df" => options.dont_fragment = true,
@@ -127,14 +135,36 @@ impl PacketOptions {
             Some(len) => bytes[len..].to_vec(),
             None => bytes,
         };
-        if packet[0] >> 4 != 4 {
-            return Err(
-                "the bytes are neither an IPv4 packet, which begins with 4, nor an Ethernet frame \
-                        with one; nothing else is translated"
-                    .to_owned(),
-            );
+        match packet[0] >> 4 {
+            4 => {}
+            6 if packet.len() >= ipv6::HEADER_LEN => {}
+            6 => {
+                let (len, header) = (packet.len(), ipv6::HEADER_LEN);
+                return Err(format!("{len} bytes are no IPv6 packet; its header has {header}"));
+            }
+            _ => {
+                let message = "the bytes are neither an IP packet, which begins with 4 or 6, nor \
+                               an Ethernet frame with one; nothing else is translated";
+                return Err(message.to_owned());
+            }
         }
-        Ok(PacketDescription { packet, from: self.from, realm: self.realm })
+        self.with_packet(packet)
+    }
+
+    /// The packet with what the options say about its way.
+    fn with_packet(self, packet: Vec<u8>) -> Result<PacketDescription, String> {
+        let Self { from, realm, b4, aftr, .. } = self;
+        let tunnel = match (b4, aftr, packet[0] >> 4) {
+            (None, None, _) => None,
+            (None, Some(_), _) => {
+                return Err("aftr names one end of a tunnel; write the other with b4".to_owned());
+            }
+            (Some(_), _, 6) => {
+                return Err("only IPv4 packets come in a tunnel; leave b4 and aftr out".to_owned());
+            }
+            (Some(b4), aftr, _) => Some(TunnelEnds { b4, aftr }),
+        };
+        Ok(PacketDescription { packet, from, realm, tunnel })
     }
 
     fn with_ends(
@@ -164,7 +194,14 @@ impl PacketOptions {
         }
         let has_ports = number != protocol::ICMP;
         let (source, destination) = (end(source, has_ports)?, end(destination, has_ports)?);
-        let least = (ipv4::HEADER_LEN + header) as u16;
+        let fixed = match (source.0, destination.0) {
+            (IpAddr::V4(_), IpAddr::V4(_)) => ipv4::HEADER_LEN,
+            (IpAddr::V6(_), IpAddr::V6(_)) => ipv6::HEADER_LEN,
+            (one, other) => {
+                return Err(format!("{one} and {other} are of two families; a packet has one"));
+            }
+        };
+        let least = (fixed + header) as u16;
         let length = self.length.unwrap_or(least);
         if length < least {
             return Err(format!(
@@ -172,18 +209,54 @@ impl PacketOptions {
             ));
         }
         let mut bytes = vec![0; usize::from(length)];
+        self.write_transport(number, [source.1, destination.1], &mut bytes[fixed..]);
+        match (source.0, destination.0) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                self.write_ipv4(number, [from.to_bits(), to.to_bits()], &mut bytes);
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                if self.dont_fragment {
+                    return Err("no router fragments IPv6; leave df out".to_owned());
+                }
+                self.write_ipv6(number, [from.to_bits(), to.to_bits()], &mut bytes);
+            }
+            _ => {}
+        }
+        self.with_packet(bytes)
+    }
+
+    fn write_ipv4(&self, number: u8, ends: [u32; 2], bytes: &mut [u8]) {
+        let length = bytes.len() as u16;
         let mut ip = Ipv4::init(&mut bytes[..], ipv4::HEADER_LEN);
         ip.set_total_len(length);
         ip.set_ttl(self.ttl.unwrap_or(64));
         ip.set_protocol(number);
-        ip.set_source(source.0.to_bits());
-        ip.set_destination(destination.0.to_bits());
+        ip.set_source(ends[0]);
+        ip.set_destination(ends[1]);
         ip.fill_checksum();
         if self.dont_fragment {
-            set_dont_fragment(&mut bytes);
+            set_dont_fragment(bytes);
         }
-        self.write_transport(number, [source.1, destination.1], &mut bytes[ipv4::HEADER_LEN..]);
-        Ok(PacketDescription { packet: bytes, from: self.from, realm: self.realm })
+    }
+
+    /// Writes the fixed header, and has an echo message be one of ICMPv6.
+    fn write_ipv6(&self, number: u8, ends: [u128; 2], bytes: &mut [u8]) {
+        let is_echo = number == protocol::ICMP;
+        let length = (bytes.len() - ipv6::HEADER_LEN) as u16;
+        let mut ip = Ipv6::init(&mut bytes[..]);
+        ip.set_payload_len(length);
+        ip.set_next_header(if is_echo { protocol::ICMPV6 } else { number });
+        ip.set_hop_limit(self.ttl.unwrap_or(64));
+        ip.set_source(ends[0]);
+        ip.set_destination(ends[1]);
+        let echo = Icmpv6::new_checked(&mut bytes[ipv6::HEADER_LEN..]).filter(|_| is_echo);
+        if let Some(mut message) = echo {
+            message.set_kind(match self.reply {
+                true => icmpv6::kind::ECHO_REPLY,
+                false => icmpv6::kind::ECHO_REQUEST,
+            });
+            message.fill_checksum(ends[0], ends[1]);
+        }
     }
 
     fn write_transport(&self, number: u8, ports: [u16; 2], transport: &mut [u8]) {
@@ -229,14 +302,18 @@ fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// The length of the link header, if the bytes are an Ethernet frame with IPv4.
+/// The length of the link header, if the bytes are an Ethernet frame with IP.
 fn link_header(bytes: &[u8]) -> Option<usize> {
     let kind = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
-    let is_ipv4 = |at: usize| bytes.get(at).is_some_and(|first| first >> 4 == 4);
+    let is_ip = |kind: u16, at: usize| {
+        let version = bytes.get(at).map(|first| first >> 4);
+        (kind, version) == (ethertype::IPV4, Some(4))
+            || (kind, version) == (ethertype::IPV6, Some(6))
+    };
     let tagged = ETHERNET_LEN + VLAN_LEN;
     match kind(ETHERNET_LEN - 2)? {
-        ethertype::IPV4 if is_ipv4(ETHERNET_LEN) => Some(ETHERNET_LEN),
-        0x8100 if kind(tagged - 2) == Some(ethertype::IPV4) && is_ipv4(tagged) => Some(tagged),
+        0x8100 if is_ip(kind(tagged - 2)?, tagged) => Some(tagged),
+        kind if is_ip(kind, ETHERNET_LEN) => Some(ETHERNET_LEN),
         _ => None,
     }
 }
@@ -259,76 +336,60 @@ fn flags_of(word: &str) -> Result<u8, String> {
         "urg" => Ok(0x20),
         _ => Err(format!(
             "{name:?} says nothing of a packet; write flags of tcp (syn, ack, fin, rst, psh, urg), \
-             ttl N, length N, id N, reply, df, from inside, from outside or realm NAME"
+             ttl N, length N, id N, reply, df, from inside, from outside, realm NAME or \
+             b4 ADDRESS"
         )),
     };
     word.split(['+', ',', '-']).try_fold(0, |all, name| Ok(all | flag(name)?))
 }
 
-fn end(text: &str, has_port: bool) -> Result<(Ipv4Addr, u16), String> {
-    let (address, port) = match text.split_once(':') {
+fn tunnel_end(word: &str, text: &str) -> Result<Ipv6Addr, String> {
+    text.parse().map_err(|_| format!("{word} {text}: write the IPv6 address of a tunnel's end"))
+}
+
+fn end(text: &str, has_port: bool) -> Result<(IpAddr, u16), String> {
+    let is_bare = text.trim_matches(['[', ']']).parse::<Ipv6Addr>().is_ok();
+    let parts = match is_bare {
+        true => None,
+        false => text.rsplit_once(':'),
+    };
+    let (address, port) = match parts {
         Some((_, _)) if !has_port => {
             return Err(format!(
                 "{text}: icmp has no ports; write the address alone, and id N behind"
             ));
         }
         Some((address, port)) => (address, number("port", port)?),
+        None if has_port && is_bare => {
+            let address = text.trim_matches(['[', ']']);
+            return Err(format!("{text} lacks a port; write [{address}]:PORT"));
+        }
         None if has_port => {
             return Err(format!("{text} lacks a port; write {text}:PORT"));
         }
         None => (text, 0),
     };
-    let address = address.parse();
-    let address = address.map_err(|_| {
-        format!("{text} is no IPv4 address{}", if has_port { " and port" } else { "" })
-    })?;
-    Ok((address, port))
-}
-
-impl PacketDescription {
-    /// The packet with the link that it comes in by. If the description names no side, packets with
-    /// the source address of a subscriber or of an inside network come from inside.
-    ///
-    /// # Errors A sentence if there is no such realm.
-    pub fn probe(self, config: &Config) -> Result<Probe, String> {
-        let Self { packet, from, realm } = self;
-        let source = u32::from_be_bytes([packet[12], packet[13], packet[14], packet[15]]);
-        let realm = match realm.as_deref() {
-            None => 0,
-            Some(name) => realm_of(config, name)?,
-        };
-        let inside = |realm: u16| {
-            let network = config.inside_of(realm).network;
-            let subscribers = config.subscribers_of(realm).iter();
-            subscribers.chain(&network).any(|prefix| prefix.contains(source))
-        };
-        let from = from.unwrap_or_else(|| match inside(realm) {
-            true => Side::Inside,
-            false => Side::Outside,
-        });
-        Ok(Probe { link: Link::new(from, realm), packet })
-    }
-}
-
-/// The number of a realm; number 0 is called `default`.
-fn realm_of(config: &Config, name: &str) -> Result<u16, String> {
-    let further = config.realms.iter().position(|realm| !realm.gone && realm.name == name);
-    match further {
-        Some(place) => Ok(place as u16 + 1),
-        None if name == "default" => Ok(0),
-        None => {
-            let names =
-                config.realms.iter().filter(|realm| !realm.gone).map(|realm| &realm.name[..]);
-            let names: Vec<&str> = std::iter::once("default").chain(names).collect();
-            Err(format!("there is no realm {name}; there are: {}", names.join(", ")))
-        }
-    }
+    let inner = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let parsed = match (inner, is_bare || has_port) {
+        (Some(inner), true) => inner.parse::<Ipv6Addr>().map(IpAddr::V6).ok(),
+        (None, true) if has_port => address.parse::<std::net::Ipv4Addr>().map(IpAddr::V4).ok(),
+        _ => address.parse().ok(),
+    };
+    let wrong = || format!("{text} is no IP address{}", if has_port { " and port" } else { "" });
+    Ok((parsed.ok_or_else(wrong)?, port))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use natgate_engine::Config;
+    use natgate_gateway::ipv6::Settings;
     use proptest::prelude::*;
+    use std::net::Ipv4Addr;
+
+    fn none() -> Settings {
+        Settings::default()
+    }
 
     fn read(text: &str) -> PacketDescription {
         text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -336,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_packet_has_what_was_said() {
-        let PacketDescription { packet, from, realm } = read(
+        let PacketDescription { packet, from, realm, .. } = read(
             "tcp 10.0.0.5:4000 > 192.0.2.1:80 syn+ack ttl 7 length 100 df from outside realm a",
         );
         let ip = Ipv4::new_checked(&packet[..]).unwrap();
@@ -352,11 +413,43 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_of_ipv6_has_what_was_said() {
+        let ends = "[2001:db8::5]:4000 > [64:ff9b::1]:80";
+        let syn = read(&format!("tcp {ends} ttl 7 length 80")).packet;
+        let ip = Ipv6::new_checked(&syn[..]).unwrap();
+        assert_eq!((ip.hop_limit(), ip.total_len(), ip.next_header()), (7, 80, protocol::TCP));
+        assert_eq!(Ipv6Addr::from_bits(ip.source()).to_string(), "2001:db8::5");
+        assert_eq!((&syn[40..44], syn[53]), (&[0x0f, 0xa0, 0, 80][..], flags::SYN));
+        let ping = read("icmp 2001:db8::5 > [64:ff9b::1] id 7 reply").packet;
+        let ip = Ipv6::new_checked(&ping[..]).unwrap();
+        let message = Icmpv6::new_checked(ip.payload()).unwrap();
+        assert!(message.checksum_valid(ip.source(), ip.destination()));
+        assert_eq!((message.kind(), &ping[44..46]), (129, &[0, 7][..]));
+    }
+
+    #[test]
+    fn a_packet_in_a_tunnel_has_its_outer_header() {
+        let inside = "udp 192.168.1.2:4000 > 192.0.2.1:53 b4 2001:db8:b4::1";
+        let error = read(inside).probe(&Config::default(), &none()).unwrap_err();
+        assert!(error.contains("no tunnel to 2001:db8:b4::1"), "{error}");
+        let described = read(&format!("{inside} aftr 2001:db8:ffff::1"));
+        let inner = described.packet.clone();
+        let probe = described.probe(&Config::default(), &none()).unwrap();
+        let outer = Ipv6::new_checked(&probe.packet[..]).unwrap();
+        assert_eq!((outer.next_header(), outer.payload()), (4, &inner[..]));
+        assert_eq!(Ipv6Addr::from_bits(outer.destination()).to_string(), "2001:db8:ffff::1");
+        assert_eq!(probe.link.side, Side::Inside);
+    }
+
+    #[test]
     fn bytes_are_a_packet_or_a_frame() {
         let packet = read("udp 10.0.0.5:4000 > 192.0.2.1:53").packet;
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let frame = [&[2; 12][..], &[8, 0], &packet].concat();
         let tagged = [&[2; 12][..], &[0x81, 0, 0, 7, 8, 0], &packet].concat();
+        let packet6 = read("udp [2001:db8::5]:4000 > [64:ff9b::1]:53").packet;
+        let frame6 = [&[2; 12][..], &[0x86, 0xdd], &packet6].concat();
+        assert_eq!(read(&hex(&frame6)).packet, packet6);
         for bytes in [packet.clone(), frame, tagged] {
             let description = read(&format!("{} from inside", hex(&bytes)));
             assert_eq!(
@@ -375,10 +468,16 @@ mod tests {
             ("udp 10.0.0.5:4000 192.0.2.1:53", "write protocol, source"),
             ("gre 10.0.0.5 > 192.0.2.1", "none of udp, tcp and icmp"),
             ("udp 10.0.0.5 > 192.0.2.1:53", "write 10.0.0.5:PORT"),
-            ("udp [2001:db8::5]:4000 > [64:ff9b::1]:53", "trace explains IPv4 packets only"),
-            ("icmp 10.0.0.5 > 2001:db8::1", "2001:db8::1 is IPv6"),
+            ("udp 2001:db8::5 > [64:ff9b::1]:53", "write [2001:db8::5]:PORT"),
+            ("udp [2001:db8::5]:4 > [64:ff9b::1]:53 df", "no router fragments IPv6"),
+            ("udp [2001:db8::5]:4 > [64:ff9b::1]:53 b4 ::1", "leave b4 and aftr out"),
+            ("udp [2001:db8::5]:4 > [64:ff9b::1]:53 length 20", "at least 48 bytes"),
+            ("icmp 10.0.0.5 > 2001:db8::1", "of two families"),
+            ("icmp [2001:db8::5]:1 > 2001:db8::1", "write the address alone"),
+            ("udp 10.0.0.5:1 > 192.0.2.1:53 b4 10.0.0.1", "the IPv6 address of a tunnel's end"),
+            ("udp 10.0.0.5:1 > 192.0.2.1:53 aftr ::1", "write the other with b4"),
             ("udp 10.0.0.5:70000 > 192.0.2.1:53", "a number from 0 to 65535"),
-            ("udp 10.0.0.500:1 > 192.0.2.1:53", "no IPv4 address"),
+            ("udp 10.0.0.500:1 > 192.0.2.1:53", "no IP address"),
             ("icmp 10.0.0.5:1 > 192.0.2.1", "write the address alone"),
             ("udp 10.0.0.5:1 > 192.0.2.1:53 syn", "udp has no flags"),
             ("udp 10.0.0.5:1 > 192.0.2.1:53 id 4", "these are of icmp"),
@@ -387,7 +486,8 @@ mod tests {
             ("udp 10.0.0.5:1 > 192.0.2.1:53 length 9", "at least 28 bytes"),
             ("udp 10.0.0.5:1 > 192.0.2.1:53 from above", "from inside or from outside"),
             ("udp 10.0.0.5:1 > 192.0.2.1:53 twice", "says nothing of a packet"),
-            ("6000000000000000000000000000000000000000000000000000", "neither an IPv4 packet"),
+            ("7000000000000000000000000000000000000000000000000000", "neither an IP packet"),
+            ("6000000000000000000000000000000000000000000000000000", "26 bytes are no IPv6 packet"),
             ("450000000000000000000000000000000000000", "none of"),
             ("45000000000000000000000000000000000000000", "no whole bytes"),
             ("4500000000000000000000000000000000000000 ttl 3", "has its fields already"),
@@ -397,14 +497,15 @@ mod tests {
             let expected = if expected == "none of" { "write protocol, source" } else { expected };
             assert!(error.contains(expected), "{text}: {error}");
         }
-        let unknown = read("udp 10.0.0.5:1 > 192.0.2.1:53 realm b").probe(&Config::default());
+        let unknown =
+            read("udp 10.0.0.5:1 > 192.0.2.1:53 realm b").probe(&Config::default(), &none());
         assert!(unknown.unwrap_err().contains("there are: default"));
     }
 
     #[test]
     fn the_side_is_told_from_the_source() {
         let config = Config::default();
-        let side = |text: &str| read(text).probe(&config).unwrap().link.side;
+        let side = |text: &str| read(text).probe(&config, &none()).unwrap().link.side;
         assert_eq!(side("udp 10.0.0.5:1 > 192.0.2.1:53"), Side::Inside);
         assert_eq!(side("udp 192.0.2.1:53 > 10.0.0.5:1"), Side::Outside);
         assert_eq!(side("udp 192.0.2.1:53 > 10.0.0.5:1 from inside"), Side::Inside);
@@ -414,11 +515,12 @@ mod tests {
         /// Every text is a packet or an error, and every packet can be explained.
         #[test]
         fn nothing_that_is_written_panics(
-            text in "((udp|tcp|icmp|[0-9a-f]{0,60}|>|ttl|df|10\\.0\\.0\\.5(:9)?|[ -~]{0,9}) ){0,9}",
+            text in "((udp|tcp|icmp|[0-9a-f]{0,90}|>|ttl|b4|::5|10\\.0\\.0\\.5(:9)?|[ -~]{0,9}) )\
+             {0,9}",
         ) {
             if let Ok(description) = text.parse::<PacketDescription>() {
                 prop_assert!(description.packet.len() >= ipv4::HEADER_LEN);
-                let _ = description.probe(&Config::default());
+                let _ = description.probe(&Config::default(), &none());
             }
         }
     }

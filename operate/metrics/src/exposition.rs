@@ -2,14 +2,16 @@
 //! and bytes, `_total` for counters.
 //!
 //! Values of labels come from the configuration or from closed lists: directions, verdicts, drop
-//! reasons, pools, protocols, devices, workers, logs. No label names a subscriber. Each drop reason
-//! has a series from the start, so that rate() sees the first drop.
+//! reasons, pools, domains, protocols, devices, workers, logs. No label names a subscriber. Each
+//! drop reason has a series from the start, so that rate() sees the first drop.
 
 mod parts;
 mod series;
 
 use crate::Figures;
-use parts::{algs, announced, devices, engine, listeners, logs, pools, reloads, router, workers};
+use parts::{
+    algs, announced, devices, domains, engine, listeners, logs, pools, reloads, router, workers,
+};
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, TextEncoder};
@@ -26,6 +28,7 @@ pub fn prometheus_text(figures: &Figures) -> (String, &'static str) {
     });
     engine(&mut page, figures);
     algs(&mut page, figures);
+    domains(&mut page, figures);
     pools(&mut page, &figures.pools);
     workers(&mut page, &figures.workers);
     devices(&mut page, &figures.devices);

@@ -3,6 +3,7 @@
 mod gather;
 
 use natgate_engine::Counters;
+use natgate_gateway::ipv6::softwire::DomainCounters;
 use natgate_gateway::router::RouterCounters;
 use natgate_gateway::router6::Router6Counters;
 use natgate_gateway::{AlgCounters, AlgKind, AnnouncedRoutes, LoadNow, TimingNow};
@@ -20,6 +21,10 @@ pub struct Figures {
     pub router: RouterCounters,
     /// Counters of the router of IPv6, if IPv6 is configured.
     pub router6: Option<Router6Counters>,
+    /// lw4o6, each rule of MAP, and DS-Lite, as far as they are configured.
+    pub domains: Vec<DomainFigures>,
+    /// Bindings of lw4o6, if there is lw4o6.
+    pub bindings: Option<u64>,
     /// Counters of the application-level gateways that are on.
     pub algs: Vec<(AlgKind, AlgCounters)>,
     /// Lost packets that the gateway made itself.
@@ -56,6 +61,17 @@ pub struct Figures {
     pub control_panics: u64,
     /// Routes to the external addresses, if they are announced.
     pub announced: Option<AnnouncedRoutes>,
+}
+
+/// Packets in tunnels, or of a domain of MAP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainFigures {
+    /// Its kind: `lw4o6`, `map-e`, `map-t` or `dslite`.
+    pub kind: &'static str,
+    /// The IPv6 prefix of a rule of MAP; the kind, of others.
+    pub name: String,
+    /// Its packets.
+    pub counters: DomainCounters,
 }
 
 /// A count and its limit.
@@ -162,6 +178,8 @@ impl Figures {
             counters: Counters::default(),
             router: RouterCounters::default(),
             router6: None,
+            domains: Vec::new(),
+            bindings: None,
             algs: Vec::new(),
             own_lost: 0,
             not_addressed: 0,

@@ -28,6 +28,6 @@ pub mod yang;
 pub use exporter::{MOST_SCRAPERS, Source, export};
 pub use exposition::prometheus_text;
 pub use figures::{
-    DeviceFigures, Figures, Filled, ListenerFigures, PoolFigures, PortFigures, Reloads,
-    SinkFigures, WorkerFigures,
+    DeviceFigures, DomainFigures, Figures, Filled, ListenerFigures, PoolFigures, PortFigures,
+    Reloads, SinkFigures, WorkerFigures,
 };

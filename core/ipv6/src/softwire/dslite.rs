@@ -110,23 +110,16 @@ impl Dslite {
         self.settings.b4.iter().any(|prefix| prefix.contains(address))
     }
 
-    /// Takes a packet out of its tunnel and gives it its host's number. Returns the number, unless
-    /// the packet is an error.
-    fn enter(
-        &mut self,
-        now: Timestamp,
-        packet: &mut Packet<'_>,
-        arrived: Arrived,
-    ) -> Result<Option<Ipv4Addr>, DropReason> {
+    /// Checks a packet in its tunnel.
+    fn admit(&self, bytes: &[u8], arrived: Arrived) -> Result<Admitted, DropReason> {
         let b4 = arrived.ends.0;
         //= rfc6333#section-11-registered
         if !self.is_b4(b4) {
             return Err(DropReason::SoftwireSource);
         }
-        let bytes = &packet.bytes()[arrived.at..];
+        let bytes = &bytes[arrived.at..];
         let inner = read_inner(bytes)?;
         let (source, destination) = (inner.source(), inner.destination());
-        let (total_len, ttl) = (usize::from(inner.total_len()), inner.ttl());
         let known = match about_ipv4(bytes) {
             // Any router behind the B4 may send an error. The quoted packet tells the host.
             Some(receiver) => {
@@ -141,17 +134,49 @@ impl Dslite {
         };
         //= rfc6333#section-7.1-class
         let service = service_behind(inner.service(), arrived.traffic_class)?;
-        let number = match known {
+        let (len, ttl) = (usize::from(inner.total_len()), inner.ttl());
+        Ok(Admitted { source, known, len, ttl, service })
+    }
+
+    /// Takes a packet out of its tunnel and gives it its host's number. Returns the number, unless
+    /// the packet is an error.
+    fn enter(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        arrived: Arrived,
+    ) -> Result<Option<Ipv4Addr>, DropReason> {
+        let admitted = self.admit(packet.bytes(), arrived)?;
+        let number = match admitted.known {
             Some(number) => number,
             //= rfc6333#section-6.6-source
-            None => self.hosts.intern_behind(b4, source, now.0)?,
+            None => self.hosts.intern_behind(arrived.ends.0, admitted.source, now.0)?,
         };
-        let sender = known.is_none().then_some(number);
+        admitted.leave(packet, arrived, number);
+        Ok(admitted.known.is_none().then_some(number))
+    }
+}
+
+/// A packet in its tunnel that may go on.
+#[derive(Clone, Copy, Debug)]
+struct Admitted {
+    /// The inner source.
+    source: u32,
+    /// The number of the host that an error is about.
+    known: Option<Ipv4Addr>,
+    /// Length, bytes.
+    len: usize,
+    ttl: u8,
+    service: u8,
+}
+
+impl Admitted {
+    /// Takes the packet out of its tunnel and gives its source a number.
+    fn leave(&self, packet: &mut Packet<'_>, arrived: Arrived, number: Ipv4Addr) {
         packet.set_start(packet.start() + arrived.at);
-        packet.truncate(total_len);
-        set_hop(packet.bytes_mut(), ttl, service);
+        packet.truncate(self.len);
+        set_hop(packet.bytes_mut(), self.ttl, self.service);
         readdress(packet.bytes_mut(), End::Source, number.to_bits());
-        Ok(sender)
     }
 }
 
@@ -179,6 +204,8 @@ impl Softwires {
         //= rfc6333#section-6.6-reverse
         //= rfc6333#section-7.1-class
         encapsulate(packet, tunnel, class);
+        let (packets, bytes) = &mut self.counter_of_dslite().inbound;
+        (*packets, *bytes) = (*packets + 1, *bytes + packet.len() as u64);
         Ok(cut)
     }
 }
@@ -255,6 +282,9 @@ impl Translator {
             }
             // A forged source must not use the memory for fragments.
             Content::Fragment(..) if self.dslite().is_none_or(|one| !one.is_b4(ends.0)) => {
+                if let Some(softwires) = &mut self.softwires {
+                    softwires.counter_of_dslite().spoofed += 1;
+                }
                 self.drop_outer(packet, DropReason::SoftwireSource)
             }
             Content::Fragment(at, fragment) => {
@@ -291,12 +321,53 @@ impl Translator {
         packet: &mut Packet<'_>,
         arrived: Arrived,
     ) -> Result<Option<Ipv4Addr>, DropReason> {
-        let Some(dslite) = self.dslite_mut() else { return Err(DropReason::NoRoute) };
-        let sender = dslite.enter(now, packet, arrived)?;
+        let Some(softwires) = &mut self.softwires else { return Err(DropReason::NoRoute) };
+        let Some(dslite) = &mut softwires.dslite else { return Err(DropReason::NoRoute) };
+        let len = packet.len() as u64;
+        let entered = dslite.enter(now, packet, arrived);
+        let counters = softwires.counter_of_dslite();
+        match entered {
+            Ok(_) => {
+                let (packets, bytes) = &mut counters.outbound;
+                (*packets, *bytes) = (*packets + 1, *bytes + len);
+            }
+            Err(DropReason::SoftwireSource) => counters.spoofed += 1,
+            Err(_) => {}
+        }
+        let sender = entered?;
+        softwires.clamp_mss(packet, softwires.mtu);
+        Ok(sender)
+    }
+
+    /// As [`Translator::number_arrived`]; the host gets no number.
+    pub(super) fn foretell_arrived(
+        &self,
+        packet: &mut Packet<'_>,
+        arrived: Arrived,
+    ) -> Result<Option<Ipv4Addr>, DropReason> {
+        let Some(dslite) = self.dslite() else { return Err(DropReason::NoRoute) };
+        let admitted = dslite.admit(packet.bytes(), arrived)?;
+        let number = match admitted.known {
+            Some(number) => number,
+            None => dslite.hosts.foretell_behind(arrived.ends.0, admitted.source)?.0,
+        };
+        admitted.leave(packet, arrived, number);
         if let Some(softwires) = &self.softwires {
             softwires.clamp_mss(packet, softwires.mtu);
         }
-        Ok(sender)
+        Ok(admitted.known.is_none().then_some(number))
+    }
+
+    /// True if an address is that of a B4; true if an inner address may send.
+    pub(super) fn permits_tunneled(&self, b4: u128, inner: u32) -> (bool, bool) {
+        let permits = |dslite: &Dslite| (dslite.is_b4(b4), dslite.may_send(inner));
+        self.dslite().map_or((false, false), permits)
+    }
+
+    /// True if an error from inside a tunnel is about a packet to a host that has a number, and
+    /// about the width of the path.
+    pub(super) fn foretell_report(&self, bytes: &[u8], at: usize) -> Result<bool, DropReason> {
+        self.read_report(bytes, at).map(|report| report.width.is_some())
     }
 
     /// As [`Translator::number_arrived`], for a packet with the inner one behind the fixed header.

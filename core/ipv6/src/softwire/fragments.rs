@@ -90,15 +90,18 @@ impl Fragments {
         held
     }
 
+    /// True if there is room for a fragment of so many bytes.
+    pub(crate) fn has_room(&self, datagram: &Datagram, len: usize) -> bool {
+        let held = self.datagrams.get(datagram).map_or(0, |entry| entry.held.len());
+        self.held + len <= self.memory && held < MOST_HELD
+    }
+
     /// Holds a fragment until the first one of its datagram comes; `false`: there is no room.
     pub(crate) fn hold(&mut self, now: u64, datagram: Datagram, side: Side, bytes: &[u8]) -> bool {
-        if self.held + bytes.len() > self.memory {
+        if !self.has_room(&datagram, bytes.len()) {
             return false;
         }
         let entry = self.entry(now, datagram);
-        if entry.held.len() >= MOST_HELD {
-            return false;
-        }
         entry.held.push(Held { side, bytes: bytes.to_vec() });
         self.held += bytes.len();
         true

@@ -46,7 +46,7 @@ impl Arrived {
 /// Reads the outer headers of a packet: its content, if the gateway knows it, and its traffic
 /// class.
 #[inline]
-fn read_content(bytes: &[u8]) -> Result<(Option<Content>, u8), DropReason> {
+pub(super) fn read_content(bytes: &[u8]) -> Result<(Option<Content>, u8), DropReason> {
     let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
     let traffic_class = header.traffic_class();
     if header.next_header() == IPV4 {
@@ -152,13 +152,13 @@ impl Translator {
         let Some(softwires) = &mut self.softwires else { return Fate::Nothing };
         let first = first_fragment(packet.bytes(), arrived);
         let whole = packet.start();
-        let taken = softwires.leave_tunnel(now, packet, arrived, (own, mtu));
+        let taken = softwires.leave_tunnel(packet, arrived, (own, mtu));
         let fate = match taken {
             Ok((passed, owner)) => {
                 if let Some(owner) = owner {
                     softwires.count_from(owner, len);
                 }
-                self.pass(passed, len)
+                self.pass((now, Side::Inside), packet, passed, len)
             }
             Err(Stopped { reason, answer }) => {
                 self.count_drop(Direction::Outbound, reason, len);
@@ -207,9 +207,8 @@ impl Softwires {
     /// addresses and the MTU of the outside link. If the packet is stopped by an error about the
     /// IPv4 packet, it is that packet.
     #[inline]
-    fn leave_tunnel(
+    pub(super) fn leave_tunnel(
         &mut self,
-        now: Timestamp,
         packet: &mut Packet<'_>,
         arrived: Arrived,
         outside: ([Option<u32>; 2], u16),
@@ -223,9 +222,7 @@ impl Softwires {
             Location::NeedsPort => {
                 let datagram = datagram(arrived.ends.0, &inner);
                 ports = self.fragments.ports(&datagram);
-                let Some(ports) = ports else {
-                    return self.hold(now, datagram, packet.bytes());
-                };
+                let Some(ports) = ports else { return Ok((Passed::Hold(datagram), None)) };
                 self.locate(source, || Ok(ports.source))?
             }
             location => location,
@@ -243,7 +240,7 @@ impl Softwires {
             Location::NeedsPort => {
                 let datagram = datagram(arrived.ends.0, &inner);
                 let Some(ports) = self.fragments.ports(&datagram) else {
-                    return self.hold(now, datagram, packet.bytes());
+                    return Ok((Passed::Hold(datagram), None));
                 };
                 self.locate(destination, || Ok(ports.destination))?
             }
@@ -258,20 +255,6 @@ impl Softwires {
         packet.truncate(total_len);
         let passed = self.go_on(packet, owner, receiver, service, outside)?;
         Ok((passed, Some(owner)))
-    }
-
-    /// Holds a fragment that came in a tunnel.
-    #[cold]
-    fn hold(
-        &mut self,
-        now: Timestamp,
-        datagram: Datagram,
-        bytes: &[u8],
-    ) -> Result<(Passed, Option<Owner>), Stopped> {
-        match self.fragments.hold(now.0, datagram, Side::Inside, bytes) {
-            true => Ok((Passed::Held, None)),
-            false => Err(DropReason::FragmentLimit.into()),
-        }
     }
 
     /// Checks that a packet came from the customer that has its source.

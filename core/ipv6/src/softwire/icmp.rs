@@ -99,6 +99,11 @@ impl Softwires {
         Some(Report { inner, to, message, width })
     }
 
+    /// True if an error is about a packet to a customer.
+    pub(super) fn understands(&self, error: &TunnelError<'_>) -> bool {
+        self.report(error).is_some()
+    }
+
     /// The tunnel to the sender of a quoted IPv4 packet; `None`: the sender is outside.
     fn sender(&self, inner: &[u8]) -> Option<Tunnel> {
         let packet = Ipv4::new_header_checked(inner).ok()?;

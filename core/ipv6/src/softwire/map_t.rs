@@ -167,15 +167,14 @@ impl Softwires {
     }
 
     /// Finds the customer that sent a packet to a default mapping rule's prefix, and checks its
-    /// source. `None`: the packet waits for the first fragment of its datagram.
+    /// source. A fragment without a port waits for the first one of its datagram.
     //= rfc7599#section-8.3-select
     //= rfc7599#section-8.3-validate
     fn origin_of_translated(
         &mut self,
-        now: Timestamp,
         bytes: &[u8],
         dmr: Pref64,
-    ) -> Result<Option<Origin>, Refusal> {
+    ) -> Result<Result<Origin, Datagram>, Refusal> {
         let packet = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
         let End6 { address, port, is_quoted } = endpoint::source6(&packet)?;
         //= rfc7599#section-8.3-error
@@ -195,12 +194,7 @@ impl Softwires {
         if is_later(port) && !rule.sets().is_whole() {
             let datagram = datagram6(&packet).ok_or(DropReason::FragmentTiny)?;
             ports = self.fragments.ports(&datagram);
-            let Some(Ports { source, .. }) = ports else {
-                return match self.fragments.hold(now.0, datagram, Side::Inside, bytes) {
-                    true => Ok(None),
-                    false => Err(DropReason::FragmentLimit.into()),
-                };
-            };
+            let Some(Ports { source, .. }) = ports else { return Ok(Err(datagram)) };
             port = source;
         }
         let is_own = rule.sets().is_whole()
@@ -209,7 +203,24 @@ impl Softwires {
             self.counter(Owner::Rule(place)).spoofed += 1;
             return Err(spoofed);
         }
-        Ok(Some(Origin { place, ipv4, address, ports }))
+        Ok(Ok(Origin { place, ipv4, address, ports }))
+    }
+
+    /// Translates a packet that came to a default mapping rule's prefix. Returns the place of the
+    /// rule that has its sender.
+    pub(super) fn leave_domain(
+        &mut self,
+        packet: &mut Packet<'_>,
+        dmr: Pref64,
+        error_source: Option<u32>,
+    ) -> Result<(Passed, Option<usize>), Refusal> {
+        match self.origin_of_translated(packet.bytes(), dmr)? {
+            Err(datagram) => Ok((Passed::Hold(datagram), None)),
+            Ok(origin) => {
+                let passed = self.translate_from_customer(packet, origin, dmr, error_source)?;
+                Ok((passed, Some(origin.place)))
+            }
+        }
     }
 
     /// Translates a packet from a customer to IPv4; back to IPv6 if another customer has its
@@ -257,19 +268,12 @@ impl Translator {
         let error_source = self.error_source_ipv4(Side::Outside);
         let Some(softwires) = &mut self.softwires else { return Fate::Nothing };
         let first = first_fragment(packet.bytes(), dmr);
-        let taken = match softwires.origin_of_translated(now, packet.bytes(), dmr) {
-            Ok(None) => Ok((Passed::Held, None)),
-            Ok(Some(origin)) => softwires
-                .translate_from_customer(packet, origin, dmr, error_source)
-                .map(|passed| (passed, Some(origin.place))),
-            Err(refusal) => Err(refusal),
-        };
-        let fate = match taken {
+        let fate = match softwires.leave_domain(packet, dmr, error_source) {
             Ok((passed, place)) => {
                 if let Some(place) = place {
                     softwires.count_from(Owner::Rule(place), len);
                 }
-                self.pass(passed, len)
+                self.pass((now, Side::Inside), packet, passed, len)
             }
             Err(refusal) => self.refuse(now, Side::Inside, packet, len, refusal),
         };

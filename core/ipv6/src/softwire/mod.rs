@@ -15,6 +15,7 @@ mod bindings;
 mod domains;
 mod dslite;
 mod endpoint;
+mod explain;
 mod fragments;
 mod from_tunnel;
 mod icmp;
@@ -36,6 +37,7 @@ pub use ports::{PortSets, PortSetsError};
 pub use rule::{Customer, MapMode, MapParameters, MapRule, RuleError};
 
 pub(crate) use dslite::add_realm;
+pub(crate) use explain::Outer;
 
 use crate::convert::{Converter, ErrorMessage, Hops, Refusal};
 use crate::settings::Settings;
@@ -89,7 +91,7 @@ pub struct SoftwireSettings {
     pub path_mtu: bool,
 }
 
-/// Packets of a domain, or of lw4o6.
+/// Packets of a domain, of lw4o6, or of DS-Lite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DomainCounters {
     /// Packets and bytes from customers.
@@ -202,7 +204,7 @@ pub(crate) struct Softwires {
     released: VecDeque<Released>,
     key: HashKey,
     next_identification: u32,
-    /// Counters of lw4o6, then of each rule.
+    /// Counters of lw4o6, then of each rule, then of DS-Lite.
     counters: Vec<DomainCounters>,
 }
 
@@ -262,7 +264,7 @@ impl Softwires {
             released: VecDeque::new(),
             key: HashKey::from_seed(seed, 0x736f_6674),
             next_identification: 0,
-            counters: alloc::vec![DomainCounters::default(); 1 + rules.len()],
+            counters: alloc::vec![DomainCounters::default(); 2 + rules.len()],
         }))
     }
 
@@ -387,6 +389,13 @@ impl Softwires {
         (*packets, *bytes) = (*packets + 1, *bytes + len as u64);
     }
 
+    /// The counters of DS-Lite.
+    #[inline]
+    fn counter_of_dslite(&mut self) -> &mut DomainCounters {
+        let last = self.counters.len() - 1;
+        &mut self.counters[last]
+    }
+
     /// Counts a packet to a customer.
     #[inline]
     fn count_to(&mut self, owner: Owner, len: usize) {
@@ -394,7 +403,7 @@ impl Softwires {
         (*packets, *bytes) = (*packets + 1, *bytes + len as u64);
     }
 
-    /// Counters of lw4o6, then of each rule in its order.
+    /// Counters of lw4o6, then of each rule in its order, then of DS-Lite.
     pub(crate) fn domain_counters(&self) -> &[DomainCounters] {
         &self.counters
     }
@@ -448,11 +457,34 @@ impl Softwires {
         start.wrapping_add(self.next_identification)
     }
 
+    /// What packets have counted.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            counters: self.counters.clone(),
+            next_identification: self.next_identification,
+            converters: self.converters.clone(),
+        }
+    }
+
+    /// Takes back what packets have counted since.
+    pub(crate) fn restore(&mut self, counts: Counts) {
+        let Counts { counters, next_identification, converters } = counts;
+        (self.counters, self.converters) = (counters, converters);
+        self.next_identification = next_identification;
+    }
+
     /// True if no time has to be kept.
     #[inline]
     fn is_idle(&self) -> bool {
         self.fragments.is_empty() && self.reassembly.is_empty() && self.paths.len() == 0
     }
+}
+
+/// What packets count: counters and identifications.
+pub(crate) struct Counts {
+    counters: Vec<DomainCounters>,
+    next_identification: u32,
+    converters: Vec<Converters>,
 }
 
 /// Counts of a dropped group of packets.

@@ -33,7 +33,8 @@ impl Translator {
         self.softwires.as_ref().map(|softwires| softwires.domains())
     }
 
-    /// Counters of lw4o6, then of each rule of MAP in its order. Empty without softwires.
+    /// Counters of lw4o6, then of each rule of MAP in its order, then of DS-Lite. Empty without
+    /// softwires.
     pub fn domain_counters(&self) -> &[DomainCounters] {
         self.softwires.as_ref().map_or(&[], |softwires| softwires.domain_counters())
     }

@@ -15,8 +15,8 @@ use natgate_wire::{Ipv4, ipv4, ipv6, protocol, tcp};
 pub(super) enum Passed {
     /// The packet in the buffer leaves.
     Sent(Direction, Side, Option<Cut>),
-    /// A copy of the packet waits.
-    Held,
+    /// The packet is a fragment that waits for the first one of its datagram.
+    Hold(Datagram),
 }
 
 /// The name of an IPv4 packet's datagram.
@@ -96,12 +96,9 @@ impl Softwires {
         }
     }
 
-    /// The customer that an IPv4 packet from outside is for. A fragment without a port waits.
-    fn locate_receiver(
-        &mut self,
-        now: Timestamp,
-        bytes: &[u8],
-    ) -> Result<Option<Located>, Stopped> {
+    /// The customer that an IPv4 packet from outside is for. A fragment without a port waits for
+    /// the first one of its datagram.
+    fn locate_receiver(&self, bytes: &[u8]) -> Result<Result<Located, Datagram>, Stopped> {
         let packet = Ipv4::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
         let port = || endpoint::port(&packet, End::Destination);
         let location = match self.locate(packet.destination(), port)? {
@@ -109,10 +106,7 @@ impl Softwires {
                 //= rfc7597#section-8.3.2-fragments
                 let datagram = datagram(0, &packet);
                 let Some(ports) = self.fragments.ports(&datagram) else {
-                    return match self.fragments.hold(now.0, datagram, Side::Outside, bytes) {
-                        true => Ok(None),
-                        false => Err(DropReason::FragmentLimit.into()),
-                    };
+                    return Ok(Err(datagram));
                 };
                 self.locate(packet.destination(), || Ok(ports.destination))?
             }
@@ -124,7 +118,7 @@ impl Softwires {
                     && packet.protocol() == protocol::ICMP
                     && self.lw4o6.as_ref().is_some_and(|lw4o6| !lw4o6.inbound_icmp);
                 //= rfc7596#section-8.1-policy
-                if is_closed { Err(DropReason::InboundIcmp.into()) } else { Ok(Some(to)) }
+                if is_closed { Err(DropReason::InboundIcmp.into()) } else { Ok(Ok(to)) }
             }
             //= rfc7596#section-6.2-no-match
             //= rfc7596#section-6.2-unreachable
@@ -138,12 +132,11 @@ impl Softwires {
     }
 
     /// Takes an IPv4 packet from outside, whose header has been checked.
-    fn take_from_outside(
-        &mut self,
-        now: Timestamp,
-        packet: &mut Packet<'_>,
-    ) -> Result<Passed, Stopped> {
-        let Some(to) = self.locate_receiver(now, packet.bytes())? else { return Ok(Passed::Held) };
+    pub(super) fn take_from_outside(&mut self, packet: &mut Packet<'_>) -> Result<Passed, Stopped> {
+        let to = match self.locate_receiver(packet.bytes())? {
+            Ok(to) => to,
+            Err(datagram) => return Ok(Passed::Hold(datagram)),
+        };
         let service = packet.bytes()[1];
         let cut = self.send_to_customer(packet, to, service)?;
         self.count_to(to.owner, packet.len());
@@ -164,9 +157,9 @@ impl Translator {
         let Some(softwires) = &mut self.softwires else { return Fate::Nothing };
         let first = checked.ok().and_then(|()| first_fragment(packet.bytes()));
         let taken = checked.map_err(Stopped::from);
-        let taken = taken.and_then(|()| softwires.take_from_outside(now, packet));
+        let taken = taken.and_then(|()| softwires.take_from_outside(packet));
         let fate = match taken {
-            Ok(passed) => self.pass(passed, len),
+            Ok(passed) => self.pass((now, Side::Outside), packet, passed, len),
             Err(Stopped { reason, answer }) => {
                 let error = match answer {
                     Answer::Inner(message) => Some(message),
@@ -181,17 +174,40 @@ impl Translator {
         fate
     }
 
-    /// Counts a packet that may go on.
+    /// Counts a packet that may go on, or holds it.
     #[inline]
-    pub(super) fn pass(&mut self, passed: Passed, len: usize) -> Fate {
+    pub(super) fn pass(
+        &mut self,
+        moment: (Timestamp, Side),
+        packet: &Packet<'_>,
+        passed: Passed,
+        len: usize,
+    ) -> Fate {
         match passed {
-            Passed::Held => Fate::Nothing,
+            Passed::Hold(datagram) => self.hold(moment, datagram, packet, len),
             Passed::Sent(direction, side, cut) => {
                 self.count(direction, len);
                 let counted = (direction, Outcome::Forwarded, len);
                 Fate::Send(crate::Departure { side, realm: 0, answers: false, cut, counted })
             }
         }
+    }
+
+    /// Holds a fragment that came in on a side; without room it is dropped.
+    #[cold]
+    fn hold(
+        &mut self,
+        (now, from): (Timestamp, Side),
+        datagram: Datagram,
+        packet: &Packet<'_>,
+        len: usize,
+    ) -> Fate {
+        let Some(softwires) = &mut self.softwires else { return Fate::Nothing };
+        if !softwires.fragments.hold(now.0, datagram, from, packet.bytes()) {
+            let direction = Direction::forwarded(from, from.other());
+            self.count_drop(direction, DropReason::FragmentLimit, len);
+        }
+        Fate::Nothing
     }
 }
 

@@ -1,12 +1,16 @@
 //! Runs of packets against single packets: the same random traffic goes through two translators.
 //! One takes batches of random length, the other takes packet by packet. Packets, events with the
-//! names of hosts, own packets, counters and hosts must be the same.
+//! names of hosts, own packets, counters and hosts must be the same. The second translator explains
+//! each packet before it takes it: the fate must be what was said, and the explanation must have
+//! changed nothing.
 //!
 //! A port or an identifier belongs to one host, and the engine preserves it. So both engines choose
 //! the same external endpoints, however many random numbers they have drawn.
 //!
 //! NATGATE_SEED sets the first case; a failing case prints its number.
 
+#[path = "../common/explained.rs"]
+mod explained;
 #[path = "../common/prefixes.rs"]
 mod prefixes;
 #[path = "../common/rng.rs"]

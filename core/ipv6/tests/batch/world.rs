@@ -1,5 +1,6 @@
 //! A translator with its engine, and what is seen of them.
 
+use crate::explained;
 use crate::traffic::Traffic;
 use natgate_engine::{Counters, Engine, Event, Packet, Side, Timestamp};
 use natgate_ipv6::convert::{Cut, HEADROOM};
@@ -66,12 +67,13 @@ impl World {
         runs
     }
 
-    /// Takes a batch packet by packet.
+    /// Takes a batch packet by packet. Each is explained before it is taken.
     pub(crate) fn take_singles(&mut self, side: Side, batch: &[Vec<u8>], seen: &mut Seen) {
         for bytes in batch {
             let mut buffer = buffer(bytes);
             let mut packet = Packet::new(&mut buffer, HEADROOM);
-            let fate = self.translator.take(&mut self.engine, self.now, side, &mut packet);
+            let Self { engine, translator, now } = self;
+            let fate = explained::take(translator, engine, (*now, side), &mut packet);
             seen.packets.push(left(bytes, fate, &packet));
             self.settle(seen);
         }

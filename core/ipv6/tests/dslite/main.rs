@@ -3,6 +3,8 @@
 mod attacks;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/explained.rs"]
+mod explained;
 mod widths;
 
 use common::Ends;
@@ -90,7 +92,8 @@ impl World {
         buffer.extend(bytes);
         let mut packet = Packet::new(&mut buffer, ROOM);
         let before = self.drops();
-        match self.translator.take(&mut self.engine, self.now, from, &mut packet) {
+        let Self { translator, engine, now } = self;
+        match explained::take(translator, engine, (*now, from), &mut packet) {
             Fate::Send(departure) => {
                 // Packets to hosts have IPv6, and go to no realm.
                 assert!(departure.side == Side::Outside || departure.realm == 0);
@@ -263,6 +266,9 @@ fn subscribers_with_one_inner_address_do_not_meet() {
     let inner = name.address.and_then(|address| address.to_ipv4_mapped());
     assert_eq!((inner, name.prefix.to_string(), name.len), (Some(HOST.into()), B4.into(), 128));
     assert_eq!(world.packets(), 4);
+    let counters = world.translator.domain_counters().last().expect("those of DS-Lite");
+    assert_eq!((counters.outbound.0, counters.inbound.0, counters.spoofed), (2, 2, 0));
+    assert!(counters.outbound.1 > 2 * 68 && counters.inbound.1 > 2 * 68);
 }
 
 #[test]
@@ -348,6 +354,7 @@ fn forged_sources_are_dropped_and_leave_nothing() {
     let fragment = [&[IPV4, 0, 0, 1, 0, 0, 0, 9][..], &good[..24]].concat();
     let taken = world.take(Side::Inside, &six("2001:db8:b6::1", 44, &fragment));
     assert_eq!(taken, Err(R::SoftwireSource));
+    assert_eq!(world.translator.domain_counters().last().map(|one| one.spoofed), Some(2));
     // Tunnels end inside alone.
     let taken = world.take(Side::Outside, &tunneled(B4, &good));
     assert!(taken.is_err(), "{taken:?}");

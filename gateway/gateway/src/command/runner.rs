@@ -12,6 +12,7 @@ use crate::alg::{Algs, Aside};
 use crate::handover::{Legacy, Writing};
 use crate::link::Link;
 use crate::router::Router;
+use crate::router6::Router6;
 use crate::settings::Settings;
 use crate::survey::{Inquiry, SurveyContext};
 use crate::tap::Captures;
@@ -68,6 +69,8 @@ pub(crate) struct WorkerParts<'a> {
     pub(crate) team: &'a mut Option<Member>,
     /// Translator between the families, if IPv6 is configured.
     pub(crate) translator: Option<&'a mut Translator>,
+    /// Router of IPv6, if IPv6 is configured.
+    pub(crate) router6: Option<&'a Router6>,
     /// Application-level gateways that are on, and others.
     pub(crate) algs: (&'a mut Option<Box<Algs>>, &'a mut Aside),
 }
@@ -179,8 +182,8 @@ impl CommandRunner {
     /// Executes a short command at once; returns the task of a long one. If the receiver of an
     /// answer has ended, the answer is not needed and is lost.
     fn start(&mut self, command: Command, parts: &mut WorkerParts<'_>) -> Option<Task> {
-        let WorkerParts { now, captures, engine, router, cables, devices, team, translator, algs } =
-            parts;
+        let WorkerParts { now, captures, engine, router, cables, devices, team, algs, .. } = parts;
+        let WorkerParts { translator, router6, .. } = parts;
         let (engine, team) = (&mut **engine, &mut **team);
         match command {
             Command::Check(part, reply) => return Some(Task::Check(part, reply)),
@@ -224,7 +227,8 @@ impl CommandRunner {
             }
             Command::Trace(mut tracing, reply) => {
                 let algs = algs.0.as_ref().map(|algs| &algs.stage);
-                tracing.answer(*now, (engine, algs), router);
+                let families = translator.as_deref_mut().zip(*router6);
+                tracing.answer(*now, (engine, algs), router, families);
                 let _ = reply.send(tracing);
             }
             Command::Capture(tap, reply) => {

@@ -22,6 +22,7 @@ mod discovery;
 mod errors;
 mod listener;
 mod neighbors;
+mod onward;
 mod outbox;
 mod own;
 mod port;
@@ -33,6 +34,7 @@ pub use crate::router::{Fate, RouterError};
 pub use neighbors::{
     DELAY, MOST_INCOMPLETE, NeighborInfo6, NeighborState6, REACHABLE, RETRANSMIT, STALE, TRIES,
 };
+pub use onward::Onward6;
 pub use own::AddressState;
 
 use crate::counters::{Losses, Origin};

@@ -237,6 +237,11 @@ impl Neighbors {
         self.table.get(&address)?.mac
     }
 
+    /// State and hardware address of a neighbour; changes nothing.
+    pub(super) fn look_up(&self, address: Ipv6Addr) -> Option<(NeighborState6, Option<Mac>)> {
+        self.table.get(&address).map(|neighbor| (neighbor.state, neighbor.mac))
+    }
+
     /// Begins to ask for a neighbour. Returns false if too many new neighbours were asked for in
     /// this second.
     pub(super) fn ask(

@@ -156,7 +156,12 @@ impl Stages {
             let Some(taken) = self.families.take() else { return };
             families = taken;
         }
-        if !rest.is_empty() {
+        if !rest.is_empty() && self.captures.is_on() && families.translator.realm().is_some() {
+            // A capture has packets to hosts with numbers as they leave.
+            let mut passage = Passage::new(self, &mut families, now, transmitters);
+            passage.take_all(from, &mut rest);
+            passage.flush();
+        } else if !rest.is_empty() {
             let mut passage = Passage::new(self, &mut families, now, transmitters);
             let mut verdicts = NO_VERDICTS;
             passage.stages.translate(now, from, &mut rest, &mut verdicts);
@@ -428,7 +433,11 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
     /// buffer behind [`ROOM`].
     fn send_to_host(&mut self, buffer: &mut [u8], len: usize) {
         let mut packet = Packet::new(&mut buffer[..ROOM + len], ROOM);
-        match self.families.translator.convert_to_host(&mut packet) {
+        let converted = self.families.translator.convert_to_host(&mut packet);
+        if self.stages.captures.is_on() && converted.is_ok() {
+            self.stages.captures.leaving(self.now, Side::Inside, packet.bytes());
+        }
+        match converted {
             Ok(Some(cut)) => self.send_cut((Side::Inside, 0), cut, packet.bytes(), None),
             Ok(None) => {
                 let (start, end) = (packet.start(), packet.end());
@@ -535,6 +544,9 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
             self.send_now((side, realm), frame, None);
         }
         while let Some((side, len)) = self.families.translator.poll_transmit(&mut buffer[ROOM..]) {
+            if self.stages.captures.is_on() {
+                self.stages.captures.leaving(self.now, side, &buffer[ROOM..ROOM + len]);
+            }
             self.send_now((side, 0), Frame::of(&mut buffer, ROOM, ROOM + len), None);
         }
         self.families.buffer = buffer;

@@ -14,7 +14,20 @@ impl Stages {
     ) -> WorkerParts<'a> {
         let Self { engine, router, cables, team, captures, families, .. } = self;
         let algs = (&mut self.algs, &mut self.algs_aside);
-        let translator = families.as_mut().map(|families| &mut families.translator);
-        WorkerParts { now, captures, engine, router, cables, devices, team, translator, algs }
+        let families = families.as_deref_mut();
+        let families = families.map(|families| (&mut families.translator, &families.router));
+        let (translator, router6) = families.unzip();
+        WorkerParts {
+            now,
+            captures,
+            engine,
+            router,
+            cables,
+            devices,
+            team,
+            translator,
+            router6,
+            algs,
+        }
     }
 }

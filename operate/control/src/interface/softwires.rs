@@ -97,7 +97,7 @@ fn binding_object(binding: &Binding) -> Value {
     })
 }
 
-/// Lists lw4o6 and the domains of MAP.
+/// Lists lw4o6, the domains of MAP, and DS-Lite.
 pub(super) async fn domains(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
     TableQuery::parse(query.as_deref(), &[])?;
     let settings = interface.settings();
@@ -106,7 +106,7 @@ pub(super) async fn domains(State(interface): Of, RawQuery(query): RawQuery) -> 
     super::lists::whole("domains", domain_objects(&settings, &counters), false)
 }
 
-/// lw4o6 and the rules of MAP, with their counters.
+/// lw4o6, the rules of MAP, and DS-Lite, with their counters.
 pub(super) fn domain_objects(settings: &Settings, counters: &[DomainCounters]) -> Vec<Value> {
     let counted = |place: usize| counters.get(place).copied().unwrap_or_default();
     let ipv6 = &settings.ipv6;
@@ -125,7 +125,13 @@ pub(super) fn domain_objects(settings: &Settings, counters: &[DomainCounters]) -
         add_counters(&mut object, counted(place));
         object
     });
-    relay.into_iter().chain(rules).collect()
+    let aftr = ipv6.dslite.as_ref().map(|dslite| {
+        let b4: Vec<String> = dslite.b4.iter().map(ToString::to_string).collect();
+        let mut object = json!({ "kind": "dslite", "end": dslite.address, "b4": b4.join(", ") });
+        add_counters(&mut object, counted(ipv6.map.len() + 1));
+        object
+    });
+    relay.into_iter().chain(rules).chain(aftr).collect()
 }
 
 fn rule_object(rule: &MapRule) -> Value {

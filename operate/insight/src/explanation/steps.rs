@@ -60,7 +60,11 @@ impl Names<'_> {
                 said("as_first", "it goes the way of the first fragment of its datagram")
             }
             Step::About { protocol: number, source, destination } => {
-                let (name, from, to) = (protocol(number), both(source), both(destination));
+                let (name, from) = (protocol(number), both(source));
+                let to = match self.is_from_host() {
+                    true => self.host(destination),
+                    false => both(destination),
+                };
                 json!({
                     "step": "about",
                     "protocol": name,
@@ -219,7 +223,11 @@ impl Names<'_> {
     fn mapping(&self, id: MappingId, sessions: u32, expires: Option<Timestamp>) -> Value {
         let expires = expires.map(|time| self.seconds(time));
         let left = expires.map_or("stays".to_owned(), |left| format!("{left:.0} s left"));
-        let (kind, internal, external) = (id.kind.name(), both(id.internal), both(id.external));
+        let (kind, external) = (id.kind.name(), both(id.external));
+        let internal = match self.is_of_hosts(id.realm) {
+            true => self.host(id.internal),
+            false => both(id.internal),
+        };
         json!({
             "step": "mapping",
             "protocol": protocol(id.protocol),

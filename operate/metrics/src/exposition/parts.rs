@@ -82,6 +82,50 @@ pub(super) fn algs(page: &mut Page, figures: &Figures) {
     });
 }
 
+/// Domains of MAP, and tunnels of lw4o6 and DS-Lite.
+pub(super) fn domains(page: &mut Page, figures: &Figures) {
+    type Read = fn((u64, u64)) -> u64;
+    let counts: [(&str, &str, Read); 2] = [
+        (
+            "domain_packets_total",
+            "Packets of a domain of MAP, or in tunnels, that went on.",
+            |(packets, _)| packets,
+        ),
+        (
+            "domain_bytes_total",
+            "Bytes of such packets; with the outer headers, if there are any.",
+            |(_, bytes)| bytes,
+        ),
+    ];
+    for (name, help, read) in counts {
+        page.counter(name, help, |series| {
+            for domain in &figures.domains {
+                let (kind, of) = (("kind", domain.kind), ("domain", &domain.name[..]));
+                let ways = [
+                    (Direction::Outbound, domain.counters.outbound),
+                    (Direction::Inbound, domain.counters.inbound),
+                ];
+                for (direction, counts) in ways {
+                    let labels = [of, kind, ("direction", direction.name())];
+                    series.add(&labels, read(counts) as f64);
+                }
+            }
+        });
+    }
+    let help = "Packets whose source is not the customer's.";
+    page.counter("domain_spoofed_packets_total", help, |series| {
+        for domain in &figures.domains {
+            let labels = [("domain", &domain.name[..]), ("kind", domain.kind)];
+            series.add(&labels, domain.counters.spoofed as f64);
+        }
+    });
+    page.gauge("lw4o6_bindings", "Bindings of lw4o6.", |series| {
+        if let Some(count) = figures.bindings {
+            series.add(&[], count as f64);
+        }
+    });
+}
+
 fn tables(page: &mut Page, figures: &Figures) {
     let tables = [
         ("mappings", "Mappings", figures.mappings),

@@ -1,7 +1,11 @@
 //! Sums of the reports of workers.
 
-use super::{DeviceFigures, Figures, Filled, PoolFigures, PortFigures, WorkerFigures};
+use super::{
+    DeviceFigures, DomainFigures, Figures, Filled, PoolFigures, PortFigures, WorkerFigures,
+};
 use natgate_engine::{Allocation, Blocking, Config, PoolConfig, Side};
+use natgate_gateway::ipv6::Settings as Settings6;
+use natgate_gateway::ipv6::softwire::{DomainCounters, MapMode};
 use natgate_gateway::router::RouterCounters;
 use natgate_gateway::{Figures as WorkerReport, Link, TimingNow};
 use natgate_io::Statistics;
@@ -14,7 +18,7 @@ impl Figures {
     /// Sums the reports of workers. `began` is the start of the gateway; `timings` are the
     /// durations of each worker.
     pub fn gather(
-        config: &Config,
+        (config, ipv6): (&Config, &Settings6),
         began: SystemTime,
         reports: &[WorkerReport],
         mut timings: impl Iterator<Item = TimingNow>,
@@ -24,6 +28,11 @@ impl Figures {
             all.add(config, one);
             let timing = timings.next().unwrap_or_default();
             all.workers.push(WorkerFigures { load: one.load, timing });
+        }
+        // One worker has softwires.
+        let counters = reports.iter().map(|one| &one.domains).find(|domains| !domains.is_empty());
+        if let Some(counters) = counters {
+            all.domains = domains(ipv6, counters);
         }
         for pool in &mut all.pools {
             if let Some(of) = config.pools.iter().find(|of| of.name == pool.name) {
@@ -92,6 +101,26 @@ impl Figures {
             }
         }
     }
+}
+
+/// The names and the counters of lw4o6, the rules of MAP, and DS-Lite.
+fn domains(ipv6: &Settings6, counters: &[DomainCounters]) -> Vec<DomainFigures> {
+    let figures = |kind: &'static str, name: String, place: usize| {
+        let counters = counters.get(place).copied().unwrap_or_default();
+        DomainFigures { kind, name, counters }
+    };
+    let rules = (1..).zip(&ipv6.map).map(|(place, map)| {
+        let parameters = map.rule.parameters();
+        let kind = match parameters.mode {
+            MapMode::Encapsulation(_) => "map-e",
+            MapMode::Translation(_) => "map-t",
+        };
+        figures(kind, parameters.ipv6.to_string(), place)
+    });
+    let alone = |kind: &'static str, place: usize| figures(kind, kind.to_owned(), place);
+    let relay = ipv6.lw4o6.iter().map(|_| alone("lw4o6", 0));
+    let aftr = ipv6.dslite.iter().map(|_| alone("dslite", ipv6.map.len() + 1));
+    relay.chain(rules).chain(aftr).collect()
 }
 
 /// Adds the figures that follow from the configuration: addresses, reserved ports, and blocks.
@@ -197,7 +226,8 @@ mod tests {
         let config = Config { pools: vec![pool], ..Config::default() };
         let reports = [worker(400, 30, 5), worker(500, 40, 7)];
         let began = SystemTime::now();
-        let all = Figures::gather(&config, began, &reports, std::iter::empty());
+        let all =
+            Figures::gather((&config, &Settings6::default()), began, &reports, std::iter::empty());
         assert_eq!(all.mappings, Filled { used: 70, limit: 200 });
         assert_eq!(all.sessions.used, 80);
         assert_eq!((all.made, all.gone), ([0, 74, 0], [0, 4, 0]));

@@ -1,12 +1,13 @@
 //! Figures of a gateway that has one of everything, for tests.
 
 use natgate_engine::{Direction, DropReason, Outcome};
+use natgate_gateway::ipv6::softwire::DomainCounters;
 use natgate_gateway::router6::Router6Counters;
 use natgate_gateway::{AlgCounters, AlgKind, AlgReason, AnnouncedRoutes, LoadNow, TimingNow};
 use natgate_io::Statistics;
 use natgate_metrics::{
-    DeviceFigures, Figures, Filled, ListenerFigures, PoolFigures, PortFigures, Reloads,
-    SinkFigures, WorkerFigures,
+    DeviceFigures, DomainFigures, Figures, Filled, ListenerFigures, PoolFigures, PortFigures,
+    Reloads, SinkFigures, WorkerFigures,
 };
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -24,6 +25,14 @@ pub(crate) fn figures() -> Figures {
     let mut alg = AlgCounters { expectations: 17, ..AlgCounters::default() };
     alg.refused[AlgReason::LowPort as usize] = 19;
     figures.algs = vec![(AlgKind::Ftp, alg)];
+    let domain = |kind, name: &str, of: u64| DomainFigures {
+        kind,
+        name: name.to_owned(),
+        counters: DomainCounters { outbound: (of, 22), inbound: (23, 24), spoofed: of + 4 },
+    };
+    figures.domains =
+        vec![domain("map-e", "2001:db8:8000::/40", 21), domain("dslite", "dslite", 21)];
+    figures.bindings = Some(26);
     figures.subscribers = Filled { used: 3, limit: 100 };
     figures.made = [7, 80, 9];
     figures.gone = [1, 50, 4];
