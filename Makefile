@@ -79,6 +79,11 @@ demo: root demo-tools ## Build, and show the translator at work between network 
 	@$(MAKE) --no-print-directory build
 	@"$(TARGET)/release/natgate" demo
 
+.PHONY: demo-pair
+demo-pair: root demo-tools ## Build, and show a pair of gateways, of which one is killed and comes back
+	@$(MAKE) --no-print-directory build
+	@"$(TARGET)/release/natgate" demo --pair
+
 .PHONY: build
 build: toolchain ## Build the release programs, target/release/natgate and natgate-lab
 	@cargo build --release --locked -p natgate -p natgate-lab
@@ -184,6 +189,7 @@ bench: root demo-tools count-tools build bare ## Run every benchmark in full, fo
 	@"$(TARGET)/release/natgate" bench instructions --out docs/results
 	@"$(TARGET)/release/natgate" bench io
 	@"$(TARGET)/release/natgate" bench router
+	@"$(TARGET)/release/natgate" bench pair
 	@$(call install,qemu-system-x86_64:qemu-system-x86 strip:binutils)
 	@"$(TARGET)/release/natgate" bench timings --image "$(TARGET)/release/natgate-bare" --packages "$(TARGET)/debian"
 	@"$(TARGET)/release/natgate" bench p4 --drivers all

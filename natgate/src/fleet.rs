@@ -19,7 +19,8 @@ owner of the slices. They return at once; `status` shows when the slices have mo
 `forget` says that the process of the other node has ended, and that it does not run anywhere. The
 node then takes the slices of the other one, and assigns their ports after the hold-down. If the
 other node lives, two subscribers can get one port. So `forget` needs --yes-it-has-ended, and it is
-refused while the nodes are connected. A restart of the other node says the same by itself.
+refused while the nodes are connected. A restart of the other node says the same by itself, and so
+does its guardian after the end of its process.
 
 The exit code of `check` is 0 if every slice has one owner, and its copy is complete and younger
 than 5 s; otherwise 1.
@@ -119,6 +120,11 @@ fn text(body: &Value) -> String {
             word(&body["node"]),
             word(&body["partner"]),
             link["round_trip_s"].as_f64().unwrap_or_default() * 1e3
+        ),
+        false if body["partner_ended"] == true => format!(
+            "node {}, partner {}: its process has ended\n",
+            word(&body["node"]),
+            word(&body["partner"])
         ),
         false => format!(
             "node {}, partner {}: not connected ({})\n",

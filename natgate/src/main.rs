@@ -8,6 +8,7 @@ mod clear;
 mod domains;
 mod export;
 mod fleet;
+mod guard;
 mod import;
 mod laboratory;
 mod p4;
@@ -56,6 +57,8 @@ enum Command {
     Demo(laboratory::Args),
     Export(export::Args),
     Fleet(fleet::Args),
+    #[command(hide = true)]
+    Guard(guard::Args),
     /// Measure natgate and repeat the measurements of the literature
     Bench(laboratory::Args),
     Who(who::Args),
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::run(&args),
         Command::Demo(args) => laboratory::run("demo", &args),
         Command::Fleet(args) => fleet::run(&args),
+        Command::Guard(args) => guard::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Bench(args) => laboratory::run("bench", &args),
         Command::Who(args) => who::run(&args),

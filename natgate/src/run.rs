@@ -34,8 +34,10 @@ use claims::Claims;
 use devices::Devices;
 use doors::ControlServers;
 use ending::{Ending, Leaver};
+pub(crate) use fleet::link_settings;
 use handover::Giving;
 use kernel::RoutesLeft;
+pub(crate) use kernel::remove_routes_left;
 use locks::Locks;
 use log::Joining;
 use monitoring::MonitoringState;
@@ -134,6 +136,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let predecessor = heir.as_ref().and_then(|_| listener(&control));
     let locks = Locks::take(&settings, predecessor)?;
     let routes_left = RoutesLeft::new(&settings, !args.take_over);
+    let heartbeats = fleet::guard(&settings, &args.config)?;
     memory::enter(Stage::Devices);
     let (saved, devices) = match &heir {
         None => (saved_ports(&settings), devices::open(&settings)?),
@@ -154,7 +157,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     memory::enter(Stage::Tables);
     let mut workers = args.workers(&settings, devices, saved, &signals, clock)?;
     memory::enter(Stage::Rest);
-    let fleet = fleet::join(&settings, &mut workers, clock.now())?;
+    let fleet = fleet::join(&settings, &mut workers, heartbeats, clock.now())?;
     let wakers = signals.wakers().map_err(anyhow::Error::from)?;
     let (commander, commands) = team_commands(wakers);
     workers.iter_mut().zip(commands).for_each(|(worker, commands)| worker.obey(commands));
@@ -176,9 +179,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let access = RemoteAccess::default();
     let reloader = reloader.logging(log::exchange(&written, events, own));
     let reloader = Arc::new(reloader.admitting(access.reread()));
-    let watched = MonitoringState::new(&reloader, &loads, monitoring::sinks(written.metrics()));
+    let asker = fleet.as_ref().map(|(asker, _)| asker.clone());
+    let sinks = monitoring::sinks(written.metrics());
+    let watched = MonitoringState::new(&reloader, &loads, sinks, asker.clone());
     let asked = questions(&reloader, commander, clock, &written).merge(watched.router());
-    let asked = asked.merge(fleet_routes::router(fleet.as_ref().map(|(asker, _)| asker.clone())));
+    let asked = asked.merge(fleet_routes::router(asker));
     let interface = control::interface(
         &reloader,
         Arc::clone(&loads),
@@ -254,6 +259,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         handover::tell(taken);
     }
     let (mut workers, mut logs, result) = threads.run(&clock, &signals);
+    workers.iter_mut().for_each(Worker::leave_fleet);
     drop(minder);
     if handed_over.load(Ordering::Relaxed) {
         // From now on the routes and the file of ports in use belong to the other process. The
@@ -336,7 +342,7 @@ impl Args {
         let mut settings = read.clone();
         if let Err(failure) = self.complete(&mut settings) {
             if !self.take_over {
-                kernel::remove_routes_left(&settings);
+                remove_routes_left(&settings);
             }
             return Err(failure);
         }

@@ -1,199 +1,44 @@
 //! Two gateways as a pair, between a subscriber and a server in network namespaces.
 //!
-//! Needs root, and fails without it. The test steers: it changes the routes of the subscriber and
-//! of the server, as routers do by BFD.
+//! Needs root, and fails without it. The test steers: it changes the routes of the routers on
+//! both sides, as they do by BFD.
 
 use natgate_testnet::traffic::{connect, listen, udp_socket};
-use natgate_testnet::{Network, Turn, terminate, wait_for};
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
-};
+use natgate_testnet::{PAIR_SERVER, PairNetwork, PairNode, Turn, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
-use std::path::Path;
-use std::process::{Child, Output};
+use std::net::{SocketAddrV4, TcpStream, UdpSocket};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngfleet";
 const PATIENCE: Duration = Duration::from_secs(15);
-const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 10), 7000);
 
-/// A running node; killed when dropped.
-struct Node(Child);
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn start(network: &PairNetwork, node: &str) -> PairNode {
+    let config = network.config(node, "");
+    network.start(PROGRAM.as_ref(), node, &config).expect("it starts")
 }
 
-/// Makes the authority's certificate and those of the nodes.
-fn make_certificates(folder: &Path) {
-    let write = |name: &str, text: String| fs::write(folder.join(name), text).expect("written");
-    let mut authority = CertificateParams::default();
-    authority.distinguished_name.push(DnType::CommonName, "fleet authority");
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let key = KeyPair::generate().expect("a key");
-    write("ca.pem", authority.self_signed(&key).expect("a certificate").pem());
-    let issuer = Issuer::new(authority, key);
-    for node in ["a", "b"] {
-        let mut params = CertificateParams::new(vec![node.to_owned()]).expect("a name");
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().expect("a key");
-        write(&format!("{node}.pem"), params.signed_by(&key, &issuer).expect("signed").pem());
-        write(&format!("{node}.key"), key.serialize_pem());
-    }
-}
-
-/// A subscriber and a server, each with a link to both gateways, and a link between the gateways.
-fn build(turn: &Turn) -> Network {
-    let mut network = Network::empty(&turn.name()).expect("a network");
-    ["sub", "srv", "a", "b"].iter().for_each(|node| network.add(node).expect("a node"));
-    for cable in [
-        ["sub", "toa", "a", "inside"],
-        ["sub", "tob", "b", "inside"],
-        ["srv", "toa", "a", "outside"],
-        ["srv", "tob", "b", "outside"],
-        ["a", "pair", "b", "pair"],
-    ] {
-        network.cable(cable).expect("a cable");
-    }
-    let addresses = [
-        (
-            "sub",
-            "address add 10.0.0.11/32 dev lo\nlink set lo up\n\
-                 address add 10.1.0.2/24 dev toa\naddress add 10.2.0.2/24 dev tob\n\
-                 route add 198.51.100.0/24 via 10.1.0.1 src 10.0.0.11\n",
-        ),
-        (
-            "srv",
-            "address add 198.51.100.10/32 dev lo\nlink set lo up\n\
-                 address add 192.0.2.1/24 dev toa\naddress add 192.0.3.1/24 dev tob\n\
-                 route add 203.0.113.0/24 via 192.0.2.2\n",
-        ),
-        ("a", "link set lo up\naddress add 10.99.0.1/24 dev pair\n"),
-        ("b", "link set lo up\naddress add 10.99.0.2/24 dev pair\n"),
-    ];
-    for (node, lines) in addresses {
-        network.node(node).ip_batch(lines).expect("addresses");
-    }
-    make_certificates(&network.directory());
-    network
-}
-
-/// Sends packets of subscriber and server through a gateway.
-fn steer(network: &Network, node: &str) {
-    let (inside, outside) = if node == "a" { (1, 2) } else { (2, 3) };
-    let inside = format!("route replace 198.51.100.0/24 via 10.{inside}.0.1 src 10.0.0.11\n");
-    let outside = format!("route replace 203.0.113.0/24 via 192.0.{outside}.2\n");
-    network.node("sub").ip_batch(&inside).expect("a route");
-    network.node("srv").ip_batch(&outside).expect("a route");
-}
-
-fn configuration(network: &Network, node: &str) -> String {
-    let (number, outside, other) = if node == "a" { (1, 2, "b") } else { (2, 3, "a") };
-    let folder = network.directory();
-    let folder = folder.display();
-    format!(
-        r#"
-[inside]
-device = "inside"
-address = "10.{number}.0.1/24"
-[outside]
-device = "outside"
-address = "192.0.{outside}.2/24"
-gateway = "192.0.{outside}.1"
-[[route]]
-prefix = "10.0.0.0/24"
-via = "10.{number}.0.2"
-side = "inside"
-[nat]
-subscribers = ["10.0.0.0/8"]
-[timeouts]
-hold_down = "1s"
-[[pool]]
-addresses = ["203.0.113.1", "203.0.113.2"]
-[state]
-file = "{folder}/{node}.ports"
-[control]
-socket = "{folder}/{node}.sock"
-[page]
-listen = "off"
-[metrics]
-listen = "off"
-[fleet]
-node = "{node}"
-listen = "10.99.0.{number}:7600"
-certificate = "{folder}/{node}.pem"
-key = "{folder}/{node}.key"
-authorities = "{folder}/ca.pem"
-partner = {{ node = "{other}", address = "10.99.0.{}:7600" }}
-[[slice]]
-addresses = ["203.0.113.1"]
-owner = "a"
-[[slice]]
-addresses = ["203.0.113.2"]
-owner = "b"
-"#,
-        3 - number
-    )
-}
-
-fn start(network: &Network, node: &str) -> Node {
-    let (file, log) = (network.file(&format!("{node}.toml")), network.file(&format!("{node}.log")));
-    fs::write(&file, configuration(network, node)).expect("written");
-    let arguments = ["run", "-c", file.to_str().expect("a path")];
-    let child = network.node(node).start(PROGRAM.as_ref(), &arguments, &log).expect("started");
-    let mut running = Node(child);
-    let begun = wait_for("the start", PATIENCE, || {
-        let text = fs::read_to_string(&log).unwrap_or_default();
-        if let Some(status) = running.0.try_wait()? {
-            return Err(io::Error::other(format!("natgate ended with {status}: {text}")));
-        }
-        Ok(text.contains("natgate: running, ").then_some(()))
-    });
-    begun.expect("natgate runs");
-    running
-}
-
-/// Runs `natgate fleet` at a node.
-fn fleet(network: &Network, node: &str, words: &[&str]) -> Output {
-    let socket = network.file(&format!("{node}.sock"));
-    std::process::Command::new(PROGRAM)
-        .arg("fleet")
-        .args(["--socket", socket.to_str().expect("a path")])
-        .args(words)
-        .output()
-        .expect("it runs")
-}
-
-fn status(network: &Network, node: &str) -> Value {
-    let output = fleet(network, node, &["status", "--json"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("JSON")
+fn build(turn: &Turn) -> PairNetwork {
+    PairNetwork::build(&turn.name()).expect("a network")
 }
 
 /// Waits until a condition holds for the state at a node.
-fn wait_until(network: &Network, node: &str, what: &str, is_so: impl Fn(&Value) -> bool) {
-    let mut last = Value::Null;
-    let waited = wait_for(what, PATIENCE, || {
-        last = status(network, node);
-        Ok(is_so(&last).then_some(()))
-    });
-    assert!(waited.is_ok(), "{what}: {last:#}");
+fn wait_until(node: &PairNode, what: &str, is_so: impl Fn(&Value) -> bool) {
+    node.wait_until(what, PATIENCE, is_so).expect(what);
+}
+
+fn succeeds(node: &PairNode, words: &[&str]) -> bool {
+    node.fleet(words).expect("it runs").status.success()
 }
 
 /// Starts servers that tell a client its endpoint, and repeat what it says.
-fn serve(network: &Network) {
-    let socket = network.node("srv").enter(|| UdpSocket::bind(SERVER)).expect("a thread");
+fn serve(network: &PairNetwork) {
+    let socket = network.node("srv").enter(|| UdpSocket::bind(PAIR_SERVER)).expect("a thread");
     let socket = socket.expect("a socket");
     thread::spawn(move || {
         let mut buffer = [0; 100];
@@ -201,7 +46,8 @@ fn serve(network: &Network) {
             let _ = socket.send_to(from.to_string().as_bytes(), from);
         }
     });
-    let listener = listen(network.node("srv"), SERVER, Duration::from_secs(120)).expect("listens");
+    let listener =
+        listen(network.node("srv"), PAIR_SERVER, Duration::from_secs(120)).expect("listens");
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             thread::spawn(move || repeat(stream));
@@ -223,7 +69,7 @@ fn repeat(mut stream: TcpStream) -> io::Result<()> {
 fn seen(socket: &UdpSocket) -> String {
     let mut buffer = [0; 100];
     for _ in 0..20 {
-        socket.send_to(b"?", SERVER).expect("sent");
+        socket.send_to(b"?", PAIR_SERVER).expect("sent");
         if let Ok(len) = socket.recv(&mut buffer) {
             return String::from_utf8_lossy(&buffer[..len]).into_owned();
         }
@@ -231,7 +77,7 @@ fn seen(socket: &UdpSocket) -> String {
     panic!("no answer");
 }
 
-fn datagrams(network: &Network) -> UdpSocket {
+fn datagrams(network: &PairNetwork) -> UdpSocket {
     let socket = udp_socket(network.node("sub")).expect("a socket");
     socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a time");
     socket
@@ -254,61 +100,202 @@ fn is_whole(state: &Value) -> bool {
     state["ok"] == true
 }
 
+/// True for an endpoint of a node's slice.
+fn is_of(endpoint: &str, node: &str) -> bool {
+    let endpoint: SocketAddrV4 = endpoint.parse().expect("an endpoint");
+    let [.., last] = endpoint.ip().octets();
+    if node == "a" { last < 8 } else { (8..16).contains(&last) }
+}
+
+/// Says if the node owns and assigns the first slice.
+fn has_first_slice(state: &Value) -> bool {
+    state["slices"][0]["role"] == "owner" && state["slices"][0]["assigns"] == true
+}
+
+/// Two nodes that are a pair, with another key of the pool and further tables.
+fn pair_with(network: &PairNetwork, key: &str, more: &str) -> [PairNode; 2] {
+    let nodes = ["a", "b"].map(|node| {
+        let config = network
+            .config(node, more)
+            .replace("[fleet]\n", "[fleet]\nhang = \"2s\"\n")
+            .replace("[[pool]]\n", &format!("[[pool]]\n{key}\n"));
+        network.start(PROGRAM.as_ref(), node, &config).expect("it starts")
+    });
+    for node in &nodes {
+        wait_until(node, "the pair is whole", is_whole);
+    }
+    nodes
+}
+
+fn pair(network: &PairNetwork, more: &str) -> [PairNode; 2] {
+    pair_with(network, "", more)
+}
+
+/// A flow of UDP with its external endpoint, and one of TCP, both copied from the first node.
+fn flows(network: &PairNetwork, owner: &PairNode) -> (UdpSocket, String, TcpStream) {
+    serve(network);
+    let udp = datagrams(network);
+    let external = seen(&udp);
+    assert!(is_of(&external, "a"), "{external}");
+    let tcp = connect(network.node("sub"), 0, PAIR_SERVER).expect("a connection");
+    assert!(is_of(&endpoint_of(&tcp), "a"));
+    assert!(is_alive(&tcp));
+    // Flows of UDP are copied after two seconds.
+    thread::sleep(Duration::from_millis(2500));
+    wait_until(owner, "the copy is complete", is_whole);
+    (udp, external, tcp)
+}
+
+/// The guardian of a node: the process that it has started.
+fn guardian(node: &PairNode) -> Pid {
+    let pid = node.process();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let child = children.expect("the kernel tells children").trim().parse().expect("one child");
+    Pid::from_raw(child).expect("a process")
+}
+
+fn has_ended(process: Pid) -> bool {
+    rustix::process::test_kill_process(process).is_err()
+}
+
 #[test]
 fn flows_continue_on_the_partner_after_a_kill_and_come_back() {
     let turn = Turn::take(TAG);
     let network = build(&turn);
-    let a = start(&network, "a");
-    let b = start(&network, "b");
-    wait_until(&network, "a", "the pair is whole at a", is_whole);
-    wait_until(&network, "b", "the pair is whole at b", is_whole);
-    assert!(fleet(&network, "a", &["check"]).status.success());
-    serve(&network);
+    let [a, b] = pair(&network, "[announce]\n");
+    assert!(succeeds(&a, &["check"]));
+    let (udp, external, tcp) = flows(&network, &a);
+    let announced = || {
+        let shown = network.node("a").run(5, "ip", &["route", "show", "proto", "78"]);
+        String::from_utf8_lossy(&shown.expect("routes").stdout).contains("203.0.113.0/28")
+    };
+    assert!(announced());
 
-    let udp = datagrams(&network);
-    let external = seen(&udp);
-    assert!(external.starts_with("203.0.113.1:"), "a has this address: {external}");
-    let tcp = connect(network.node("sub"), 0, SERVER).expect("a connection");
-    assert!(endpoint_of(&tcp).starts_with("203.0.113.1:"));
-    assert!(is_alive(&tcp));
-    // Flows of UDP are copied after two seconds.
-    thread::sleep(Duration::from_millis(2500));
-    wait_until(&network, "a", "the copy is complete", is_whole);
-
-    drop(a);
-    steer(&network, "b");
+    let guardian = guardian(&a);
+    a.kill().expect("killed");
+    network.prefer("b").expect("routes");
     assert!(is_alive(&tcp), "the connection continues");
     assert_eq!(seen(&udp), external, "the flow keeps its endpoint");
-    let young = datagrams(&network);
-    assert!(seen(&young).starts_with("203.0.113.2:"), "new flows have the partner's addresses");
-    assert_eq!(status(&network, "b")["slices"][0]["role"], "partner");
-    wait_until(&network, "b", "the link is gone", |state| state["link"]["connected"] == false);
-    wait_until(&network, "b", "the copies are old", |state| state["ok"] == false);
-    assert!(!fleet(&network, "b", &["check"]).status.success());
+    assert!(seen(&datagrams(&network)).starts_with("203.0.113."), "new flows have ports");
+    // The guardian is the evidence that the process has ended.
+    wait_until(&b, "b takes the slice", has_first_slice);
+    assert_eq!(b.status().expect("a state")["partner_ended"], true);
+    assert!(b.log().contains("node b owns slice 0 in epoch 2; it continues 2 mappings"));
+    wait_for("the guardian's end", PATIENCE, || Ok(has_ended(guardian).then_some(()))).expect("it");
+    assert!(!announced(), "the guardian has withdrawn the routes");
+    wait_until(&b, "the link is gone", |state| state["link"]["connected"] == false);
+    wait_until(&b, "the copies are old", |state| state["ok"] == false);
+    assert!(!succeeds(&b, &["check"]));
 
-    // The restart is the evidence that the process of before has ended.
     let a = start(&network, "a");
-    wait_until(&network, "b", "b takes the slice", |state| {
-        state["slices"][0]["role"] == "owner" && state["slices"][0]["assigns"] == true
-    });
-    wait_until(&network, "a", "a has the copy", is_whole);
+    wait_until(&a, "a has the copy", is_whole);
     assert!(is_alive(&tcp));
-
-    let refused = fleet(&network, "a", &["move", "0", "a"]);
+    let refused = a.fleet(&["move", "0", "a"]).expect("it runs");
     assert_eq!(refused.status.code(), Some(1), "a is not the owner");
-    assert!(fleet(&network, "b", &["move", "0", "a"]).status.success());
-    wait_until(&network, "a", "the slice is back", |state| {
-        state["slices"][0]["role"] == "owner" && state["slices"][0]["assigns"] == true
-    });
-    steer(&network, "a");
+    assert!(succeeds(&b, &["move", "0", "a"]));
+    wait_until(&a, "the slice is back", has_first_slice);
+    network.prefer("a").expect("routes");
     assert!(is_alive(&tcp), "the connection came back");
     assert_eq!(seen(&udp), external);
-    assert!(seen(&datagrams(&network)).starts_with("203.0.113.1:"));
-    wait_until(&network, "b", "the pair is whole again", is_whole);
-    for mut node in [a, b] {
-        terminate(&node.0).expect("a signal");
-        assert!(node.0.wait().expect("it ends").success());
+    assert!(is_of(&seen(&datagrams(&network)), "a"));
+    wait_until(&b, "the pair is whole again", is_whole);
+    for node in [a, b] {
+        node.stop().expect("it ends");
     }
+}
+
+#[test]
+fn a_subscribers_block_goes_on_after_a_kill() {
+    let turn = Turn::take(TAG);
+    let network = build(&turn);
+    let [a, b] = pair_with(&network, "allocation = \"block\"", "");
+    let (udp, external, tcp) = flows(&network, &a);
+    a.kill().expect("killed");
+    network.prefer("b").expect("routes");
+    assert!(is_alive(&tcp));
+    assert_eq!(seen(&udp), external);
+    wait_until(&b, "b takes the slice", has_first_slice);
+    let block = |endpoint: &str| {
+        let endpoint: SocketAddrV4 = endpoint.parse().expect("an endpoint");
+        (*endpoint.ip(), (endpoint.port() - 1024) / 512)
+    };
+    assert_eq!(block(&seen(&datagrams(&network))), block(&external));
+}
+
+#[test]
+fn silence_without_a_guardian_is_no_evidence() {
+    let turn = Turn::take(TAG);
+    let network = build(&turn);
+    let [a, b] = pair(&network, "");
+    let (udp, external, tcp) = flows(&network, &a);
+    kill_process(guardian(&a), Signal::KILL).expect("a signal");
+    a.kill().expect("killed");
+    network.prefer("b").expect("routes");
+    assert!(is_alive(&tcp), "the connection continues");
+    assert_eq!(seen(&udp), external, "the flow keeps its endpoint");
+    assert!(is_of(&seen(&datagrams(&network)), "b"), "new flows have the partner's addresses");
+    wait_until(&b, "the link is gone", |state| state["link"]["connected"] == false);
+    assert_eq!(b.status().expect("a state")["slices"][0]["role"], "partner");
+    // The restart is the evidence that the process of before has ended.
+    let _a = start(&network, "a");
+    wait_until(&b, "b takes the slice", has_first_slice);
+}
+
+#[test]
+fn the_guardian_ends_a_gateway_that_stands_still() {
+    let turn = Turn::take(TAG);
+    let network = build(&turn);
+    let [a, b] = pair(&network, "");
+    let (udp, external, _tcp) = flows(&network, &a);
+    let process = Pid::from_raw(a.process().cast_signed()).expect("a process");
+    kill_process(process, Signal::STOP).expect("a signal");
+    network.prefer("b").expect("routes");
+    assert_eq!(seen(&udp), external, "the copy serves");
+    wait_until(&b, "b takes the slice", has_first_slice);
+    assert!(a.log().contains("no progress for 2s"), "{}", a.log());
+    assert_eq!(seen(&udp), external);
+}
+
+/// Carries out the commands for certificates in docs/pair.md.
+fn make_certificates_as_documented(network: &PairNetwork) {
+    let text = include_str!("../../docs/pair.md");
+    let (_, block) = text.split_once("```sh\n").expect("a block of commands");
+    let (commands, _) = block.split_once("```").expect("its end");
+    assert!(commands.contains("openssl req -x509"));
+    for file in ["ca.pem", "ca.key", "a.pem", "a.key", "b.pem", "b.key"] {
+        fs::remove_file(network.file(file))
+            .or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            })
+            .expect("removed");
+    }
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-e", "-c", commands]).current_dir(network.directory()).output();
+    let output = output.expect("a shell");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The examples are the configurations of every test here.
+#[test]
+fn the_set_up_works_as_written() {
+    let turn = Turn::take(TAG);
+    let network = build(&turn);
+    make_certificates_as_documented(&network);
+    for node in ["a", "b"] {
+        let file = network.file(&format!("{node}.toml"));
+        fs::write(&file, network.config(node, "")).expect("written");
+        let checked = Command::new(PROGRAM).arg("check").arg(&file).output().expect("it runs");
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    }
+    let [a, b] = pair(&network, "");
+    for node in [&a, &b] {
+        assert!(succeeds(node, &["status"]) && succeeds(node, &["check"]));
+    }
+    serve(&network);
+    assert!(is_of(&seen(&datagrams(&network)), "a"));
+    network.prefer("b").expect("routes");
+    assert!(is_of(&seen(&datagrams(&network)), "b"), "both are active");
 }
 
 #[test]
@@ -316,17 +303,17 @@ fn an_operator_must_confirm_that_a_node_has_ended() {
     let turn = Turn::take(TAG);
     let network = build(&turn);
     let b = start(&network, "b");
-    let unsure = fleet(&network, "b", &["forget", "a"]);
+    let unsure = b.fleet(&["forget", "a"]).expect("it runs");
     assert_eq!(unsure.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&unsure.stderr).contains("--yes-it-has-ended"));
-    assert!(!fleet(&network, "b", &["check"]).status.success(), "nobody knows an owner");
+    assert!(!succeeds(&b, &["check"]), "nobody knows an owner");
     serve(&network);
-    steer(&network, "b");
+    network.prefer("b").expect("routes");
     let socket = datagrams(&network);
-    socket.send_to(b"?", SERVER).expect("sent");
+    socket.send_to(b"?", PAIR_SERVER).expect("sent");
     assert!(socket.recv(&mut [0; 100]).is_err(), "a node that knows no owner assigns no port");
-    assert!(fleet(&network, "b", &["forget", "a", "--yes-it-has-ended"]).status.success());
-    wait_until(&network, "b", "b has both slices", |state| {
+    assert!(succeeds(&b, &["forget", "a", "--yes-it-has-ended"]));
+    wait_until(&b, "b has both slices", |state| {
         state["slices"].as_array().is_some_and(|all| all.iter().all(|one| one["assigns"] == true))
     });
     assert!(seen(&socket).starts_with("203.0.113."));

@@ -454,6 +454,7 @@ impl Blocks {
     pub(crate) fn held(&mut self, pool: usize, index: u32, port: u16) {
         let Some(block) = self.find(pool, index, port) else { return };
         self.entries[block as usize].busy += 1;
+        self.calendar.take(&mut Timers(&mut self.entries), block);
         self.mark(block);
     }
 

@@ -12,11 +12,12 @@ mod status;
 mod tests;
 mod young;
 
+pub use natgate_pair::{Node, ReceivedCounters, Sent};
 pub use settings::{FleetSettings, PartnerSettings, SliceSettings};
-pub use status::{FleetStatus, LinkStatus, SliceStatus};
+pub use status::{FleetStatus, LinkStatus, SliceChange, SliceStatus};
 
 use natgate_engine::{CopyChange, Endpoint, Engine, Timestamp};
-use natgate_pair::{Claim, Holding, Node, Ownership, Role, View};
+use natgate_pair::{Boot, Claim, Holding, Ownership, Role, View};
 use slice::{LEAST_ROOM, Slice};
 use std::collections::VecDeque;
 use std::io;
@@ -37,6 +38,9 @@ const VIEWS: Duration = Duration::from_millis(200);
 
 /// Interval of looks at the state of the link.
 const LOOKS: Duration = Duration::from_millis(20);
+
+/// Interval of heartbeats.
+const BEATS: Duration = Duration::from_millis(100);
 
 /// Shortest time after which an unconfirmed packet counts as lost.
 const LOST: Duration = Duration::from_millis(100);
@@ -68,6 +72,12 @@ pub trait PartnerLink: Send {
     fn heard(&mut self) -> Option<Vec<u8>>;
     /// State of the link.
     fn status(&self) -> LinkStatus;
+    /// The partner's processes up to this boot number have ended, as its guardian has said since
+    /// the last call.
+    fn ended(&mut self) -> Option<Boot>;
+    /// Tells this node's guardian that the worker makes progress, as the process with this boot
+    /// number.
+    fn beat(&mut self, boot: Boot);
 }
 
 /// A request of an operator.
@@ -118,6 +128,7 @@ pub struct Fleet {
     requests: Receiver<Asked>,
     /// Time of the next view for the link; 0: at once.
     next_view: Timestamp,
+    next_beat: Timestamp,
     last_turn: Timestamp,
     /// State of the link at the last look.
     link_status: LinkStatus,
@@ -125,6 +136,8 @@ pub struct Fleet {
     random: u32,
     partner_boot: u64,
     refused_views: u64,
+    /// Changes of owners that nobody has asked for yet.
+    new_owners: Vec<SliceChange>,
 }
 
 impl Fleet {
@@ -152,12 +165,14 @@ impl Fleet {
             changes: Vec::new(),
             requests,
             next_view: Timestamp(0),
+            next_beat: Timestamp(0),
             last_turn: Timestamp(0),
             link_status: LinkStatus::default(),
             next_look: Timestamp(0),
             random,
             partner_boot: 0,
             refused_views: 0,
+            new_owners: Vec::new(),
             settings,
         };
         Ok((fleet, FleetAsker(sender)))
@@ -181,12 +196,26 @@ impl Fleet {
         self.last_turn = now;
         // Before messages: they may give a slot to another copy.
         self.note_changes(now, engine);
+        if now >= self.next_beat {
+            self.next_beat = now.plus(BEATS);
+            self.link.beat(self.ownership.boot());
+        }
+        let mut has_more = true;
         for _ in 0..RECEIVED_A_TURN {
-            let Some(message) = self.link.receive() else { break };
+            let Some(message) = self.link.receive() else {
+                has_more = false;
+                break;
+            };
             self.receive(&message, now, engine);
         }
         if let Some(view) = self.link.heard() {
             self.hear(&view);
+        }
+        // What the partner sent before its end counts.
+        if !has_more && let Some(boot) = self.link.ended() {
+            self.ownership.partner_ended(boot);
+            self.partner_boot = self.partner_boot.max(boot);
+            self.next_view = Timestamp(0);
         }
         while let Ok((request, reply)) = self.requests.try_recv() {
             let _ = reply.send(self.answer(request, now, engine));
@@ -200,6 +229,11 @@ impl Fleet {
     /// Time of the next turn that is due.
     pub(crate) fn next_deadline(&self) -> Timestamp {
         self.last_turn.plus(INTERVAL)
+    }
+
+    /// Owners that slices have got since the last call.
+    pub(crate) fn new_owners(&mut self) -> std::vec::Drain<'_, SliceChange> {
+        self.new_owners.drain(..)
     }
 
     fn receive(&mut self, bytes: &[u8], now: Timestamp, engine: &mut Engine) {
@@ -259,6 +293,10 @@ impl Fleet {
     fn settle(&mut self, now: Timestamp, engine: &mut Engine) {
         let hold_down = engine.config().timeouts.hold_down;
         for (number, slice) in self.slices.iter_mut().enumerate() {
+            let this = self.settings.this();
+            let owner = owner(this, self.ownership.role(number));
+            let change = slice.new_owner(owner, self.ownership.epoch(number), this);
+            self.new_owners.extend(change.map(|change| SliceChange { time: now, ..change }));
             let streams = [self.ownership.destination(number), self.ownership.source(number)];
             self.ending.extend(slice.set_streams(engine, streams, now));
             self.ending.extend(slice.settled_orphans(self.ownership.owns(number)));
@@ -443,12 +481,7 @@ impl Fleet {
     fn status(&self, now: Timestamp, engine: &Engine) -> FleetStatus {
         let homes = self.settings.homes();
         let status = |(number, slice): (usize, &Slice)| {
-            let this = self.settings.this();
-            let owner = match self.ownership.role(number) {
-                Role::Unknown => None,
-                Role::Owner { .. } => Some(this),
-                Role::Yielding { .. } | Role::Partner { .. } => Some(this.other()),
-            };
+            let owner = owner(self.settings.this(), self.ownership.role(number));
             let name = |node| self.settings.name(node).to_owned();
             slice.status(now, &self.ownership, name(homes[number]), owner.map(name))
         };
@@ -457,11 +490,21 @@ impl Fleet {
             partner: self.settings.partner.node.clone(),
             boot: self.ownership.boot(),
             partner_boot: self.partner_boot,
+            has_partner_ended: self.partner_boot > 0 && self.ownership.ended() >= self.partner_boot,
             link: self.link.status(),
             resting: engine.resting() as u64,
             refused_views: self.refused_views,
             slices: self.slices.iter().enumerate().map(status).collect(),
         }
+    }
+}
+
+/// The owner of a slice in which a node has this part.
+fn owner(this: Node, role: Role) -> Option<Node> {
+    match role {
+        Role::Unknown => None,
+        Role::Owner { .. } => Some(this),
+        Role::Yielding { .. } | Role::Partner { .. } => Some(this.other()),
     }
 }
 

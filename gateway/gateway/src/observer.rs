@@ -1,6 +1,7 @@
 //! Reports of a running worker to its program: events, changes and the state.
 
 use crate::alg::{AlgCounters, AlgExpectation, Kind as AlgKind};
+use crate::fleet::SliceChange;
 use crate::load::LoadNow;
 use crate::pcp::PcpCounters;
 use crate::router::{NeighborInfo, NeighborReport, RouterCounters};
@@ -27,6 +28,9 @@ pub trait Observer {
     /// Reports an expectation that an application-level gateway has made, after the changes that it
     /// caused.
     fn expectation(&mut self, _: &AlgExpectation) {}
+
+    /// Reports that a slice of a pair has another owner, or another epoch.
+    fn slice(&mut self, _: &SliceChange) {}
 
     /// Reports the loss of `_count` changes between two times: they came faster than they could be
     /// taken. The loss is after the last reported event and before the next one.

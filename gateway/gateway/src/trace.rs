@@ -58,8 +58,9 @@ impl WorkerTrace {
         traced.ask(now, (&engine, translator.as_mut()), probe);
         if traced.families.is_none() {
             let arrived = Arrived { now, from: probe.link.side, realm: probe.link.realm };
-            traced.alg = Stage::new(&settings.alg, &config, [0; 32])
-                .and_then(|stage| stage.explain(&engine, arrived, &probe.packet, &traced.explanation));
+            traced.alg = Stage::new(&settings.alg, &config, [0; 32]).and_then(|stage| {
+                stage.explain(&engine, arrived, &probe.packet, &traced.explanation)
+            });
         }
         Ok(traced)
     }

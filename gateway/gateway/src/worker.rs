@@ -17,7 +17,7 @@ mod together;
 
 use crate::alg::{Algs, Aside};
 use crate::command::{CommandRunner, Commands};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, SliceChange};
 use crate::limits::{LONGEST, MOST_DEVICES};
 use crate::link::Link;
 use crate::load::Load;
@@ -198,6 +198,12 @@ impl Worker {
     /// The error of the write.
     pub fn finish(mut self) -> io::Result<()> {
         self.writer.take().map_or(Ok(()), |writer| writer.finish(&self.stages.engine))
+    }
+
+    /// Ends the part in a pair of gateways, after the last turn. The guardian expects no more
+    /// progress.
+    pub fn leave_fleet(&mut self) {
+        self.fleet = None;
     }
 
     /// Does one turn's work; returns the number of frames that came in.
@@ -470,6 +476,9 @@ impl Worker {
         }
         for expectation in self.stages.expectations_made() {
             observer.expectation(&expectation);
+        }
+        for change in self.fleet.iter_mut().flat_map(|fleet| fleet.new_owners()) {
+            observer.slice(&SliceChange { time: now, ..change });
         }
         // Events were lost while the queue was full, so after all events that were in it.
         let lost = self.stages.engine.counters().events_lost;

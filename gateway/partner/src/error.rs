@@ -57,6 +57,9 @@ pub enum LinkError {
     /// The address cannot be used.
     #[error("the link of the pair cannot use {0}: {1}")]
     Bind(SocketAddr, #[source] io::Error),
+    /// The partner does not answer a guardian.
+    #[error("the partner at {0} does not answer")]
+    Silent(SocketAddr),
     /// There is no thread for the link.
     #[error("the thread of the pair's link cannot start: {0}")]
     Thread(#[source] io::Error),

@@ -5,7 +5,7 @@
 //! every connection checks certificates again.
 
 use crate::error::LinkError;
-use crate::transport;
+use crate::transport::{self, GUARDIAN};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
@@ -36,12 +36,20 @@ pub(crate) struct Papers {
     pub(crate) versions: Vec<u16>,
 }
 
-/// TLS as the side that a node has in the handshake.
+/// The side that a node has in the handshake of the link.
 #[derive(Clone, Debug)]
 pub(crate) enum Side {
     Dial(quinn::ClientConfig),
-    Listen(quinn::ServerConfig),
+    Listen,
 }
+
+/// Authorities that are trusted, this node's chain, the authorities' certificates, the key.
+type Contents = (
+    Arc<RootCertStore>,
+    Vec<CertificateDer<'static>>,
+    Vec<CertificateDer<'static>>,
+    PrivateKeyDer<'static>,
+);
 
 /// Contents of the files when they were read.
 #[derive(Clone, Debug)]
@@ -49,6 +57,8 @@ pub(crate) struct Identity {
     chain: Vec<CertificateDer<'static>>,
     authorities: Vec<CertificateDer<'static>>,
     pub(crate) side: Side,
+    /// TLS for those that dial this node: the partner, or its guardian alone.
+    pub(crate) server: quinn::ServerConfig,
 }
 
 impl Papers {
@@ -61,6 +71,30 @@ impl Papers {
 
     /// Reads and checks the files.
     pub(crate) fn read(&self) -> Result<Identity, LinkError> {
+        let (roots, chain, authorities, key) = self.files()?;
+        let mut served = vec![GUARDIAN.to_vec()];
+        let versions = transport::protocols(&self.versions);
+        let side = match self.is_dialer() {
+            true => {
+                let key = key.clone_key();
+                Side::Dial(self.client(Arc::clone(&roots), chain.clone(), key, versions)?)
+            }
+            false => {
+                served.extend(versions);
+                Side::Listen
+            }
+        };
+        let server = self.server(roots, chain.clone(), key, served)?;
+        Ok(Identity { chain, authorities, side, server })
+    }
+
+    /// TLS of this node's guardian towards the partner.
+    pub(crate) fn guardian(&self) -> Result<quinn::ClientConfig, LinkError> {
+        let (roots, chain, _, key) = self.files()?;
+        self.client(roots, chain, key, vec![GUARDIAN.to_vec()])
+    }
+
+    fn files(&self) -> Result<Contents, LinkError> {
         let chain = certificates(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key)
             .map_err(|error| unusable(&self.key, "private key", error))?;
@@ -70,11 +104,7 @@ impl Papers {
         for one in &authorities {
             roots.add(one.clone()).map_err(|error| self.untrusted(&error))?;
         }
-        let side = match self.is_dialer() {
-            true => Side::Dial(self.client(Arc::new(roots), chain.clone(), key)?),
-            false => Side::Listen(self.server(Arc::new(roots), chain.clone(), key)?),
-        };
-        Ok(Identity { chain, authorities, side })
+        Ok((Arc::new(roots), chain, authorities, key))
     }
 
     /// Sizes and times of the files, which differ after a change.
@@ -104,6 +134,7 @@ impl Papers {
         roots: Arc<RootCertStore>,
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
+        protocols: Vec<Vec<u8>>,
     ) -> Result<quinn::ClientConfig, LinkError> {
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider())
             .build()
@@ -114,7 +145,7 @@ impl Papers {
             .with_webpki_verifier(verifier)
             .with_client_auth_cert(chain, key)
             .map_err(|error| self.mismatch(&error))?;
-        tls.alpn_protocols = transport::protocols(&self.versions);
+        tls.alpn_protocols = protocols;
         tls.resumption = Resumption::disabled();
         let tls = QuicClientConfig::try_from(tls).map_err(|error| self.mismatch(&error))?;
         let mut config = quinn::ClientConfig::new(Arc::new(tls));
@@ -127,6 +158,7 @@ impl Papers {
         roots: Arc<RootCertStore>,
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
+        protocols: Vec<Vec<u8>>,
     ) -> Result<quinn::ServerConfig, LinkError> {
         let signed = WebPkiClientVerifier::builder_with_provider(roots, provider())
             .build()
@@ -138,7 +170,7 @@ impl Papers {
             .with_client_cert_verifier(Arc::new(PartnerVerifier { signed, partner }))
             .with_single_cert(chain, key)
             .map_err(|error| self.mismatch(&error))?;
-        tls.alpn_protocols = transport::protocols(&self.versions);
+        tls.alpn_protocols = protocols;
         tls.session_storage = Arc::new(NoServerSessionStorage {});
         tls.send_tls13_tickets = 0;
         tls.max_early_data_size = 0;

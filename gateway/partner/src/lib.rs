@@ -23,6 +23,10 @@
 //!   and an address must be proved before anything is kept. What exceeds a limit is refused and
 //!   counted.
 //!
+//! The **guardian** of a node is another process. After the node's process has ended, it tells the
+//! partner so by a connection of its own ([`tell_end`], protocol `natgate-guardian/1`), with the
+//! node's certificate. Both nodes hear it, whichever dials.
+//!
 //! Workers call [`Link::send`], [`Link::receive`], [`Link::tell`] and [`Link::heard`] while they
 //! process packets: these calls do not wait for the network.
 //!
@@ -55,7 +59,9 @@
 mod budget;
 mod dialer;
 mod error;
+mod farewell;
 mod frame;
+mod guardian;
 mod identity;
 mod inbound;
 mod limits;
@@ -69,6 +75,7 @@ mod tests;
 mod transport;
 
 pub use error::LinkError;
+pub use farewell::tell_end;
 pub use limits::{MAX_MESSAGE, MAX_VIEW, MIN_DATAGRAM_ROOM, QUEUE_BYTES, QUEUE_MESSAGES};
 pub use link::{Link, Settings, start};
 pub use status::LinkStatus;

@@ -59,6 +59,10 @@ pub(crate) const GRACE: Duration = Duration::from_secs(3);
 pub(crate) const RENEWAL_GAP: Duration = Duration::from_secs(1);
 /// Changed certificate files are noticed after this time.
 pub(crate) const FILE_CHECK: Duration = Duration::from_secs(10);
+/// Time of a guardian's connection in which it says the number of the process.
+pub(crate) const GUARDIAN_TIME: Duration = Duration::from_secs(2);
+/// Pause of a guardian before it tries again.
+pub(crate) const GUARDIAN_PAUSE: Duration = Duration::from_millis(200);
 /// Time for the last packets when the link is stopped.
 pub(crate) const FAREWELL: Duration = Duration::from_millis(500);
 /// Buffer of the socket that the link asks for, bytes. The system may give less.

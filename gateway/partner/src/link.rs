@@ -92,10 +92,7 @@ pub(crate) fn start_tuned(settings: &Settings, tuning: Tuning) -> Result<Link, L
     let socket = transport::socket(settings.listen).map_err(bind)?;
     let address = socket.local_addr().map_err(bind)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(LinkError::Thread)?;
-    let server = match &identity.side {
-        Side::Listen(server) => Some(server.clone()),
-        Side::Dial(_) => None,
-    };
+    let server = Some(identity.server.clone());
     let endpoint = {
         let _context = runtime.enter();
         let quinn = Arc::new(TokioRuntime);
@@ -127,7 +124,7 @@ impl Drop for Ended {
 }
 
 /// Checks names and addresses.
-fn papers(settings: &Settings, versions: Vec<u16>) -> Result<Papers, LinkError> {
+pub(crate) fn papers(settings: &Settings, versions: Vec<u16>) -> Result<Papers, LinkError> {
     let Settings { node, partner, listen, address, .. } = settings;
     let name =
         |name: &String| DnsName::try_from(name.clone()).map_err(|_| LinkError::Name(name.clone()));
@@ -170,18 +167,17 @@ async fn run(work: Work) {
     parts.spawn(outbound::datagrams(Arc::clone(&shared), queues.datagrams));
     parts.spawn(outbound::long(Arc::clone(&shared), queues.long));
     parts.spawn(outbound::views(Arc::clone(&shared)));
-    let in_force = match &files.identity.side {
+    let address = partner.address.ip();
+    parts.spawn(listener::listen(Arc::clone(&shared), endpoint.clone(), address));
+    let dialing = match &files.identity.side {
         Side::Dial(tls) => {
-            let (in_force, tls) = watch::channel(tls.clone());
+            let (dialing, tls) = watch::channel(tls.clone());
             parts.spawn(dialer::dial(Arc::clone(&shared), endpoint.clone(), partner, tls));
-            InForce::Dial(in_force)
+            Some(dialing)
         }
-        Side::Listen(_) => {
-            let address = partner.address.ip();
-            parts.spawn(listener::listen(Arc::clone(&shared), endpoint.clone(), address));
-            InForce::Listen(endpoint.clone())
-        }
+        Side::Listen => None,
     };
+    let in_force = InForce { endpoint: endpoint.clone(), dialing };
     parts.spawn(watch_files(Arc::clone(&shared), files, in_force));
     select! {
         () = shared.stop.notified() => {}
@@ -196,9 +192,10 @@ async fn run(work: Work) {
 }
 
 /// The place of the certificates in use.
-enum InForce {
-    Dial(watch::Sender<ClientConfig>),
-    Listen(Endpoint),
+struct InForce {
+    endpoint: Endpoint,
+    /// For the node that dials.
+    dialing: Option<watch::Sender<ClientConfig>>,
 }
 
 /// The files of certificates, and what was in them.
@@ -239,10 +236,10 @@ async fn watch_files(shared: Arc<Shared>, mut files: Files, in_force: InForce) {
 }
 
 async fn put_in_force(shared: &Shared, in_force: &InForce, identity: &Identity) {
-    match (in_force, &identity.side) {
-        (InForce::Dial(in_force), Side::Dial(tls)) => drop(in_force.send_replace(tls.clone())),
-        (InForce::Listen(endpoint), Side::Listen(tls)) => {
-            endpoint.set_server_config(Some(tls.clone()));
+    in_force.endpoint.set_server_config(Some(identity.server.clone()));
+    match (&in_force.dialing, &identity.side) {
+        (Some(dialing), Side::Dial(tls)) => drop(dialing.send_replace(tls.clone())),
+        (None, Side::Listen) => {
             let active = shared.current.borrow().clone();
             if let Some(active) = active {
                 // An error means that the connection has ended, so that the partner dials anyway.
@@ -286,6 +283,12 @@ impl Link {
     /// The partner's newest view, if one has arrived since the last call.
     pub fn heard(&self) -> Option<Vec<u8>> {
         self.handle.shared.heard()
+    }
+
+    /// Processes of the partner up to this boot number have ended, as its guardian has said since
+    /// the last call.
+    pub fn partner_ended(&self) -> Option<u64> {
+        self.handle.shared.partner_ended()
     }
 
     /// State and counters. Takes locks: not for workers.

@@ -1,7 +1,9 @@
-//! The node that listens: addresses are checked before anything is kept of a packet, handshakes are
-//! bounded, and the newest partner that proves itself is the one in use.
+//! Connections that come in: addresses are checked before anything is kept of a packet, handshakes
+//! are bounded, and the newest partner that proves itself is the one in use. The node that dials
+//! hears the partner's guardian alone.
 
 use crate::frame::Kind;
+use crate::guardian;
 use crate::inbound;
 use crate::limits::{FAILED_HANDSHAKE, HANDSHAKE, HANDSHAKES};
 use crate::outbound::signal;
@@ -38,6 +40,10 @@ async fn greet(shared: Arc<Shared>, incoming: Incoming, place: OwnedSemaphorePer
     let address = incoming.remote_address();
     let handshake = async { incoming.accept()?.await };
     match timeout(HANDSHAKE, handshake).await {
+        Ok(Ok(connection)) if guardian::is_of(&connection) => {
+            guardian::hear(&shared, &connection).await;
+            return;
+        }
         Ok(Ok(connection)) => match version(&connection) {
             Some(version) => {
                 let active = shared.adopt(connection, version);

@@ -107,6 +107,9 @@ pub(crate) struct Shared {
     received: ArrayQueue<(Vec<u8>, Share)>,
     pub(crate) inbound: Budget,
     pub(crate) inbound_views: Budget,
+    /// The greatest boot number that a guardian of the partner has said and nobody has asked for
+    /// yet; 0: none.
+    partner_ended: AtomicU64,
     own_view: ArrayQueue<Vec<u8>>,
     pub(crate) view_told: Notify,
     partner_view: ArrayQueue<Vec<u8>>,
@@ -137,6 +140,7 @@ impl Shared {
             received: ArrayQueue::new(QUEUE_MESSAGES),
             inbound: Budget::new(QUEUE_BYTES),
             inbound_views: Budget::new(VIEW_BYTES),
+            partner_ended: AtomicU64::new(0),
             own_view: ArrayQueue::new(1),
             view_told: Notify::new(),
             partner_view: ArrayQueue::new(1),
@@ -216,6 +220,19 @@ impl Shared {
         if (connection, number) > report.last_view {
             report.last_view = (connection, number);
             self.partner_view.force_push(view);
+        }
+    }
+
+    /// A guardian of the partner says that processes up to this boot number have ended.
+    pub(crate) fn note_end(&self, boot: u64) {
+        self.partner_ended.fetch_max(boot, Ordering::AcqRel);
+    }
+
+    pub(crate) fn partner_ended(&self) -> Option<u64> {
+        // The usual case writes nothing.
+        match self.partner_ended.load(Ordering::Acquire) {
+            0 => None,
+            _ => Some(self.partner_ended.swap(0, Ordering::AcqRel)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tests of the link on the loopback interface. Certificates are made for each test.
 
 mod exchange;
+mod guardian;
 mod hostile;
 mod loss;
 mod relay;

@@ -23,7 +23,13 @@ pub(crate) const STOPPED: VarInt = VarInt::from_u32(0);
 pub(crate) const REPLACED: VarInt = VarInt::from_u32(1);
 pub(crate) const NO_VERSION: VarInt = VarInt::from_u32(2);
 
+/// The end of a process is told: the receiver has noted it.
+pub(crate) const NOTED: VarInt = VarInt::from_u32(3);
+
 const PROTOCOL: &str = "natgate-pair/";
+
+/// Name of the protocol by which a guardian tells the end of a process.
+pub(crate) const GUARDIAN: &[u8] = b"natgate-guardian/1";
 
 /// Names of versions in the handshake.
 pub(crate) fn protocols(versions: &[u16]) -> Vec<Vec<u8>> {
@@ -32,9 +38,13 @@ pub(crate) fn protocols(versions: &[u16]) -> Vec<Vec<u8>> {
 
 /// The version that both sides have agreed on.
 pub(crate) fn version(connection: &Connection) -> Option<u16> {
-    let data = connection.handshake_data()?.downcast::<HandshakeData>().ok()?;
-    let name = String::from_utf8(data.protocol?).ok()?;
+    let name = String::from_utf8(protocol(connection)?).ok()?;
     name.strip_prefix(PROTOCOL)?.parse().ok()
+}
+
+/// The protocol that both sides have agreed on.
+pub(crate) fn protocol(connection: &Connection) -> Option<Vec<u8>> {
+    connection.handshake_data()?.downcast::<HandshakeData>().ok()?.protocol
 }
 
 pub(crate) fn transport() -> TransportConfig {
@@ -105,6 +115,7 @@ pub(crate) fn ending(error: &ConnectionError) -> String {
             STOPPED => "the partner has stopped the link".to_owned(),
             REPLACED => "the partner uses a newer connection".to_owned(),
             NO_VERSION => "the partner speaks no common version".to_owned(),
+            NOTED => "the partner has noted the end".to_owned(),
             code => format!("the partner has closed the connection with code {code}"),
         },
         ConnectionError::ConnectionClosed(close) => {

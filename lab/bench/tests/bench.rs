@@ -252,6 +252,16 @@ fn a_router_has_its_figures() {
     assert_eq!(router["latency"].as_array().map(Vec::len), Some(6));
 }
 
+/// Needs root and the programs that `make test` installs.
+#[test]
+fn a_pair_has_its_figures() {
+    let pair = json(&["pair", "--quick", "--mappings", "2k", "--losses", "5"]);
+    let run = &pair["runs"][0];
+    assert_eq!((&pair["mappings"], &run["loss_percent"]), (&json!(2000), &json!(5)));
+    assert_eq!(run["kept"], 2000, "{run}");
+    positive(run, &["noticed_ms", "call_ms", "download_ms", "bytes_a_record", "copied_ms"]);
+}
+
 #[test]
 fn the_engines_calls_have_their_figures() {
     let timings = json(&["timings", "--quick"]);
@@ -351,6 +361,8 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
         (&["io", "--mappings", "20M"], "a number of mappings is 1 to"),
         (&["io", "--ways", "left"], "a way is up, down or both"),
         (&["router", "--back-end", "tun"], "a back end is af-packet or af-xdp"),
+        (&["pair", "--mappings", "1M"], "a number of mappings is 1 to 100k here"),
+        (&["pair", "--losses", "91"], "91 is not in 0..=90"),
         (&["p4", "--drivers", "netmap"], "a driver is memory, af-packet, af-xdp or dpdk"),
         (&["p4", "--cores", "0"], "0 is not in 1..=64"),
         (&["p4", "--rounds", "0"], "0 is not in 1..=100"),
@@ -379,6 +391,7 @@ fn every_help_has_an_example() {
         "day",
         "io",
         "p4",
+        "pair",
         "router",
         "timings",
     ] {

@@ -176,3 +176,9 @@ fn what_a_killed_demonstration_left_goes_with_the_next() {
     terminate(&next).unwrap();
     next.wait_with_output().unwrap();
 }
+
+#[test]
+fn a_pair_loses_a_gateway_and_gets_it_back() {
+    let said = demonstrate(&["--pair"]);
+    assert!(said.contains("\n15 passed, 0 failed") && !said.contains("FAIL"), "{said}");
+}

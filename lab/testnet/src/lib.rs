@@ -6,7 +6,8 @@
 //! [`Servers`] are threads of this process that serve the clients. [`traffic`] has clients that
 //! need sockets of a particular kind. [`Namespace::run`] runs programs such as curl.
 //! [`Network::add_ipv6`] adds a subscriber with IPv6 alone, for which [`Resolver`] is a DNS64.
-//! [`Network::add_tunnels`] adds customers of DS-Lite with a gateway of their own.
+//! [`Network::add_tunnels`] adds customers of DS-Lite with a gateway of their own. [`PairNetwork`]
+//! has two gateways that share external addresses.
 //!
 //! All names begin with the network's prefix, which contains the process id, and everything is
 //! removed when the [`Network`] is dropped. [`abandon`] is for ends of the process that drop
@@ -31,6 +32,7 @@ mod ipv6;
 mod machine;
 mod namespace;
 mod network;
+mod pair;
 mod servers;
 pub mod traffic;
 mod tunnels;
@@ -47,6 +49,7 @@ pub use network::{
     GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, POOL, ROUTER, SERVER1, SERVER2, SUBSCRIBER1,
     SUBSCRIBER2,
 };
+pub use pair::{PAIR_SERVER, PAIR_SUBSCRIBER, PAIR_SUBSCRIBERS, PairNetwork, PairNode, PairSide};
 pub use servers::{REFLECTOR_PORT, Servers};
 pub use tunnels::{AFTR, AFTR_EXTERNAL, AFTR_ROUTER, B4S, IN_TUNNELS, INNER, config_of_aftr};
 pub use turn::{TestNetwork, Turn};

@@ -5,9 +5,11 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use serde_json::Value;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::namespace::Namespace;
@@ -35,18 +37,33 @@ pub struct Hairpin {
 /// # Errors
 /// The error of iperf3.
 pub fn iperf3(network: &Network, seconds: u32, more: &[&str]) -> io::Result<f64> {
-    let (server, log) = (network.node("server1"), network.file("iperf3.log"));
-    let mut daemon = server.start("iperf3".as_ref(), &["--server", "--one-off"], &log)?;
+    let ends = [network.node("sub1"), network.node("server1")];
+    let measured = iperf3_between(ends, SERVER1, &network.file("iperf3.log"), seconds, more)?;
+    Ok(measured["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or_default())
+}
+
+/// Runs iperf3 between a client and a server with this address, as [`iperf3`] does. Returns its
+/// report.
+///
+/// # Errors
+/// The error of iperf3.
+pub fn iperf3_between(
+    [client, server]: [&Namespace; 2],
+    address: Ipv4Addr,
+    log: &Path,
+    seconds: u32,
+    more: &[&str],
+) -> io::Result<Value> {
+    let mut daemon = server.start("iperf3".as_ref(), &["--server", "--one-off"], log)?;
     let result = wait_for_listener(server, 5201, Duration::from_secs(5)).and_then(|()| {
-        let (address, time) = (SERVER1.to_string(), seconds.to_string());
+        let (address, time) = (address.to_string(), seconds.to_string());
         let usual = ["--client", &address, "--time", &time, "--json"];
-        network.node("sub1").run(seconds + 15, "iperf3", &[&usual, more].concat())
+        client.run(seconds + 15, "iperf3", &[&usual, more].concat())
     });
     // The server has ended by itself, unless an error occurred.
     let _ = daemon.kill();
     daemon.wait()?;
-    let measured: serde_json::Value = serde_json::from_slice(&result?.stdout)?;
-    Ok(measured["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or_default())
+    Ok(serde_json::from_slice(&result?.stdout)?)
 }
 
 /// A UDP socket of a subscriber, on any port.

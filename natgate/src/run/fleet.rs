@@ -1,4 +1,5 @@
-//! The part of one of two gateways: the link to the partner, and the worker that uses it.
+//! The part of one of two gateways: its guardian, the link to the partner, and the worker that uses
+//! them.
 
 use super::say;
 use crate::Failure;
@@ -7,34 +8,65 @@ use natgate_engine::Timestamp;
 use natgate_gateway::fleet::{Fleet, FleetAsker, FleetSettings, LinkStatus, PartnerLink};
 use natgate_gateway::{Settings, Worker};
 use natgate_partner::Link;
+use rustix::io::ioctl_fionbio;
+use std::io::{self, PipeWriter, Write, pipe};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{self, Command, Stdio};
+
+/// The heartbeats to the guardian: a pipe. They end with the worker that has them.
+pub(super) struct Heartbeats(PipeWriter);
+
+/// Starts the guardian, a process of this program, if the gateway is one of a pair. It is started
+/// before devices are open, and so has none of them.
+pub(super) fn guard(settings: &Settings, config: &Path) -> Result<Option<Heartbeats>, Failure> {
+    if settings.fleet.is_none() {
+        return Ok(None);
+    }
+    let start = || {
+        let (reader, writer) = pipe()?;
+        // A worker never waits for its guardian.
+        ioctl_fionbio(&writer, true)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("natgate").arg("guard").arg("-c").arg(config);
+        command.args(["--process", &process::id().to_string()]);
+        // It ends after this process.
+        command.stdin(reader).stdout(Stdio::null()).spawn()?;
+        Ok::<_, io::Error>(Heartbeats(writer))
+    };
+    Ok(Some(start().context("the guardian cannot be started")?))
+}
 
 /// The link as the worker sees it.
-struct Carrier(Link);
+struct Carrier {
+    link: Link,
+    heartbeats: Heartbeats,
+}
 
 impl PartnerLink for Carrier {
     fn send(&mut self, message: Vec<u8>) -> bool {
-        self.0.send(message)
+        self.link.send(message)
     }
 
     fn receive(&mut self) -> Option<Vec<u8>> {
-        self.0.receive()
+        self.link.receive()
     }
 
     fn room(&self) -> usize {
-        self.0.datagram_room()
+        self.link.datagram_room()
     }
 
     fn tell(&mut self, view: Vec<u8>) {
         // A view of the most slices is far below the limit.
-        let _ = self.0.tell(view);
+        let _ = self.link.tell(view);
     }
 
     fn heard(&mut self) -> Option<Vec<u8>> {
-        self.0.heard()
+        self.link.heard()
     }
 
     fn status(&self) -> LinkStatus {
-        let status = self.0.status();
+        let status = self.link.status();
         LinkStatus {
             connected: status.connected_since.map(|since| since.elapsed()),
             round_trip: status.round_trip,
@@ -44,22 +76,32 @@ impl PartnerLink for Carrier {
             lost: status.send_overflow + status.abandoned + status.receive_overflow,
         }
     }
+
+    fn ended(&mut self) -> Option<u64> {
+        self.link.partner_ended()
+    }
+
+    fn beat(&mut self, boot: u64) {
+        // A full pipe means that the guardian stands still: it reads them later.
+        let _ = self.heartbeats.0.write(&boot.to_le_bytes());
+    }
 }
 
 /// Starts the link and makes the worker one of a pair, if the settings say so.
 pub(super) fn join(
     settings: &Settings,
     workers: &mut [Worker],
+    heartbeats: Option<Heartbeats>,
     now: Timestamp,
 ) -> Result<Option<(FleetAsker, Link)>, Failure> {
-    let Some(fleet) = &settings.fleet else { return Ok(None) };
+    let (Some(fleet), Some(heartbeats)) = (&settings.fleet, heartbeats) else { return Ok(None) };
     let [worker] = workers else {
         return Err(anyhow!("a pair works with one worker so far; write workers.count = 1").into());
     };
     let link = natgate_partner::start(&link_settings(fleet))
         .map_err(|error| Failure::Input(vec![format!("fleet: {error}")]))?;
     let random = getrandom::u32().context("no random numbers")?;
-    let carrier = Box::new(Carrier(link.clone()));
+    let carrier = Box::new(Carrier { link: link.clone(), heartbeats });
     let (fleet_of_worker, asker) =
         Fleet::new(fleet.clone(), carrier, random).with_context(|| {
             format!("the number of starts cannot be kept in {}", fleet.starts.display())
@@ -71,7 +113,8 @@ pub(super) fn join(
     Ok(Some((asker, link)))
 }
 
-fn link_settings(fleet: &FleetSettings) -> natgate_partner::Settings {
+/// Settings of the link.
+pub(crate) fn link_settings(fleet: &FleetSettings) -> natgate_partner::Settings {
     natgate_partner::Settings {
         node: fleet.node.clone(),
         listen: fleet.listen,

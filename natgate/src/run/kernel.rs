@@ -120,7 +120,7 @@ impl Drop for RoutesLeft {
 }
 
 /// Removes the routes that a killed gateway left, unless another gateway announces them.
-pub(super) fn remove_routes_left(settings: &Settings) {
+pub(crate) fn remove_routes_left(settings: &Settings) {
     if settings.kernel.announce.is_some()
         && let Ok(locks) = Locks::take(settings, None)
     {

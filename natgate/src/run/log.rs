@@ -15,6 +15,7 @@ use natgate_control::json;
 use natgate_control::reload::{Logging, Purpose};
 use natgate_control::routes::{Announcer, external_prefixes};
 use natgate_engine::{Event, Side, Timestamp};
+use natgate_gateway::fleet::{Node, SliceChange};
 use natgate_gateway::ipv6::HostName;
 use natgate_gateway::router::NeighborReport;
 use natgate_gateway::{
@@ -72,7 +73,7 @@ pub(super) fn open(
     continued: bool,
 ) -> Result<(Logs, Vec<Log>), Failure> {
     let in_force = vec![InForce::since(&settings.engine, clock.now())];
-    let names = json::Names { in_force, ..json::Names::of(&settings.engine) };
+    let names = json::Names { in_force, ..names(settings) };
     let logs =
         Logs::open(&all(events, &settings.logs), names, clock, continued, &(Arc::new(say) as _));
     let logs = logs.map_err(|error| anyhow!(sentence(&error, events)))?;
@@ -223,7 +224,7 @@ impl Log {
             shared: Arc::clone(shared),
             announcer: None,
             sides: [&settings.inside, &settings.outside].map(|side| side.device.clone()),
-            names: json::Names::of(&settings.engine),
+            names: names(settings),
             feed,
             state: settings.state.as_ref().map(|state| state.file.clone()).unwrap_or_default(),
             ports_written: true,
@@ -243,6 +244,11 @@ impl Log {
     }
 }
 
+/// Names of a configuration.
+fn names(settings: &Settings) -> json::Names {
+    json::Names::of(&settings.engine).of_pair(settings.fleet.as_ref())
+}
+
 impl Observer for Log {
     fn event(&mut self, event: &Event) {
         self.feed.event(event);
@@ -257,6 +263,17 @@ impl Observer for Log {
 
     fn expectation(&mut self, expectation: &AlgExpectation) {
         self.feed.expectation(expectation);
+    }
+
+    fn slice(&mut self, change: &SliceChange) {
+        self.feed.slice(change);
+        let names = self.names.nodes.as_ref();
+        let owner = names.map_or("", |[a, b]| if change.owner == Node::A { a } else { b });
+        let (slice, epoch) = (change.slice, change.epoch);
+        let goes_on = change
+            .continued
+            .map_or(String::new(), |count| format!("; it continues {count} mappings"));
+        say(format!("node {owner} owns slice {slice} in epoch {epoch}{goes_on}"));
     }
 
     fn events_lost(&mut self, lost: u64, from: Timestamp, to: Timestamp) {
@@ -295,7 +312,7 @@ impl Observer for Log {
     }
 
     fn reconfigured(&mut self, settings: Settings) {
-        self.names = json::Names::of(&settings.engine);
+        self.names = names(&settings);
         self.down.keep(&settings.devices());
         // All workers come here. Numbers mean the same before and after.
         (lock(&self.shared).rename)(self.names.clone());

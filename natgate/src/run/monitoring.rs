@@ -12,6 +12,7 @@ use natgate_control::reload::Reloader;
 use natgate_control::routes::announced;
 use natgate_control::socket::{Response, Server, blocking};
 use natgate_engine::{Change, Event, Filter, MappingInfo};
+use natgate_gateway::fleet::{FleetAsker, FleetRequest};
 use natgate_gateway::{CommandError, LogWhat, MetricsPlace, MonitoringSettings, panics};
 use natgate_logs::{Record, SinkMetrics, Subscribers};
 use natgate_metrics::snmp::{Agent, Reached, Sources, View};
@@ -39,6 +40,7 @@ pub(super) struct MonitoringState {
     loads: Loads,
     began: SystemTime,
     sinks: Sinks,
+    fleet: Option<FleetAsker>,
     /// Refused connections, by [`Listener`].
     refused: [Arc<AtomicU64>; Listener::ALL.len()],
 }
@@ -80,9 +82,14 @@ pub(super) fn sinks(metrics: impl Fn() -> Vec<SinkMetrics> + Send + Sync + 'stat
 }
 
 impl MonitoringState {
-    pub(super) fn new(reloader: &Arc<Reloader>, loads: &Loads, sinks: Sinks) -> Self {
+    pub(super) fn new(
+        reloader: &Arc<Reloader>,
+        loads: &Loads,
+        sinks: Sinks,
+        fleet: Option<FleetAsker>,
+    ) -> Self {
         let (reloader, loads) = (Arc::clone(reloader), Arc::clone(loads));
-        Self { reloader, loads, began: SystemTime::now(), sinks, refused: <_>::default() }
+        Self { reloader, loads, began: SystemTime::now(), sinks, fleet, refused: <_>::default() }
     }
 
     /// Counter of refused connections of a listener.
@@ -175,6 +182,8 @@ impl MonitoringState {
         figures.listeners = Listener::ALL.map(listener).to_vec();
         figures.control_panics = panics::count();
         figures.announced = settings.kernel.announce.as_ref().map(|_| announced());
+        let fleet = self.fleet.as_ref().map(|fleet| fleet.ask(FleetRequest::Status));
+        figures.fleet = fleet.and_then(Result::ok);
         let tally = self.reloader.tally();
         figures.reloads = Reloads {
             succeeded: tally.succeeded,

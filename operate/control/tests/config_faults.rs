@@ -104,6 +104,7 @@ const FAULTS: &[Fault] = &[
         "take the key out",
     ),
     fault(Add("[fleet]\npartner = { node = \"b\" }\n"), 8, "fleet.partner.address", "is missing"),
+    fault(Add("[fleet]\nhang = \"10ms\"\n"), 8, "fleet.hang", "from 1s to 1d"),
     fault(Add("[[slice]]\nowner = \"a\"\n"), 7, "slice[0]", "write [fleet] too"),
     // IPv6.
     fault(

@@ -87,7 +87,7 @@ async fn events(
     let (pieces, body) = channel(PIECES);
     let work = move || {
         let _place = place;
-        send_events(&subscription, &pieces, &|| Names::of(&(source.settings)().engine));
+        send_events(&subscription, &pieces, &|| names(&(source.settings)()));
     };
     let thread = std::thread::Builder::new().name("events".into()).spawn(work);
     thread.map_err(|error| Response::failure(503, format!("a thread cannot be made: {error}")))?;
@@ -119,4 +119,9 @@ fn send_events(subscription: &Subscription, pieces: &Sender<Bytes>, names: &dyn 
         }
         sent = Instant::now();
     }
+}
+
+/// Names of a configuration.
+fn names(settings: &Settings) -> Names {
+    Names::of(&settings.engine).of_pair(settings.fleet.as_ref())
 }

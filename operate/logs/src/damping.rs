@@ -272,7 +272,8 @@ impl Damping {
                 | Record::Gap(_)
                 | Record::ClockSet(_)
                 | Record::Summary(_)
-                | Record::Expectation(_) => true,
+                | Record::Expectation(_)
+                | Record::Slice(_) => true,
             };
             let place = if is_written { &mut *into } else { &mut *counted };
             place.extend(self.host.take());

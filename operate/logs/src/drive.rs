@@ -269,7 +269,7 @@ impl Drive {
             let (mut events, mut gaps) = (0, Vec::new());
             for record in done {
                 match record {
-                    Record::Event(_) | Record::Expectation(_) => events += 1,
+                    Record::Event(_) | Record::Expectation(_) | Record::Slice(_) => events += 1,
                     Record::Gap(gap) => gaps.push(gap),
                     Record::Host(_) | Record::ClockSet(_) | Record::Summary(_) => {}
                 }

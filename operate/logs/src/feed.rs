@@ -7,6 +7,7 @@
 use crate::record::{Gap, Host, Record};
 use natgate_engine::{Event, Timestamp};
 use natgate_gateway::AlgExpectation;
+use natgate_gateway::fleet::SliceChange;
 use natgate_gateway::ipv6::HostName;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
@@ -64,6 +65,11 @@ impl Feed {
     /// Adds an expectation of an application-level gateway, no earlier than the last event.
     pub fn expectation(&mut self, expectation: &AlgExpectation) {
         self.put(Record::Expectation(*expectation));
+    }
+
+    /// Adds a change of a slice's owner, no earlier than the last event.
+    pub fn slice(&mut self, change: &SliceChange) {
+        self.put(Record::Slice(*change));
     }
 
     #[inline]

@@ -10,6 +10,7 @@ use natgate_engine::{
     BlockId, Change, Config, Endpoint, Event, MappingId, PoolConfig, Resource, SessionId, Timestamp,
 };
 use natgate_gateway::AlgExpectation;
+use natgate_gateway::fleet::{FleetSettings, Node};
 use serde::Serialize;
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -57,6 +58,14 @@ pub struct EventObject<'p> {
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    slice: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<&'p str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continued: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<f64>,
@@ -71,6 +80,8 @@ pub struct Names {
     pub classes: Vec<String>,
     /// Names of the realms, if there are several.
     pub realms: Vec<String>,
+    /// Names of the nodes of a pair, in their order.
+    pub nodes: Option<[String; 2]>,
     /// Quotas of a subscriber: TCP, UDP, and other protocols.
     pub quotas: [u32; 3],
     /// Number of addresses of each pool, and number of ports of each address.
@@ -92,9 +103,22 @@ impl Names {
             classes: config.classes.iter().map(|class| class.name.clone()).collect(),
             realms: realms(config),
             quotas: [limits.tcp_ports, limits.udp_ports, limits.icmp_ports],
+            nodes: None,
             sizes: config.pools.iter().map(size).collect(),
             in_force: Vec::new(),
         }
+    }
+
+    /// The same with the names of the nodes of a pair.
+    #[must_use]
+    pub fn of_pair(mut self, fleet: Option<&FleetSettings>) -> Self {
+        self.nodes = fleet.map(|fleet| [Node::A, Node::B].map(|node| fleet.name(node).to_owned()));
+        self
+    }
+
+    fn node(&self, node: Node) -> Option<&str> {
+        let [a, b] = self.nodes.as_ref()?;
+        Some(if node == Node::A { a } else { b })
     }
 
     /// Name of a realm, if there are several.
@@ -299,6 +323,15 @@ pub fn record<'p>(
         Record::Expectation(made) => {
             expectation(made, names).and(|it| it.remote = it.remote.take().filter(|_| remotes))
         }
+        Record::Slice(change) => EventObject {
+            time: seconds(change.time),
+            event: "slice_owner",
+            slice: Some(change.slice),
+            node: names.node(change.owner),
+            epoch: Some(change.epoch),
+            continued: change.continued,
+            ..EventObject::default()
+        },
         Record::Summary(summary) => EventObject {
             count: Some(summary.count),
             from: Some(seconds(summary.from())),
@@ -494,6 +527,7 @@ mod tests {
     use super::*;
     use crate::record::Gap;
     use natgate_engine::MappingKind;
+    use natgate_gateway::fleet::SliceChange;
     use serde_json::{Value, json};
 
     fn id() -> MappingId {
@@ -606,6 +640,24 @@ mod tests {
         session.remote_inside = Endpoint::new(0xc000_0202, 54);
         expected["remote_inside"] = "192.0.2.2:54".into();
         assert_eq!(line(session, true), expected);
+    }
+
+    #[test]
+    fn owners_of_slices_are_named_with_epoch_and_what_they_continue() {
+        let change = SliceChange {
+            time: Timestamp(2_500_000_000),
+            slice: 1,
+            epoch: 4,
+            owner: Node::B,
+            continued: Some(100_000),
+        };
+        let names = Names { nodes: Some(["left".into(), "right".into()]), ..Names::default() };
+        let line = serde_json::to_value(record(&[Record::Slice(change)], 0, &names, false));
+        let expected = json!({
+            "time": 2.5, "event": "slice_owner", "slice": 1, "node": "right", "epoch": 4,
+            "continued": 100_000,
+        });
+        assert_eq!(line.unwrap(), expected);
     }
 
     #[test]

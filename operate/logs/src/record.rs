@@ -2,6 +2,7 @@
 
 use crate::damping::Summary;
 use natgate_engine::{Change, Event, Timestamp};
+use natgate_gateway::fleet::SliceChange;
 use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{AlgExpectation, LogWhat};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -116,6 +117,8 @@ pub enum Record {
     Summary(Summary),
     /// An application-level gateway has made an expectation.
     Expectation(AlgExpectation),
+    /// A slice of a pair has another owner.
+    Slice(SliceChange),
 }
 
 /// Records are no larger than events, because rings and queues hold many.
@@ -131,6 +134,7 @@ impl Record {
             Self::ClockSet(set) => set.to,
             Self::Summary(summary) => summary.time,
             Self::Expectation(expectation) => expectation.time,
+            Self::Slice(change) => change.time,
         }
     }
 
@@ -143,6 +147,7 @@ impl Record {
             Self::ClockSet(set) => Gap { lost: 0, from: set.to, to: set.to },
             Self::Summary(summary) => Gap { lost: 1, from: summary.time, to: summary.time },
             Self::Expectation(made) => Gap { lost: 1, from: made.time, to: made.time },
+            Self::Slice(change) => Gap { lost: 1, from: change.time, to: change.time },
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::damping::Summary;
 use crate::record::{ClockSet, Gap, Host, Record};
 use natgate_engine::{Event, Timestamp};
 use natgate_gateway::AlgExpectation;
+use natgate_gateway::fleet::SliceChange;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -124,6 +125,9 @@ impl Timing {
             Record::ClockSet(_) => record,
             Record::Summary(summary) => {
                 Record::Summary(Summary { time: moved(summary.time, by), ..summary })
+            }
+            Record::Slice(change) => {
+                Record::Slice(SliceChange { time: moved(change.time, by), ..change })
             }
             Record::Expectation(made) => {
                 Record::Expectation(AlgExpectation { time: moved(made.time, by), ..made })

@@ -2,13 +2,15 @@
 //! and bytes, `_total` for counters.
 //!
 //! Values of labels come from the configuration or from closed lists: directions, verdicts, drop
-//! reasons, pools, domains, protocols, devices, workers, logs. No label names a subscriber. Each
-//! drop reason has a series from the start, so that rate() sees the first drop.
+//! reasons, pools, domains, protocols, devices, workers, logs, slices. No label names a subscriber.
+//! Each drop reason has a series from the start, so that rate() sees the first drop.
 
+mod fleet;
 mod parts;
 mod series;
 
 use crate::Figures;
+use fleet::fleet;
 use parts::{
     algs, announced, devices, domains, engine, listeners, logs, pools, reloads, router, workers,
 };
@@ -37,6 +39,7 @@ pub fn prometheus_text(figures: &Figures) -> (String, &'static str) {
     listeners(&mut page, &figures.listeners);
     reloads(&mut page, figures);
     announced(&mut page, figures);
+    fleet(&mut page, figures.fleet.as_ref());
     let mut families = page.families();
     families.extend(process());
     let mut text = Vec::new();

@@ -3,6 +3,7 @@
 mod gather;
 
 use natgate_engine::Counters;
+use natgate_gateway::fleet::FleetStatus;
 use natgate_gateway::ipv6::softwire::DomainCounters;
 use natgate_gateway::router::RouterCounters;
 use natgate_gateway::router6::Router6Counters;
@@ -61,6 +62,8 @@ pub struct Figures {
     pub control_panics: u64,
     /// Routes to the external addresses, if they are announced.
     pub announced: Option<AnnouncedRoutes>,
+    /// The pair, if the gateway is one of two.
+    pub fleet: Option<FleetStatus>,
 }
 
 /// Packets in tunnels, or of a domain of MAP.
@@ -198,6 +201,7 @@ impl Figures {
             reloads: Reloads::default(),
             control_panics: 0,
             announced: None,
+            fleet: None,
         }
     }
 }

@@ -75,6 +75,13 @@ fn figures_are_found_where_they_belong() {
         r#"natgate_log_gaps_total{sink="syslog \"a\""} 1"#,
         r#"natgate_connections_refused_total{listener="page"} 6"#,
         r#"natgate_reloads_total{result="failure"} 2"#,
+        "natgate_fleet_connected 1",
+        "natgate_fleet_fenced_ports 38",
+        r#"natgate_fleet_slice_owned{slice="1"} 0"#,
+        r#"natgate_fleet_slice_epoch{slice="0"} 6"#,
+        r#"natgate_fleet_slice_lag_seconds{slice="0"} 0.25"#,
+        r#"natgate_fleet_sent_bytes_total{slice="0"} 33"#,
+        r#"natgate_fleet_gaps_total{slice="1"} 36"#,
         "natgate_reload_last_success_timestamp_seconds 1700000005",
     ] {
         assert!(text.lines().any(|one| one == line), "no {line} in\n{text}");

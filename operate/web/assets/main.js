@@ -4,7 +4,9 @@ import { Refused, ask, askPools, follow, onReachable } from "./api.js";
 import { Chart } from "./chart.js";
 import { clock, duration, write } from "./format.js";
 import { Health } from "./health.js";
-import { Directions, Drops, Events, Pools, Subscribers, Tiles, Workers, note } from "./panels.js";
+import {
+  Directions, Drops, Events, Pair, Pools, Subscribers, Tiles, Workers, note,
+} from "./panels.js";
 import { look, start as startSearch } from "./search.js";
 
 const WAYS = ["outbound", "inbound", "hairpin", "local"];
@@ -19,6 +21,7 @@ const pools = new Pools(look, (fullest) => tiles.pool(fullest));
 const subscribers = new Subscribers(look);
 const workers = new Workers((mappings, count) => tiles.mappings(mappings, count));
 const events = new Events();
+const pair = new Pair();
 
 // Two counters' difference by the time between them, as natgate read its clock: answers may come late.
 // A counter that fell began anew.
@@ -63,6 +66,11 @@ function state(status) {
   write(document.getElementById("state-text"), `running for ${duration(status.running_s)}`);
   write(document.getElementById("about"), `natgate ${status.version}`);
   tiles.subscribers(status.subscribers.now);
+  const section = document.getElementById("pair");
+  if (status.pair && section.hidden) {
+    section.hidden = false;
+    panel("pair", () => ask("/v1/fleet"), 2000, (answer) => pair.show(answer));
+  }
 }
 
 // Shows once, above everything, that natgate does not answer, and marks the figures as old.

@@ -288,6 +288,31 @@ export class Workers {
   }
 }
 
+// One of two gateways: its link, and the slices of the external addresses.
+export class Pair {
+  show({ node, partner, partner_ended: hasEnded, link, resting_ports: resting, slices, faults }) {
+    note("pair", "");
+    const state = link.connected ? `connected, round trip ${(1e3 * link.round_trip_s).toFixed(1)} ms`
+      : hasEnded ? "its process has ended" : `not connected (${link.reason ?? "no attempt yet"})`;
+    write(by("pair-link"), `This is node ${node}. Partner ${partner}: ${state}. Ports that rest: ${whole(resting)}.`);
+    const yes = (is) => (is ? "yes" : "no");
+    const columns = [
+      { head: "Slice", of: (one) => one.slice },
+      { head: "Addresses", of: (one) => one.addresses.join(", ") },
+      { head: "Owner", of: (one) => one.owner ?? "not known" },
+      { head: "Epoch", n: true, of: (one) => whole(one.epoch) },
+      { head: "Assigns", of: (one) => yes(one.assigns) },
+      { head: "Copy complete", of: (one) => yes(one.complete) },
+      { head: "Copy's age", n: true, of: (one) => (one.age_s === null ? "–" : `${one.age_s.toFixed(1)} s`) },
+      { head: "Lag", n: true, of: (one) => `${(1e3 * one.lag_s).toFixed(0)} ms` },
+    ];
+    fill(by("slices"), columns, slices, (one) => one.slice);
+    by("pair-faults").hidden = faults.length === 0;
+    by("pair-faults").replaceChildren(...faults.map((fault) => element("li", { "data-level": "critical" },
+      element("span", { class: "symbol", "aria-hidden": "true" }, "✗"), element("b", {}, fault))));
+  }
+}
+
 function busy(share) {
   const bar = element("span", { class: "bar", "data-share": share.toFixed(3), "aria-hidden": "true" });
   return element("span", { class: "load" }, bar, percent(share));
@@ -296,7 +321,7 @@ function busy(share) {
 const EVENTS = {
   mapping_created: "mapping created", mapping_removed: "mapping removed", block_assigned: "block assigned",
   block_released: "block released", quota_reached: "quota reached", pool_exhausted: "pool exhausted",
-  threshold_reached: "threshold reached", gap: "events missing",
+  threshold_reached: "threshold reached", slice_owner: "new owner", gap: "events missing",
 };
 // Events that an operator may have to act on.
 const URGENT = ["quota_reached", "pool_exhausted", "threshold_reached", "gap"];

@@ -120,6 +120,23 @@ fn the_strip_of_health_says_what_is_wrong_and_since_when() {
 }
 
 #[test]
+fn a_pair_shows_its_link_its_slices_and_what_is_wrong() {
+    let (gateway, mut browser) = opened("pair", 1000, DESK);
+    assert_eq!(browser.value("document.getElementById('pair').hidden"), true);
+    gateway.set_pair();
+    browser.wait_text("#pair-link", "Partner b: its process has ended. Ports that rest: 12.");
+    browser.wait_text("#slices tbody tr", "203.0.113.0/25");
+    assert_eq!(browser.value("document.querySelectorAll('#slices tbody tr').length"), 2);
+    browser.wait_text("#slices tbody tr:last-child", "not known");
+    assert_eq!(browser.text("#pair-faults"), "\u{2717}slice 1: its copy is not complete");
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        check_contrast(&mut browser, scheme);
+    }
+    assert_eq!(browser.complaints(&gateway.url()), Vec::<String>::new());
+}
+
+#[test]
 fn search_by_click_and_by_keyboard() {
     let (gateway, mut browser) = opened("search", 1000, DESK);
     // By keyboard: the key leads into the box, Enter asks, Escape closes and leads back.

@@ -6,6 +6,7 @@
 //! changes.
 
 use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, PORTS};
+use crate::BlockId;
 use crate::blocks::OwnedBlock;
 use crate::calendar::{LANES, NONE, lane};
 use crate::endpoint::External;
@@ -187,6 +188,30 @@ impl ExternalPorts {
     /// the block has no owner. Outer `None`: there is no such block.
     pub(crate) fn owned_block(&self, at: u32) -> Option<Option<OwnedBlock>> {
         self.blocks.owned_at(at)
+    }
+
+    /// Gives the block of a copied port to the subscriber of the port's mapping, who has it in the
+    /// other engine. The block of a static mapping stays. Returns the block as its former owner had
+    /// it, and as the new one has it, if it changes.
+    pub(crate) fn copy_block(
+        &mut self,
+        External { index, port }: External,
+        host: Host,
+        tick: u32,
+    ) -> [Option<BlockId>; 2] {
+        let pool = self.pool_of(index);
+        let block = self.blocks.find(pool, index, port);
+        let Some(block) = block.filter(|block| !self.blocks.tenure(*block).is_pinned) else {
+            return [None; 2];
+        };
+        let before = self.blocks.owner_of(block);
+        if before == Some(self.blocks.subscriber(host)) {
+            return [None; 2];
+        }
+        let released = before.map(|_| self.take_block(block));
+        self.blocks.assign(block, host);
+        self.blocks.note_since(block, tick);
+        [released, Some(self.block(block))]
     }
 
     /// Gives a block of an address to the subscriber that has it in another engine, from a tick on.

@@ -4,6 +4,7 @@ use natgate_engine::AddressRange;
 use natgate_pair::{Boot, Node, Ownership};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Settings of one of two gateways that share external addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct FleetSettings {
     pub slices: Vec<SliceSettings>,
     /// File with the number of starts of this node.
     pub starts: PathBuf,
+    /// Time without progress after which the guardian ends the gateway.
+    pub hang: Duration,
 }
 
 /// The other node.

@@ -1,11 +1,11 @@
 //! A slice at one node: its addresses in the engine, and the stream of its records.
 
-use super::status::SliceStatus;
+use super::status::{SliceChange, SliceStatus};
 use super::young::Young;
 use natgate_engine::{AddressRange, Copies, CopyEnds, Duty, Engine, Timestamp};
 use natgate_pair::{
-    Message, Ownership, PACKET_HEAD, Present, RECORD_HEAD, Receiver, Role, Sender, Stream,
-    StreamId, Written, write_state,
+    Epoch, Message, Node, Ownership, PACKET_HEAD, Present, RECORD_HEAD, Receiver, Role, Sender,
+    Stream, StreamId, Written, write_state,
 };
 use natgate_wire::protocol;
 use std::collections::BTreeSet;
@@ -54,6 +54,8 @@ pub(super) struct Slice {
     /// Ports of copies that have ended by themselves. They rest until the partner has no mapping
     /// without a key, or has ended.
     orphans: BTreeSet<u64>,
+    /// The latest owner that was reported, and the epoch.
+    reported: Option<(Node, Epoch)>,
 }
 
 /// The stream that this node sends.
@@ -110,7 +112,22 @@ impl Slice {
             is_moved: false,
             is_disputed: false,
             orphans: BTreeSet::new(),
+            reported: None,
         }
+    }
+
+    /// A change if the owner was not reported. Call it before the streams change.
+    pub(super) fn new_owner(
+        &mut self,
+        owner: Option<Node>,
+        epoch: Epoch,
+        this: Node,
+    ) -> Option<SliceChange> {
+        let owner = owner.filter(|owner| self.reported != Some((*owner, epoch)))?;
+        self.reported = Some((owner, epoch));
+        let copies = self.inbound.as_ref().and_then(|inbound| inbound.copies.as_ref());
+        let continued = copies.filter(|_| owner == this).map(|copies| copies.count() as u32);
+        Some(SliceChange { time: Timestamp(0), slice: self.number, epoch, owner, continued })
     }
 
     pub(super) fn has(&self, address: Ipv4Addr) -> bool {

@@ -1,8 +1,24 @@
 //! State of a pair, as a node knows it.
 
 use natgate_engine::AddressRange;
-use natgate_pair::{Boot, Epoch, ReceivedCounters, Sent};
+use natgate_engine::Timestamp;
+use natgate_pair::{Boot, Epoch, Node, ReceivedCounters, Sent};
 use std::time::Duration;
+
+/// A node owns a slice from now on, as far as this node knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SliceChange {
+    /// Time at which this node learned of it.
+    pub time: Timestamp,
+    /// Number of the slice, from 0 on.
+    pub slice: u16,
+    /// The epoch that has begun.
+    pub epoch: Epoch,
+    /// The owner, in the order of names.
+    pub owner: Node,
+    /// If this node takes the slice: number of mappings that it continues.
+    pub continued: Option<u32>,
+}
 
 /// State of the link to the partner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +48,8 @@ pub struct FleetStatus {
     pub boot: Boot,
     /// The greatest boot number of the partner; 0: none is known.
     pub partner_boot: Boot,
+    /// True if that process of the partner is known to have ended.
+    pub has_partner_ended: bool,
     /// The link.
     pub link: LinkStatus,
     /// Ports of ended mappings that the partner may have copies of.

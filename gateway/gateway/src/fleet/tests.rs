@@ -2,8 +2,8 @@
 
 use super::*;
 use natgate_engine::{
-    AddressRange, Config, Cursor, Filter, Packet, PoolConfig, Reconfiguration, Side, SideConfig,
-    Verdict,
+    AddressRange, Allocation, BlockConfig, Change, Config, Cursor, Filter, Packet, PoolConfig,
+    Reconfiguration, Side, SideConfig, Verdict,
 };
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Ipv4, protocol};
@@ -13,12 +13,18 @@ use std::sync::{Arc, Mutex};
 
 const REMOTE: u32 = 0xc633_6407;
 const SECOND: u64 = 1_000_000_000;
+/// Ports of a block.
+const BLOCK: u16 = 16;
 
 /// The two ends of a link. Messages lie here until a node takes them.
 #[derive(Default)]
 struct Wire {
     messages: [Vec<Vec<u8>>; 2],
     views: [Option<Vec<u8>>; 2],
+    /// Boot numbers of ended processes that a guardian has told each node, and the last heartbeat
+    /// of each.
+    ends: [Option<Boot>; 2],
+    beats: [Boot; 2],
     is_cut: bool,
     /// Share of messages that are lost or come late, of 8.
     faults: u64,
@@ -73,6 +79,14 @@ impl PartnerLink for End {
         let is_cut = self.0.lock().expect("no test has failed").is_cut;
         LinkStatus { connected: (!is_cut).then_some(Duration::ZERO), ..LinkStatus::default() }
     }
+
+    fn ended(&mut self) -> Option<Boot> {
+        self.0.lock().expect("no test has failed").ends[self.1].take()
+    }
+
+    fn beat(&mut self, boot: Boot) {
+        self.0.lock().expect("no test has failed").beats[self.1] = boot;
+    }
 }
 
 fn range(last: u8) -> AddressRange {
@@ -88,7 +102,12 @@ struct Process {
 }
 
 impl Process {
-    fn start(node: &str, folder: &Path, wire: &Arc<Mutex<Wire>>, now: u64) -> Self {
+    fn start(
+        node: &str,
+        (folder, has_blocks): (&Path, bool),
+        wire: &Arc<Mutex<Wire>>,
+        now: u64,
+    ) -> Self {
         let partner = if node == "a" { "b" } else { "a" };
         let at = |name: &str| folder.join(name);
         let slice = |last, owner: &str| SliceSettings {
@@ -105,11 +124,20 @@ impl Process {
             partner: PartnerSettings { node: partner.to_owned(), address: any },
             slices: vec![slice(1, "a"), slice(2, "b")],
             starts: at(node),
+            hang: Duration::from_secs(3),
         };
         let pool = PoolConfig {
             name: "default".into(),
             addresses: vec![range(1), range(2)],
-            ports: (2000, 2063),
+            ports: if has_blocks { (2048, 2175) } else { (2000, 2063) },
+            allocation: Some(match has_blocks {
+                true => Allocation::Block(BlockConfig {
+                    size: BLOCK,
+                    max_per_subscriber: 1,
+                    release_after: Duration::from_secs(1),
+                }),
+                false => Allocation::Random,
+            }),
             ..PoolConfig::default()
         };
         let side = |address: Ipv4Addr| SideConfig {
@@ -139,6 +167,16 @@ impl Process {
             while self.engine.poll_transmit(&mut [0; 1500]).is_some() {}
         }
         self.fleet.turn(Timestamp(now), &mut self.engine);
+    }
+
+    /// A turn that keeps the engine's events.
+    fn fleet_turn(&mut self, now: Timestamp, events: &mut Vec<Change>) {
+        self.now = now.0;
+        self.engine.advance(now);
+        self.fleet.turn(now, &mut self.engine);
+        while let Some(event) = self.engine.poll_event() {
+            events.push(event.change);
+        }
     }
 
     fn status(&self) -> FleetStatus {
@@ -241,6 +279,7 @@ fn packet(flags: Option<u8>, source: (u32, u16), destination: (u32, u16)) -> [u8
 /// Two nodes.
 struct Pair {
     folder: tempfile::TempDir,
+    has_blocks: bool,
     wire: Arc<Mutex<Wire>>,
     now: u64,
     a: Option<Process>,
@@ -249,10 +288,16 @@ struct Pair {
 
 impl Pair {
     fn start() -> Self {
+        Self::with(false)
+    }
+
+    /// A pair whose subscribers have blocks of ports.
+    fn with(has_blocks: bool) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (wire, now) = (Arc::default(), 1_700_000_000 * SECOND);
-        let [a, b] = ["a", "b"].map(|node| Some(Process::start(node, folder.path(), &wire, now)));
-        let mut pair = Self { folder, wire, now, a, b };
+        let settings = (folder.path(), has_blocks);
+        let [a, b] = ["a", "b"].map(|node| Some(Process::start(node, settings, &wire, now)));
+        let mut pair = Self { folder, has_blocks, wire, now, a, b };
         pair.run(1.0);
         pair
     }
@@ -278,8 +323,18 @@ impl Pair {
     }
 
     fn restart_a(&mut self) {
-        let process = Process::start("a", self.folder.path(), &self.wire, self.now);
+        let settings = (self.folder.path(), self.has_blocks);
+        let process = Process::start("a", settings, &self.wire, self.now);
         self.a = Some(process);
+    }
+
+    /// Ends the process of `a`. Its guardian tells `b` so.
+    fn end_a_with_guardian(&mut self) {
+        self.a = None;
+        let mut wire = self.wire();
+        if !wire.is_cut {
+            wire.ends[1] = Some(wire.beats[0]);
+        }
     }
 
     /// Makes a request of a node.
@@ -337,6 +392,72 @@ fn a_partner_goes_on_after_a_crash_and_takes_the_slice_on_evidence() {
     assert_eq!((status.slices[0].role, status.slices[0].assigns), ("owner", true));
     assert_eq!(pair.a().send((5, 1)), Some(flow));
     assert_eq!(pair.a().send((7, 1)).expect("sent").0, A1);
+}
+
+#[test]
+fn a_partner_takes_the_slice_when_the_guardian_says_that_the_owner_has_ended() {
+    let mut pair = Pair::start();
+    let flow = pair.a().send((5, 1)).expect("sent");
+    pair.run(3.0);
+    pair.b().fleet.new_owners();
+    pair.end_a_with_guardian();
+    pair.run(1.0);
+    let changes: Vec<SliceChange> = pair.b().fleet.new_owners().collect();
+    let [change] = changes[..] else { panic!("{changes:?}") };
+    assert_eq!((change.slice, change.owner, change.continued), (0, Node::B, Some(1)));
+    assert_eq!(change.epoch, pair.b().status().slices[0].epoch);
+    let status = pair.b().status();
+    assert_eq!((status.slices[0].role, status.slices[0].assigns), ("owner", false));
+    assert!(status.has_partner_ended);
+    pair.run(121.0);
+    assert!(pair.b().status().slices[0].assigns, "after the hold-down, without a restart");
+    assert_eq!(pair.b().send((5, 1)), Some(flow));
+    pair.restart_a();
+    pair.run(3.0);
+    let status = pair.a().status();
+    assert_eq!(status.slices[0].role, "partner");
+    assert!(!pair.b().status().has_partner_ended && status.slices[0].is_complete, "{status:?}");
+}
+
+#[test]
+fn a_partner_continues_blocks_of_ports_and_their_events() {
+    let mut pair = Pair::with(true);
+    let block_of = |flow: (Ipv4Addr, u16)| (flow.0, flow.1 / BLOCK);
+    let flow = pair.a().send((5, 1)).expect("sent");
+    let mut events = Vec::new();
+    for _ in 0..300 {
+        pair.now += SECOND / 100;
+        let now = Timestamp(pair.now);
+        pair.a().fleet_turn(now, &mut Vec::new());
+        pair.b().fleet_turn(now, &mut events);
+    }
+    assert!(
+        matches!(events[..], [Change::BlockAssigned(id)] if id.external == flow.0),
+        "{events:?}"
+    );
+    pair.end_a_with_guardian();
+    pair.run(123.0);
+    let second = pair.b().send((5, 2)).expect("sent");
+    assert_eq!(block_of(second), block_of(flow), "the subscriber's block goes on");
+    for host in 6..12 {
+        let other = pair.b().send((host, 1)).expect("sent");
+        assert_ne!(block_of(other), block_of(flow));
+    }
+}
+
+#[test]
+fn a_late_word_about_an_earlier_process_changes_nothing() {
+    let mut pair = Pair::start();
+    let first = pair.a().status().boot;
+    pair.a = None;
+    pair.restart_a();
+    pair.run(1.0);
+    let before = pair.b().status().slices[0].epoch;
+    pair.wire().ends[1] = Some(first);
+    pair.run(1.0);
+    let status = pair.b().status();
+    assert_eq!(status.slices[0].epoch, before);
+    assert!(!status.has_partner_ended);
 }
 
 #[test]
@@ -494,16 +615,17 @@ fn no_port_is_two_subscribers_in_any_history() {
 }
 
 fn history(seed: u64) {
-    let mut pair = Pair::start();
+    let mut pair = Pair::with(seed.is_multiple_of(2));
     pair.wire().random = seed;
     pair.wire().faults = seed % 4;
-    let mut judge = Judge::default();
+    let mut judge = Judge { has_blocks: pair.has_blocks, ..Judge::default() };
     for _ in 0..250 {
         let (choice, host) = (pair.below(48), pair.below(12) as u8 + 2);
         let flow = (host, pair.below(6) as u16 + 1);
         let to_a = pair.below(2) == 0 && pair.a.is_some();
         match choice {
             0 => pair.a = None,
+            13 if pair.a.is_some() => pair.end_a_with_guardian(),
             1 if pair.a.is_none() => pair.restart_a(),
             2 => {
                 let is_cut = pair.wire().is_cut;
@@ -525,7 +647,7 @@ fn history(seed: u64) {
                 let flags = [SYN, ACK, FIN | ACK, RST][pair.below(4) as usize];
                 let process = pair.either(to_a);
                 match choice {
-                    13..24 => judge.note(process.send_segment(flow, flags), (flow, true), pair.now),
+                    14..24 => judge.note(process.send_segment(flow, flags), (flow, true), pair.now),
                     24..30 => {
                         let flags = if flags == SYN { SYN | ACK } else { flags };
                         let known = judge.known(flow);
@@ -544,6 +666,9 @@ fn history(seed: u64) {
 #[derive(Default)]
 struct Judge {
     users: BTreeMap<(External, bool), (u64, (u8, u16))>,
+    has_blocks: bool,
+    /// The host that had each block of ports, and the time of its last packet.
+    blocks: BTreeMap<External, (u64, u8)>,
 }
 
 impl Judge {
@@ -554,6 +679,12 @@ impl Judge {
         let (last, user) = before.unwrap_or((now, flow));
         let is_other = user != flow && !is_tcp && now - last < 100 * SECOND;
         assert!(!is_other, "{external:?} of {user:?} leads to {flow:?}");
+        if self.has_blocks && !is_tcp {
+            let block = (external.0, external.1 / BLOCK);
+            let (last, user) = self.blocks.insert(block, (now, flow.0)).unwrap_or((now, flow.0));
+            let is_other = user != flow.0 && now - last < 100 * SECOND;
+            assert!(!is_other, "block {block:?} of {user} has a port of {}", flow.0);
+        }
     }
 
     /// The latest endpoint of a flow of TCP.

@@ -118,7 +118,7 @@ impl Rig {
         };
         match papers.read().expect("usable files").side {
             Side::Dial(tls) => tls,
-            Side::Listen(_) => unreachable!("a is the first by name"),
+            Side::Listen => unreachable!("a is the first by name"),
         }
     }
 }

@@ -5,16 +5,22 @@ use super::draft::Draft;
 use super::places::Target;
 use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
-use super::sections::{plain_name, read_name};
+use super::sections::{plain_name, read_duration, read_name};
 use super::values::{self, overlaps, quoted, show_range, socket_address};
 use natgate_engine::{AddressRange, Allocation};
 use natgate_gateway::StateSettings;
 use natgate_gateway::fleet::{FleetSettings, PartnerSettings, SliceSettings};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Most slices.
 const MOST_SLICES: usize = 256;
+
+/// Times without progress after which the guardian ends the gateway.
+const HANGS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
+const DEFAULT_HANG: Duration = Duration::from_secs(3);
 
 /// `[fleet]`. A faulty value is absent.
 pub(super) struct FleetDraft {
@@ -23,6 +29,7 @@ pub(super) struct FleetDraft {
     listen: Option<SocketAddr>,
     files: [Option<PathBuf>; 3],
     partner: Option<PartnerSettings>,
+    hang: Option<Duration>,
     slices: Vec<SliceDraft>,
 }
 
@@ -65,6 +72,7 @@ pub(super) fn read(root: &Section<'_>) -> Option<FleetDraft> {
         listen,
         files: ["certificate", "key", "authorities"].map(|key| section.required_path(key)),
         partner,
+        hang: section.get("hang").and_then(|value| read_duration(&value, &HANGS)),
         slices: slices.iter().map(read_slice).collect(),
     })
 }
@@ -213,14 +221,14 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
     }
     for pool in &draft.pools {
         let allocation = draft.allocation(pool);
-        let is_shared = matches!(allocation, Allocation::Random | Allocation::Preserve);
-        let what = match (is_shared, pool.overloading) {
-            (false, _) => "blocks and shares of ports",
-            (true, true) => "overloaded ports",
-            (true, false) => continue,
+        let (what, remedy) = match allocation {
+            Allocation::Deterministic(_) => ("ports by arithmetic", "write allocation = \"block\""),
+            Allocation::Address => ("addresses of subscribers", "write allocation = \"block\""),
+            _ if pool.overloading => ("overloaded ports", "take overloading out"),
+            _ => continue,
         };
         let message = format!("a pair does not share {what} yet");
-        report.wrong(&pool.name.place, format!("{message}; write allocation = \"random\""));
+        report.wrong(&pool.name.place, format!("{message}; {remedy}"));
     }
 }
 
@@ -245,6 +253,7 @@ impl FleetDraft {
             partner: self.partner.expect(COMPLETE),
             slices: self.slices.into_iter().map(slice).collect(),
             starts: state.expect(COMPLETE).file.with_added_extension("starts"),
+            hang: self.hang.unwrap_or(DEFAULT_HANG),
         }
     }
 }

@@ -133,7 +133,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("workers", &["count", "cores"]),
     ("dpdk", &["eal"]),
     ("state", &["file", "interval"]),
-    ("fleet", &["node", "listen", "certificate", "key", "authorities", "partner"]),
+    ("fleet", &["node", "listen", "certificate", "key", "authorities", "partner", "hang"]),
     ("fleet.partner", &["node", "address"]),
     ("slice", &["addresses", "owner"]),
     ("control", &["socket", "group", "read_socket", "read_group", "listen", "operators", "tls"]),

@@ -107,6 +107,7 @@ pub(super) async fn status(State(interface): Of, RawQuery(query): RawQuery) -> A
         "time": figures.first().map(|one| one.now.0 as f64 / 1e9),
         "running_s": began.elapsed().as_secs_f64(),
         "workers": figures.len(),
+        "pair": settings.fleet.is_some(),
         "mappings": { "now": mappings, "most": most_mappings },
         "subscribers": {
             "now": subscribers, "most": most_subscribers, "unanswered": unanswered,

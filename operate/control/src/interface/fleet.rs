@@ -81,6 +81,7 @@ fn object(status: &FleetStatus) -> Value {
         "partner": status.partner,
         "boot": status.boot,
         "partner_boot": status.partner_boot,
+        "partner_ended": status.has_partner_ended,
         "link": {
             "connected": link.connected.is_some(),
             "connected_s": link.connected.map(|time| time.as_secs_f64()),
@@ -174,6 +175,7 @@ mod tests {
             partner: "b".into(),
             boot: 1 << 32,
             partner_boot: 0,
+            has_partner_ended: false,
             link: Default::default(),
             resting: 0,
             refused_views: 0,

@@ -147,7 +147,9 @@ impl Entry {
             Record::Event(event) => event,
             Record::Gap(gap) => return Some(Self::Gap(*gap)),
             Record::ClockSet(set) => return Some(Self::ClockSet(*set)),
-            Record::Host(_) | Record::Summary(_) | Record::Expectation(_) => return None,
+            Record::Host(_) | Record::Summary(_) | Record::Expectation(_) | Record::Slice(_) => {
+                return None;
+            }
         };
         let time = event.time;
         let session = |id: &natgate_engine::SessionId| Holding {

@@ -1,6 +1,7 @@
 //! Figures of a gateway that has one of everything, for tests.
 
 use natgate_engine::{Direction, DropReason, Outcome};
+use natgate_gateway::fleet::{FleetStatus, LinkStatus, ReceivedCounters, Sent, SliceStatus};
 use natgate_gateway::ipv6::softwire::DomainCounters;
 use natgate_gateway::router6::Router6Counters;
 use natgate_gateway::{AlgCounters, AlgKind, AlgReason, AnnouncedRoutes, LoadNow, TimingNow};
@@ -58,7 +59,48 @@ pub(crate) fn figures() -> Figures {
     figures.sinks = vec![SinkFigures { name, written: 10, lost: 3, gaps: 1, waiting: 2, up: true }];
     figures.listeners = vec![ListenerFigures { name: "page", refused: 6 }];
     figures.announced = Some(AnnouncedRoutes { present: 12, missing: 8, restored: 14 });
+    figures.fleet = Some(pair());
     let last_success = Some(began + Duration::from_secs(5));
     figures.reloads = Reloads { succeeded: 1, failed: 2, last_success };
     figures
+}
+
+/// One of two gateways, with a slice of its own and the copy of another.
+fn pair() -> FleetStatus {
+    let slice = |role: &'static str| SliceStatus {
+        addresses: Vec::new(),
+        home: "a".into(),
+        owner: Some("a".into()),
+        role,
+        epoch: 6,
+        assigns: role == "owner",
+        rests: None,
+        drains: false,
+        is_complete: true,
+        age: Some(Duration::from_millis(1500)),
+        lag: Duration::from_millis(250),
+        is_disputed: false,
+        sent: None,
+        received: None,
+    };
+    let sent = Sent { packets: 31, records: 32, bytes: 33, lost: 34, repaired: 35 };
+    let received = ReceivedCounters { gaps: 36, divergent: 37, ..ReceivedCounters::default() };
+    FleetStatus {
+        node: "a".into(),
+        partner: "b".into(),
+        boot: 1 << 32,
+        partner_boot: 1 << 32,
+        has_partner_ended: false,
+        link: LinkStatus {
+            connected: Some(Duration::ZERO),
+            round_trip: Some(Duration::from_millis(2)),
+            ..LinkStatus::default()
+        },
+        resting: 38,
+        refused_views: 39,
+        slices: vec![
+            SliceStatus { sent: Some(sent), ..slice("owner") },
+            SliceStatus { received: Some(received), ..slice("partner") },
+        ],
+    }
 }

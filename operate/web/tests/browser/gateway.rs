@@ -44,6 +44,8 @@ struct Figures {
     is_large: bool,
     /// True if a link and two logs have alarms.
     is_ill: AtomicBool,
+    /// True if the gateway is one of two.
+    is_pair: AtomicBool,
     began: Instant,
     /// Packets forwarded outbound, and when that was reckoned.
     sent: Mutex<(f64, Instant)>,
@@ -64,7 +66,8 @@ impl Gateway {
         let now = Instant::now();
         let sent = Mutex::new((0.0, now));
         let (rate, is_ill) = (AtomicU64::new(rate), AtomicBool::new(false));
-        let figures = Figures { rate, is_large, is_ill, began: now, sent };
+        let is_pair = AtomicBool::new(false);
+        let figures = Figures { rate, is_large, is_ill, is_pair, began: now, sent };
         let figures = Arc::new(figures);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut gateway = Self { address, figures, server: None };
@@ -84,6 +87,11 @@ impl Gateway {
     /// Raises alarms, or ends them.
     pub(crate) fn set_ill(&self, is_ill: bool) {
         self.figures.is_ill.store(is_ill, Ordering::Relaxed);
+    }
+
+    /// Becomes one of two gateways, of which the other has ended.
+    pub(crate) fn set_pair(&self) {
+        self.figures.is_pair.store(true, Ordering::Relaxed);
     }
 
     /// Goes, with all its connections.
@@ -123,6 +131,7 @@ fn interface(figures: &Arc<Figures>) -> Router {
         .route("/v1/counters", of(counters))
         .route("/v1/workers", of(workers))
         .route("/v1/status", of(status))
+        .route("/v1/fleet", of(|_| fleet()))
         .route("/v1/health", of(health))
         .route("/v1/pools", of(pools))
         .route("/v1/addresses", of(addresses))
@@ -168,6 +177,25 @@ fn status(figures: &Figures) -> Value {
     json!({
         "version": "0.1.0", "running_s": 271_000 + figures.began.elapsed().as_secs(),
         "subscribers": { "now": 10_480, "most": 65_536 },
+        "pair": figures.is_pair.load(Ordering::Relaxed),
+    })
+}
+
+fn fleet() -> Value {
+    json!({
+        "ok": false, "node": "a", "partner": "b", "partner_ended": true,
+        "link": { "connected": false, "reason": "the partner is silent" },
+        "resting_ports": 12, "faults": ["slice 1: its copy is not complete"],
+        "slices": [
+            {
+                "slice": 0, "addresses": ["203.0.113.0/25"], "owner": "a", "epoch": 3,
+                "assigns": true, "complete": true, "age_s": 1.25, "lag_s": 0.004,
+            },
+            {
+                "slice": 1, "addresses": ["203.0.113.128/25"], "owner": null, "epoch": 0,
+                "assigns": false, "complete": false, "age_s": null, "lag_s": 0.0,
+            },
+        ],
     })
 }
 

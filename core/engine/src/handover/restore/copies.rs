@@ -7,9 +7,11 @@
 //! meanwhile leaves nothing that a later record could end in its place.
 
 use super::{ABSENT, LEFT_OUT, MappingParts, Restoration, RestoreError};
+use crate::Change;
 use crate::endpoint::{AddressPort, External};
 use crate::engine::Engine;
 use crate::handover::record::{HEAD, Kind, MappingFields, Reader, Writer, fingerprint};
+use crate::host::Host;
 use crate::protocols::has_ports;
 use crate::time::{TICK, nanos};
 use alloc::vec::Vec;
@@ -182,6 +184,18 @@ impl Engine {
         }
     }
 
+    /// Gives the block of a copied port to its subscriber. Logs of both engines name the owners of
+    /// blocks, so this raises events.
+    pub(super) fn copy_block(&mut self, external: External, host: Host) {
+        let [released, assigned] = self.external.copy_block(external, host, self.present_tick());
+        if let Some(block) = released {
+            self.raise(self.now, Change::BlockReleased(block));
+        }
+        if let Some(block) = assigned {
+            self.raise(self.now, Change::BlockAssigned(block));
+        }
+    }
+
     /// Forgets the slot of a copy that has ended by itself.
     fn forget_ended(&self, copies: &mut Copies, key: u32) {
         let slot = copies.restoration.slot(key);
@@ -256,6 +270,12 @@ impl Copies {
     /// The key of the copy in a slot.
     pub fn key(&self, slot: u32) -> Option<u32> {
         self.restoration.numbers.get(slot as usize).copied().filter(|key| *key != ABSENT)
+    }
+
+    /// Number of mappings that have copies, ones that have ended by themselves included. Looks at
+    /// every key.
+    pub fn count(&self) -> usize {
+        self.made.iter().flatten().count()
     }
 
     fn note(&mut self, key: u32, made: Option<Made>) {

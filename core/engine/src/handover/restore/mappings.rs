@@ -275,6 +275,9 @@ impl Engine {
             }
         } else if has_ports(protocol) {
             self.external.restore_port(protocol, external, slot, self.tick);
+            if restoration.is_running && self.external.has_shares() {
+                self.copy_block(external, internal.host);
+            }
         } else {
             self.external.begin_portless(index);
         }

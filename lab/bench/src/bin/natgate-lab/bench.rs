@@ -9,6 +9,7 @@ mod io;
 mod ipv6;
 mod live;
 mod p4;
+mod pair;
 mod prices;
 mod rfc9693;
 mod router;
@@ -27,10 +28,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Times are processor time, because other programs on the machine change it least; io, router and
-timings send real packets. Each experiment writes NAME.json, NAME.md and NAME*.svg, with the facts
-of the machine, to docs/results/NAME/ under the current directory or to --out DIR. With --json, the
-JSON goes to standard output instead. With both options, it goes to both.
+Times are processor time, because other programs on the machine change it least; io, pair, router
+and timings send real packets. Each experiment writes NAME.json, NAME.md and NAME*.svg, with the
+facts of the machine, to docs/results/NAME/ under the current directory or to --out DIR. With
+--json, the JSON goes to standard output instead. With both options, it goes to both.
 
 Examples:
 natgate bench structures --quick
@@ -59,6 +60,7 @@ enum Bench {
     Day(day::Args),
     Io(io::Args),
     P4(p4::Args),
+    Pair(pair::Args),
     Router(router::Args),
     Timings(timings::Args),
 }
@@ -76,6 +78,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Bench::Day(args) => day::run(args),
         Bench::Io(args) => io::run(args),
         Bench::P4(args) => p4::run(args),
+        Bench::Pair(args) => pair::run(args),
         Bench::Router(args) => router::run(args),
         Bench::Timings(args) => timings::run(args),
     }

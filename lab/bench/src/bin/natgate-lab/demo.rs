@@ -5,11 +5,14 @@
 //! iperf3) and with sockets of this program. Then the demonstration reports the results. The image
 //! has IPv4 alone, so the steps with IPv6 are skipped with it.
 //!
+//! With `--pair` it shows two gateways instead ([`pair`]).
+//!
 //! `natgate-testnet` makes the network, [`steps`], [`ipv6`] and [`tunnels`] have the steps, and
 //! [`report`] writes the results. However the command ends, the namespaces, their processes and the
 //! files are removed. The next start removes the remains of a killed run.
 
 mod ipv6;
+mod pair;
 mod report;
 mod steps;
 mod tunnels;
@@ -29,6 +32,7 @@ use signal_hook::iterator::Signals;
 
 use crate::Failure;
 use ipv6::IPV6_STEPS;
+pub(crate) use pair::{Outage, Stage};
 use report::{Report, StepResult};
 use steps::{DemoNetwork, STEPS};
 use tunnels::TUNNEL_STEPS;
@@ -72,6 +76,7 @@ Examples:
 natgate demo
 natgate demo --json
 natgate demo --hold
+natgate demo --pair
 natgate demo --image target/release/natgate-bare")]
 pub(crate) struct Args {
     /// Print the result as one JSON object instead of text
@@ -81,6 +86,13 @@ pub(crate) struct Args {
     /// Keep the network after the steps, print how to enter it, and wait for the Enter key
     #[arg(long, conflicts_with = "json")]
     hold: bool,
+
+    /// Show a pair of gateways instead: the active one is killed, and comes back
+    ///
+    /// A call, a download, iperf3 and 100,000 mappings go through the pair. Tells for how long each
+    /// was interrupted, and how many mappings kept their external endpoint. Takes about a minute.
+    #[arg(long, conflicts_with_all = ["hold", "image"])]
+    pair: bool,
 
     /// Run this image without an operating system as the gateway, in an emulator
     ///
@@ -105,7 +117,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let name = format!("{TAG}{}", std::process::id());
     clean_up_whatever_happens(&format!("{name}-"))?;
 
-    let mut report = hold_demonstration(&args, &name)?;
+    let say = |text: &str| {
+        if !args.json {
+            println!("{text}");
+        }
+    };
+    let mut report = match args.pair {
+        true => pair::hold(&name, &say)?,
+        false => hold_demonstration(&args, &name, &say)?,
+    };
     report.seconds = started.elapsed().as_secs_f64();
     if args.json {
         println!("{:#}", report.to_json());
@@ -116,12 +136,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Runs the demonstration between the making of the network and its removal.
-fn hold_demonstration(args: &Args, name: &str) -> anyhow::Result<Report> {
-    let say = |text: &str| {
-        if !args.json {
-            println!("{text}");
-        }
-    };
+fn hold_demonstration(args: &Args, name: &str, say: &dyn Fn(&str)) -> anyhow::Result<Report> {
     let mut network = Network::build(name).context("cannot build the network")?;
     let mut report = Report { skipped: reason_to_skip_ipv6(args), ..Report::default() };
     let with_ipv6 = report.skipped.is_none();

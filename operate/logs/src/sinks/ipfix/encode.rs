@@ -386,9 +386,11 @@ impl Encoder {
             Record::Event(event) => self.of_event(event, names, base),
             Record::Gap(gap) => (&RELIABILITY, Values { gap: Some(*gap), ..base }),
             // The sink leaves these records out.
-            Record::Host(_) | Record::ClockSet(_) | Record::Summary(_) | Record::Expectation(_) => {
-                (&RELIABILITY, base)
-            }
+            Record::Host(_)
+            | Record::ClockSet(_)
+            | Record::Summary(_)
+            | Record::Expectation(_)
+            | Record::Slice(_) => (&RELIABILITY, base),
         }
     }
 

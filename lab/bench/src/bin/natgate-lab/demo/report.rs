@@ -58,6 +58,11 @@ impl StepResult {
         Self { name, what, outcome, seconds: began.elapsed().as_secs_f64() }
     }
 
+    /// True if the step has passed.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.outcome.is_ok()
+    }
+
     /// Line for people.
     pub(crate) fn line(&self, number: usize) -> String {
         let (mark, detail) = match &self.outcome {
@@ -85,7 +90,7 @@ impl StepResult {
 impl Report {
     /// Returns true if all steps passed.
     pub(crate) fn passed(&self) -> bool {
-        self.steps.iter().all(|step| step.outcome.is_ok())
+        self.steps.iter().all(StepResult::has_passed)
     }
 
     /// One sentence with the names of the failed steps.
@@ -121,7 +126,7 @@ impl Report {
     }
 
     pub(crate) fn print_end(&self) {
-        let passed = self.steps.iter().filter(|step| step.outcome.is_ok()).count();
+        let passed = self.steps.iter().filter(|step| step.has_passed()).count();
         let failed = self.steps.len() - passed;
         println!("\n{passed} passed, {failed} failed, {:.1} s", self.seconds);
     }

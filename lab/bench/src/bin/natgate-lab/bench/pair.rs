@@ -1,0 +1,223 @@
+//! `natgate bench pair`: what a kill of the active gateway of a pair costs.
+
+use super::{Output, command, live, mappings};
+use crate::Failure;
+use crate::demo::{Outage, Stage};
+use anyhow::Context;
+use natgate_lab::bed::TAG;
+use natgate_lab::report::{Report, Table, progress};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Losses on the link between the nodes, percent.
+const LOSSES: [u32; 4] = [0, 1, 5, 20];
+
+/// Looks at the lag in each run, and the pause between two of them.
+const LOOKS: usize = 50;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Programs of the measurement, and their Debian packages.
+const TOOLS: [(&str, &str); 1] = [("iperf3", "iperf3")];
+
+const AFTER_HELP: &str = "\
+Each run makes two gateways in network namespaces of its own, with the mappings, a call of 50
+packets a second, a download and iperf3. It kills the active gateway (kill -9), and starts it again.
+Routers notice the death by three requests without an answer, 50 ms apart. Losses are on the link
+between the nodes, both ways. It needs root, ip, ethtool, setpriv, nft and iperf3. A run takes half
+a minute.
+
+Examples:
+natgate bench pair --quick
+natgate bench pair --runs 9 --mappings 100k --losses 0,5 --out /tmp/pair";
+
+/// Measure what a kill of one of two gateways costs
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Args {
+    /// Runs at each loss [default: 5; quick: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: Option<u32>,
+    /// Mappings [default: 100k; quick: 10k]
+    #[arg(long, value_name = "N", value_parser = few_mappings)]
+    mappings: Option<u32>,
+    /// Losses on the link between the nodes, percent [default: 0,1,5,20; quick: 0,5]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(0..=90),
+    )]
+    losses: Vec<u32>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Parses a number of mappings that the subscribers of the network can have.
+fn few_mappings(text: &str) -> Result<u32, String> {
+    let wrong = "a number of mappings is 1 to 100k here";
+    mappings(text).ok().filter(|count| *count <= 100_000).ok_or(wrong.into())
+}
+
+/// Figures of all runs.
+#[derive(Serialize)]
+struct Results {
+    mappings: u32,
+    runs: Vec<Run>,
+}
+
+/// Figures of a run; times in milliseconds.
+#[derive(Serialize)]
+struct Run {
+    loss_percent: u32,
+    /// Until both routers used the other gateway.
+    noticed_ms: f64,
+    /// Longest silence of the call, packets of it that were lost, and the same of the download.
+    call_ms: f64,
+    call_lost: usize,
+    download_ms: f64,
+    /// Mappings that kept their endpoint, of those of all.
+    kept: usize,
+    other: usize,
+    silent: usize,
+    /// Bytes sent to the partner for each record.
+    bytes_a_record: f64,
+    /// Highest of 99 of 100 looks at the wait of the oldest change, while mappings were made.
+    lag_p99_ms: f64,
+    /// From the start of the killed gateway until it has a copy of all.
+    copied_ms: f64,
+    /// Packets of the call that were lost while it came back.
+    lost_on_return: usize,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    live::prepare(&TOOLS)?;
+    let quick = args.output.quick;
+    let runs = args.runs.unwrap_or(if quick { 1 } else { 5 });
+    let mappings = args.mappings.unwrap_or(if quick { 10_000 } else { 100_000 });
+    let losses = match (args.losses.is_empty(), quick) {
+        (true, true) => vec![0, 5],
+        (true, false) => LOSSES.to_vec(),
+        (false, _) => args.losses,
+    };
+    let mut results = Results { mappings, runs: Vec::new() };
+    let all = losses.iter().flat_map(|loss| (0..runs).map(move |run| (*loss, run)));
+    let progress = progress(u64::from(runs) * losses.len() as u64);
+    for (number, (loss, _)) in all.enumerate() {
+        let name = format!("{TAG}{}-{number}", std::process::id());
+        let run = measure(&name, mappings, loss);
+        results.runs.push(run.with_context(|| format!("a run at {loss} % loss"))?);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    args.output.deliver("pair", &report(&results))
+}
+
+/// One run.
+fn measure(name: &str, mappings: u32, loss: u32) -> anyhow::Result<Run> {
+    let mut stage = Stage::new(name, mappings)?;
+    lose(&stage, loss)?;
+    stage.start()?;
+    stage.fill()?;
+    let mut lags = Vec::new();
+    for _ in 0..LOOKS {
+        lags.push(stage.lag()?);
+        std::thread::sleep(PAUSE);
+    }
+    lags.sort_unstable();
+    let copied = stage.copy()?;
+    stage.begin_traffic()?;
+    let Outage { from, to, noticed, .. } = stage.kill()?;
+    let (_, call_lost, call) = stage.call(from, to)?;
+    let (_, download) = stage.download(from, to)?;
+    let kept = stage.compare()?;
+    let began = Instant::now();
+    let back = stage.restart()?;
+    stage.move_back()?;
+    let end = Instant::now().checked_sub(Duration::from_millis(500)).context("a time")?;
+    let (_, lost_on_return, _) = stage.call(began, end)?;
+    stage.stop()?;
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    Ok(Run {
+        loss_percent: loss,
+        noticed_ms: ms(noticed?),
+        call_ms: ms(call),
+        call_lost,
+        download_ms: ms(download),
+        kept: kept.same,
+        other: kept.other,
+        silent: kept.silent,
+        bytes_a_record: copied.bytes as f64 / copied.records.max(1) as f64,
+        lag_p99_ms: ms(lags[(lags.len() * 99).div_ceil(100) - 1]),
+        copied_ms: ms(back),
+        lost_on_return,
+    })
+}
+
+/// Loses packets of the link between the nodes, in both.
+fn lose(stage: &Stage, percent: u32) -> anyhow::Result<()> {
+    if percent == 0 {
+        return Ok(());
+    }
+    for node in ["a", "b"] {
+        for rule in [
+            "add table ip lose".to_owned(),
+            "add chain ip lose in { type filter hook input priority 0 ; }".to_owned(),
+            format!("add rule ip lose in udp dport 7600 numgen random mod 100 < {percent} drop"),
+        ] {
+            stage.network().node(node).run(5, "nft", &[&rule])?;
+        }
+    }
+    Ok(())
+}
+
+fn report(results: &Results) -> Report {
+    let mut report = Report::new("pair", "A pair of gateways", &command());
+    report.data(results);
+    report.text(format!(
+        "{} mappings of UDP, a call of 50 packets a second and a download; kill -9 of the active \
+         gateway. Medians of the runs, with the least and the greatest in brackets. Routers notice \
+         the death after 150 ms by themselves. Kept: the smallest share of mappings that had the \
+         same external endpoint at the partner.",
+        results.mappings
+    ));
+    let mut table = Table::new([
+        "loss on the link",
+        "runs",
+        "call silent, ms",
+        "download silent, ms",
+        "kept",
+        "lag p99, ms",
+        "bytes a record",
+        "copied again, ms",
+        "lost on return",
+    ]);
+    let mut losses: Vec<u32> = results.runs.iter().map(|run| run.loss_percent).collect();
+    losses.dedup();
+    for loss in losses {
+        let runs: Vec<&Run> = results.runs.iter().filter(|run| run.loss_percent == loss).collect();
+        let spread = |read: fn(&Run) -> f64| spread(runs.iter().map(|run| read(run)));
+        let kept = runs.iter().map(|run| run.kept).min().unwrap_or_default();
+        let lost: usize = runs.iter().map(|run| run.lost_on_return).sum();
+        table.push([
+            format!("{loss} %"),
+            runs.len().to_string(),
+            spread(|run| run.call_ms),
+            spread(|run| run.download_ms),
+            format!("{:.3} %", kept as f64 / f64::from(results.mappings) * 100.0),
+            spread(|run| run.lag_p99_ms),
+            spread(|run| run.bytes_a_record),
+            spread(|run| run.copied_ms),
+            lost.to_string(),
+        ]);
+    }
+    report.table(table);
+    report
+}
+
+/// Median, least and greatest.
+fn spread(values: impl Iterator<Item = f64>) -> String {
+    let mut all: Vec<f64> = values.collect();
+    all.sort_unstable_by(f64::total_cmp);
+    let (Some(least), Some(most)) = (all.first(), all.last()) else { return String::new() };
+    format!("{:.0} ({least:.0} to {most:.0})", all[all.len() / 2])
+}
