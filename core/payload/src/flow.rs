@@ -274,10 +274,12 @@ impl Flow {
         }
         if !segment.has(RST) {
             self.expires = tools.now + if self.is_closed { CLOSING } else { ESTABLISHED };
-            self.directions[own].window = segment.window;
-        }
-        if let Some(stamp) = segment.stamp(room.bytes()) {
-            self.directions[own].stamp = stamp;
+            let direction = &mut self.directions[own];
+            // The numbers of a forged segment are a guess.
+            if direction.is_near(segment.sequence, tools.pool) {
+                direction.window = segment.window;
+                direction.stamp = segment.stamp(room.bytes()).unwrap_or(direction.stamp);
+            }
         }
         let (acknowledgment, is_news) = self.acknowledge(from, segment, room, tools.pool);
         if segment.has(RST) || (segment.data == room.bytes().len() && !segment.has(FIN)) {
@@ -288,8 +290,15 @@ impl Flow {
     }
 
     fn take_syn(&mut self, from: Side, segment: &Segment, packet: &[u8], tools: &mut Tools<'_>) {
+        let opener = &self.directions[self.opener as usize];
+        // A forged answer does not know the opener's number.
+        let is_right = match (from == self.opener, segment.has(ACK)) {
+            (false, true) if self.left.is_none() => {
+                opener.is_started && opener.is_next(segment.acknowledgment, tools.pool)
+            }
+            (is_opener, is_answer) => is_opener != is_answer,
+        };
         let direction = &mut self.directions[from as usize];
-        let is_right = (from == self.opener) != segment.has(ACK);
         if direction.is_started || !is_right {
             return;
         }

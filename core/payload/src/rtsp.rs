@@ -209,8 +209,10 @@ fn expect(port: u16, is_pair: bool, context: &mut Context<'_>) -> Option<u16> {
 
 /// Edits `"10.0.0.5:4588"/"10.0.0.5:4589"` or `":4588"/":4589"` (RFC 7826 section 18.54).
 fn edit_addresses(head: &[u8], value: Range<usize>, context: &mut Context<'_>) -> Result<(), Step> {
-    let mut at = value.start;
-    let mut pair: Option<(u16, u16)> = None;
+    let value_start = value.start;
+    let mut at = value_start;
+    // The second port of a pair that was asked for: internal and external.
+    let mut second: Option<(u16, u16)> = None;
     for part in head[value].split(|byte| *byte == b'/') {
         let quoted = part.strip_prefix(b"\"").and_then(|part| part.strip_suffix(b"\""));
         let Some(colon) = quoted.and_then(|text| text.iter().rposition(|byte| *byte == b':'))
@@ -218,24 +220,23 @@ fn edit_addresses(head: &[u8], value: Range<usize>, context: &mut Context<'_>) -
             return Ok(());
         };
         let text = quoted.unwrap_or_default();
-        let Some(port) = ports(&text[colon + 1..]).filter(|(_, is_pair)| !is_pair) else {
-            return Ok(());
-        };
+        let Some((port, false)) = ports(&text[colon + 1..]) else { return Ok(()) };
         let host = &text[..colon];
         let address = text::ipv4.parse(host).ok();
         if !host.is_empty() && !address.is_some_and(|address| context.is_own(address.into())) {
             context.refuse(Reason::ForeignAddress);
             return Ok(());
         }
-        let external = match pair {
-            Some((first, external)) if first.checked_add(1) == Some(port.0) => external + 1,
-            Some(_) => return Ok(()),
-            None => match expect(port.0, port.0 % 2 == 0, context) {
-                Some(external) => external,
-                None => return Ok(()),
-            },
+        let external = match second.take() {
+            Some((internal, external)) if internal == port => external,
+            _ => {
+                let is_pair = at == value_start && port % 2 == 0;
+                let Some(external) = expect(port, is_pair, context) else { return Ok(()) };
+                let next = port.checked_add(1).zip(external.checked_add(1));
+                second = next.filter(|_| is_pair);
+                external
+            }
         };
-        pair = Some((port.0, external));
         let host = if host.is_empty() { None } else { Some(context.flow().external.ip()) };
         let new = host.map_or_else(|| format!(":{external}"), |host| format!("{host}:{external}"));
         context.replace(at + 1..at + 1 + text.len(), new.as_bytes())?;

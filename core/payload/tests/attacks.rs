@@ -231,6 +231,40 @@ fn forged_segments_change_no_stream() {
     assert_eq!(link.heard(Outside), "PORT 203,0,113,1,234,98\r\nPORT 203,0,113,1,234,100\r\n");
 }
 
+/// A forged segment from far outside the window tells no window and no time of the other host.
+#[test]
+fn forged_segments_tell_no_window_and_no_time() {
+    let mut link = greeted();
+    let mut forger = link.hosts[1].clone();
+    (forger.clock, forger.start) = (0x7000_0000, forger.start.wrapping_add(0x1000_0000));
+    let packet = forger.acknowledgment();
+    link.process(Outside, &packet);
+    // The framework acknowledges half a command with what the server said last.
+    let start = link.write(Inside, b"PORT 10,0,0,5,");
+    link.send(Inside, start, start + 14);
+    assert_eq!(link.hosts[0].acknowledged, start + 14);
+    assert!(link.hosts[0].other_stamp < 0x7000_0000);
+    link.say(Inside, "200,13\r\n");
+    assert_eq!(link.heard(Outside), "PORT 203,0,113,1,234,98\r\n");
+}
+
+/// An answer to a SYN that does not acknowledge it starts no stream.
+#[test]
+fn a_forged_answer_starts_no_stream() {
+    let payloads = Payloads::new(Limits { flows: 8, buffers: 4 }, [1; 32]);
+    let mut link = Link::prepare(ftp(), payloads);
+    let syn = link.hosts[0].syn(SYN);
+    link.carry(Inside, syn);
+    let mut forger = link.hosts[1].clone();
+    (forger.start, forger.other_start) = (7, 9);
+    let packet = forger.syn(SYN | ACK);
+    link.process(Outside, &packet);
+    link.shake_hands();
+    link.say(Outside, "220 ready\r\n");
+    link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
+    assert_eq!(link.heard(Outside), "PORT 203,0,113,1,234,98\r\n");
+}
+
 /// A new connection of the same endpoints starts afresh behind a RST, and not before.
 #[test]
 fn a_connection_of_the_same_endpoints_starts_afresh() {

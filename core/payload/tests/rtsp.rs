@@ -61,6 +61,20 @@ fn version_2_names_addresses() {
 }
 
 #[test]
+fn each_address_of_version_2_gets_a_port_that_was_asked_for() {
+    let mut link = client();
+    link.say(Inside, &setup("RTP/AVP;dest_addr=\":4589\"/\":4590\""));
+    link.say(Inside, &setup("RTP/AVP;dest_addr=\":4600\"/\":4700\""));
+    let heard = link.heard(Outside);
+    assert!(heard.contains("dest_addr=\":60002\"/\":60004\"\r\n"), "{heard}");
+    assert!(heard.contains("dest_addr=\":60006\"/\":60008\"\r\n"), "{heard}");
+    let asked: Vec<_> =
+        link.book.made.iter().map(|made| (made.internal.port(), made.wanted)).collect();
+    let one = Wanted::AddressOfFlow;
+    assert_eq!(asked, [(4589, one), (4590, one), (4600, Wanted::Pair), (4700, one)]);
+}
+
+#[test]
 fn bodies_and_interleaved_data_are_no_messages() {
     let mut link = client();
     let hidden = setup("RTP/AVP;client_port=4588-4589");

@@ -170,6 +170,11 @@ impl Direction {
         at == self.next || at == self.received(pool)
     }
 
+    /// True if a number is so close to the next one that its byte could be held.
+    pub(crate) fn is_near(&self, at: u32, pool: &Pool) -> bool {
+        distance(at, self.received(pool)).unsigned_abs() < WINDOW as u32
+    }
+
     /// Gives the borrowed memory back.
     pub(crate) fn close(&mut self, pool: &mut Pool) {
         if self.work != NO_WORK {

@@ -29,7 +29,7 @@ pub(crate) struct Host {
     early: BTreeMap<usize, Vec<u8>>,
     pub(crate) mss: u16,
     pub(crate) has_stamps: bool,
-    clock: u32,
+    pub(crate) clock: u32,
     pub(crate) other_stamp: u32,
     /// Last SACK block, as a range of the written bytes.
     pub(crate) sacked: Option<(usize, usize)>,
