@@ -759,6 +759,50 @@ fn a_flood_from_unbound_sources_gets_a_second_of_errors_at_most() {
     world.pass(Side::Inside, Side::Outside, &tunneled((B4, AFTR), &question));
 }
 
+/// The two fragments of a packet in a tunnel.
+fn halves(ends: (&str, &str), identification: u16, inner: &[u8]) -> [Vec<u8>; 2] {
+    let [high, low] = identification.to_be_bytes();
+    [(0, 32, 1), (32, inner.len(), 0)].map(|(from, to, more)| {
+        let header = [4, 0, 0, from as u8 | more, 0, 0, high, low];
+        six(ends, 44, &[&header[..], &inner[from..to]].concat())
+    })
+}
+
+#[test]
+fn fragments_of_forged_sources_fill_one_share_together() {
+    let mut world = World::new(lw4o6());
+    let good = udp((SHARED, REMOTE), 1500, 53, 60);
+    let forged =
+        |number: u32| Ipv6Addr::from_bits(ipv6("2001:db8:b5::") + u128::from(number)).to_string();
+    // Neither a first fragment with a customer's IPv4 source nor a later one tells a customer.
+    let mut waiting = 0;
+    for number in 0..20_000 {
+        let half = &halves((&forged(number), AFTR), 7, &good)[number as usize % 2];
+        match world.take(Side::Inside, half) {
+            Went::Held => waiting += 1,
+            other => assert_eq!(other, Went::Dropped(R::FragmentLimit)),
+        }
+    }
+    assert_eq!(waiting, 512);
+    let [first, last] = halves((B4, AFTR), 7, &good);
+    assert_eq!(world.take(Side::Inside, &first), Went::Held);
+    assert_eq!(world.take(Side::Inside, &last), Went::Held);
+    assert_eq!(world.own(), Some(hopped(good)));
+}
+
+#[test]
+fn fragments_to_a_relay_of_map_come_from_customers() {
+    let mut world = World::new(map_e());
+    let good = udp((CUSTOMER, REMOTE), 1232, 53, 60);
+    for half in halves(("2001:db8:12:3400:0:c000:212:35", BR), 7, &good) {
+        assert_eq!(world.refuse(Side::Inside, &half), (R::SoftwireSource, None));
+    }
+    let [first, last] = halves((CE, BR), 7, &good);
+    assert_eq!(world.take(Side::Inside, &last), Went::Held);
+    assert_eq!(world.take(Side::Inside, &first), Went::Held);
+    assert_eq!(world.own(), Some(hopped(good)));
+}
+
 /// Sends a packet to a customer through a path of a width; a router there reports what does not
 /// fit, and the sender believes the gateway's errors. Returns the number of packets that it takes.
 fn tries(world: &mut World, width: usize, mut len: usize, may_cut: bool) -> usize {

@@ -192,6 +192,12 @@ impl Domains {
         self.lengths6.iter().find_map(|&len| self.of_prefix6(first6(address, len), len))
     }
 
+    /// True if a customer has an IPv6 address.
+    pub fn has_customer(&self, address: u128) -> bool {
+        let has = |place: usize| self.rules[place].customer_of(address).is_some();
+        self.lengths6.iter().any(|&len| self.of_prefix6(first6(address, len), len).is_some_and(has))
+    }
+
     /// True if an address is that of a border relay.
     #[inline]
     pub fn is_br(&self, address: u128) -> bool {

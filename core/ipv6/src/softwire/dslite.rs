@@ -25,8 +25,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    Config, Direction, DropReason, Engine, Packet, Prefix, RealmConfig, SideConfig, Timestamp,
-    is_martian,
+    Config, Direction, DropReason, Engine, Explanation, Packet, Prefix, RealmConfig, Side,
+    SideConfig, Timestamp, Verdict, is_martian,
 };
 use natgate_wire::ipv6::{Fragment, MIN_MTU};
 use natgate_wire::{Ipv4, ipv6};
@@ -215,9 +215,22 @@ struct Report {
     b4: u128,
     number: Ipv4Addr,
     /// The width of the path, if the report is about it.
-    width: Option<u32>,
+    width: Option<u16>,
     /// The quoted IPv4 packet.
     inner: Vec<u8>,
+}
+
+impl Report {
+    /// The ICMP error about the quoted packet, from its receiver's number, behind [`HEADROOM`].
+    fn error(&self) -> Vec<u8> {
+        let (number, mut inner) = (self.number.to_bits(), self.inner.clone());
+        readdress(&mut inner, End::Destination, number);
+        let mut bytes = [0; MIN_MTU];
+        let len = write_ipv4(&mut bytes, number, HOST_UNREACHABLE, &inner, MIN_MTU as u16);
+        let mut buffer = vec![0; HEADROOM];
+        buffer.extend(&bytes[..len]);
+        buffer
+    }
 }
 
 impl Translator {
@@ -288,7 +301,7 @@ impl Translator {
                 self.drop_outer(packet, DropReason::SoftwireSource)
             }
             Content::Fragment(at, fragment) => {
-                self.put_together(engine, now, packet.bytes(), (at, fragment));
+                self.put_together(engine, now, packet.bytes(), (at, fragment), ends.0);
                 Fate::Nothing
             }
             Content::Icmp(at) => self.take_aftr_icmp(engine, now, packet, at),
@@ -380,7 +393,7 @@ impl Translator {
         self.number_arrived(now, packet, arrived)
     }
 
-    /// Takes a fragment of a packet in a tunnel.
+    /// Takes a fragment of a packet in a tunnel from a B4.
     //= rfc6333#section-6.3-reassemble
     #[cold]
     fn put_together(
@@ -388,12 +401,11 @@ impl Translator {
         engine: &mut Engine,
         now: Timestamp,
         bytes: &[u8],
-        (at, fragment): (usize, Fragment),
+        fragment: (usize, Fragment),
+        b4: u128,
     ) {
-        let Some((mut buffer, fragments, received)) = self.take_fragment(now, bytes, at, fragment)
-        else {
-            return;
-        };
+        let whole = self.take_fragment(now, bytes, fragment, b4);
+        let Some((mut buffer, fragments, received)) = whole else { return };
         let mut packet = Packet::new(&mut buffer, HEADROOM);
         let Some(arrived) = Arrived::whole(packet.bytes()) else { return };
         let before = (self.counts().clone(), engine.counters().clone());
@@ -425,10 +437,15 @@ impl Translator {
                 return Fate::Nothing;
             }
         };
-        let (Some(width), Some(softwires)) = (report.width, &mut self.softwires) else {
-            self.tell_sender(engine, now, report, len);
+        let Some(width) = report.width else {
+            self.tell_sender(engine, now, &report, len);
             return Fate::Nothing;
         };
+        if !self.has_session(engine, now, &report) {
+            self.count_drop(Direction::Local, DropReason::IcmpNoSession, len);
+            return Fate::Nothing;
+        }
+        let Some(softwires) = &mut self.softwires else { return Fate::Nothing };
         if softwires.dslite.as_ref().is_some_and(|one| one.settings.softwire.path_mtu) {
             softwires.paths.note(now.0, report.b4, width);
         }
@@ -447,6 +464,17 @@ impl Translator {
         Ok(Report { b4, number, width: error.width(), inner: inner.to_vec() })
     }
 
+    /// True if the engine has the session of the quoted packet. A host that guesses the inner
+    /// address of another must not make the other's path narrow.
+    fn has_session(&self, engine: &Engine, now: Timestamp, report: &Report) -> bool {
+        let mut buffer = report.error();
+        let mut packet = Packet::new(&mut buffer, HEADROOM);
+        packet.set_realm(self.realm);
+        let mut explanation = Explanation::new();
+        engine.explain(now, Side::Inside, &packet, &mut explanation);
+        !matches!(explanation.verdict, Verdict::Drop(_))
+    }
+
     /// Tells the sender of an IPv4 packet that it did not come through the tunnel: an ICMP error
     /// from the packet's receiver, which the engine translates and counts with `received` bytes.
     //= rfc2473#section-8.3-unreachable
@@ -454,16 +482,10 @@ impl Translator {
         &mut self,
         engine: &mut Engine,
         now: Timestamp,
-        report: Report,
+        report: &Report,
         received: usize,
     ) {
-        let Report { number, mut inner, .. } = report;
-        readdress(&mut inner, End::Destination, number.to_bits());
-        let mut bytes = [0; MIN_MTU];
-        let mtu = MIN_MTU as u16;
-        let len = write_ipv4(&mut bytes, number.to_bits(), HOST_UNREACHABLE, &inner, mtu);
-        let mut buffer = vec![0; HEADROOM];
-        buffer.extend(&bytes[..len]);
+        let mut buffer = report.error();
         let mut packet = Packet::new(&mut buffer, HEADROOM);
         let fate = self.take_numbered(engine, now, &mut packet, None, received);
         self.release(fate, packet.bytes());

@@ -22,7 +22,7 @@ struct Report<'p> {
     /// The message for the sender of the IPv4 packet, if it gets one.
     message: Option<ErrorMessage>,
     /// The width of the path.
-    width: Option<u32>,
+    width: Option<u16>,
 }
 
 /// An ICMPv6 error to the gateway's end of a tunnel.
@@ -50,7 +50,12 @@ impl<'p> TunnelError<'p> {
         if !message.checksum_valid(source, own) {
             return Err(DropReason::IcmpBadChecksum);
         }
-        Ok(Self { own, message, body: &bytes[icmpv6::HEADER_LEN..] })
+        let error = Self { own, message, body: &bytes[icmpv6::HEADER_LEN..] };
+        // RFC 8201 section 4.
+        if error.width().is_some_and(|width| usize::from(width) < ipv6::MIN_MTU) {
+            return Err(DropReason::LocalUnsupported);
+        }
+        Ok(error)
     }
 
     /// The receiver of the quoted packet, and the IPv4 packet in it as far as quoted; `None`: it is
@@ -66,9 +71,9 @@ impl<'p> TunnelError<'p> {
     }
 
     /// The width of the path, if the error is about it.
-    pub(super) fn width(&self) -> Option<u32> {
+    pub(super) fn width(&self) -> Option<u16> {
         let is_wide = self.message.kind() == icmpv6::kind::PACKET_TOO_BIG;
-        is_wide.then(|| self.message.word())
+        is_wide.then(|| self.message.word().min(u16::MAX.into()) as u16)
     }
 }
 
@@ -90,7 +95,6 @@ impl Softwires {
         //= rfc2473#section-8.3-unreachable
         let message = match error.width() {
             Some(width) if packet.dont_fragment() => {
-                let width = width.clamp(ipv6::MIN_MTU as u32, u16::MAX.into()) as u16;
                 Some(ErrorMessage::fragmentation_needed(width - ipv6::HEADER_LEN as u16))
             }
             Some(_) => None,

@@ -73,6 +73,14 @@ pub struct Lw4o6Settings {
     pub softwire: SoftwireSettings,
 }
 
+impl Lw4o6Settings {
+    /// True if an address is the gateway's end of a tunnel.
+    #[inline]
+    fn has_br(&self, address: u128) -> bool {
+        self.address.to_bits() == address || self.bindings.brs().contains(&address)
+    }
+}
+
 /// Settings of a domain of MAP: one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapSettings {
@@ -271,10 +279,7 @@ impl Softwires {
     /// True if an IPv6 address is the gateway's end of a tunnel.
     #[inline]
     pub(crate) fn is_tunnel_end(&self, address: u128) -> bool {
-        let has = |lw4o6: &Lw4o6Settings| {
-            lw4o6.address.to_bits() == address || lw4o6.bindings.brs().contains(&address)
-        };
-        self.lw4o6.as_ref().is_some_and(has)
+        self.lw4o6.as_ref().is_some_and(|lw4o6| lw4o6.has_br(address))
             || !self.domains.is_empty() && self.domains.is_br(address)
     }
 

@@ -4,7 +4,6 @@
 //! minutes (RFC 8201 section 4), so that a wider one is found again.
 
 use alloc::collections::{BTreeMap, VecDeque};
-use natgate_wire::ipv6::MIN_MTU;
 
 /// Most paths that are remembered.
 const MOST: usize = 4096;
@@ -28,10 +27,9 @@ impl Paths {
         self.widths.get(&customer).map_or(link, |(width, _)| link.min(*width))
     }
 
-    /// Remembers the width of a path. No path is narrower than IPv6's smallest link. The width of a
-    /// known path only shrinks.
-    pub(crate) fn note(&mut self, now: u64, customer: u128, mtu: u32) {
-        let mtu = mtu.clamp(MIN_MTU as u32, u16::MAX.into()) as u16;
+    /// Remembers the width of a path, at least that of IPv6's smallest link. The width of a known
+    /// path only shrinks.
+    pub(crate) fn note(&mut self, now: u64, customer: u128, mtu: u16) {
         let end = now.saturating_add(LIFETIME);
         match self.widths.get_mut(&customer) {
             Some((width, until)) => {
@@ -86,7 +84,7 @@ mod tests {
         assert_eq!(paths.mtu(5, 1500), 1500);
         paths.note(0, 5, 1400);
         paths.note(1, 5, 1450);
-        paths.note(1, 6, 7);
+        paths.note(1, 6, 1280);
         assert_eq!([5, 6, 7].map(|to| paths.mtu(to, 1500)), [1400, 1280, 1500]);
         assert_eq!(paths.mtu(5, 1300), 1300);
         paths.expire(LIFETIME);

@@ -1,15 +1,17 @@
 //! Packets that waited: fragments of a datagram whose ports are known now, and packets of tunnels
 //! that are whole again. They leave by a queue, because they have no buffer of the caller's.
 
+use super::endpoint::{self, End};
 use super::fragments::{Datagram, Held, Ports};
-use super::reassembly::Complete;
-use super::{Loss, Softwires};
+use super::reassembly::{Complete, UNKNOWN};
+use super::{Located, Location, Loss, Softwires};
 use crate::convert::{Cut, HEADROOM};
 use crate::translator::{Departure, Fate, Translator};
 use alloc::vec;
 use alloc::vec::Vec;
 use natgate_engine::{Counters, Direction, DropReason, Packet, Side, Timestamp};
-use natgate_wire::ipv6::Fragment;
+use natgate_wire::ipv6::{FRAGMENT_LEN, Fragment};
+use natgate_wire::{Ipv4, Ipv6};
 
 impl Translator {
     /// Remembers the ports of a datagram, and sends the fragments that waited for them.
@@ -24,7 +26,7 @@ impl Translator {
             let fate = match side {
                 Side::Outside => self.take_softwire_ipv4(now, &mut packet, Ok(())),
                 Side::Inside => {
-                    let Ok(header) = natgate_wire::Ipv6::new_checked(packet.bytes()) else {
+                    let Ok(header) = Ipv6::new_checked(packet.bytes()) else {
                         continue;
                     };
                     let ends = (header.source(), header.destination());
@@ -58,10 +60,16 @@ impl Translator {
         at: usize,
         fragment: Fragment,
     ) -> Fate {
-        let Some((mut buffer, fragments, received)) = self.take_fragment(now, bytes, at, fragment)
-        else {
-            return Fate::Nothing;
+        let Some(softwires) = &self.softwires else { return Fate::Nothing };
+        let payer = match softwires.payer(bytes, at, fragment) {
+            Ok(payer) => payer,
+            Err(reason) => {
+                self.count_drop(Direction::Outbound, reason, bytes.len());
+                return Fate::Nothing;
+            }
         };
+        let whole = self.take_fragment(now, bytes, (at, fragment), payer);
+        let Some((mut buffer, fragments, received)) = whole else { return Fate::Nothing };
         let mut packet = Packet::new(&mut buffer, HEADROOM);
         let before = self.counts().clone();
         let fate = self.take_whole(now, &mut packet, received);
@@ -72,18 +80,18 @@ impl Translator {
 
     /// Takes a fragment of a packet in a tunnel. If the packet is whole now, returns it in a buffer
     /// with [`HEADROOM`], the number of its fragments and their bytes: the last fragment counts all
-    /// bytes, the others count as packets.
+    /// bytes, the others count as packets. The fragment may use the share of `payer`.
     pub(super) fn take_fragment(
         &mut self,
         now: Timestamp,
         bytes: &[u8],
-        at: usize,
-        fragment: Fragment,
+        (at, fragment): (usize, Fragment),
+        payer: u128,
     ) -> Option<(Vec<u8>, u64, usize)> {
         // A fragment whose time is over is none of the datagram.
         self.advance_softwires(now);
         let softwires = self.softwires.as_mut()?;
-        match softwires.reassembly.take(now.0, bytes, at, fragment) {
+        match softwires.reassembly.take(now.0, bytes, (at, fragment), payer) {
             Ok(None) => None,
             Err(reason) => {
                 self.count_drop(Direction::Outbound, reason, bytes.len());
@@ -124,6 +132,29 @@ impl Translator {
 }
 
 impl Softwires {
+    /// The source that a fragment of a packet to a tunnel's end is charged to. A forged source must
+    /// not have a share of its own.
+    fn payer(&self, bytes: &[u8], at: usize, fragment: Fragment) -> Result<u128, DropReason> {
+        let packet = Ipv6::new_header_checked(bytes).map_err(|_| DropReason::BadLength)?;
+        let ends = (packet.source(), packet.destination());
+        if self.domains.is_br(ends.1) && self.domains.has_customer(ends.0) {
+            return Ok(ends.0);
+        }
+        if !self.lw4o6.as_ref().is_some_and(|lw4o6| lw4o6.has_br(ends.1)) {
+            return Err(DropReason::SoftwireSource);
+        }
+        // Bindings are not found by their B4. The first fragment tells the IPv4 source.
+        let payload = bytes.get(at + FRAGMENT_LEN..).filter(|_| fragment.offset == 0);
+        let inner = payload.and_then(|payload| Ipv4::new_header_checked(payload).ok());
+        let location =
+            inner.map(|inner| self.locate(inner.source(), || endpoint::port(&inner, End::Source)));
+        let is_bound = |to: &Located| (to.tunnel.customer, to.tunnel.br) == ends;
+        Ok(match location {
+            Some(Ok(Location::Customer(to))) if is_bound(&to) => ends.0,
+            _ => UNKNOWN,
+        })
+    }
+
     fn push_cut(&mut self, side: Side, cut: Cut, bytes: &[u8]) -> Result<(), DropReason> {
         let mut fragments = cut.fragments(bytes);
         let mut buffer = vec![0; cut.limit];

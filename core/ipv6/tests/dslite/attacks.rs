@@ -196,8 +196,8 @@ fn a_flood_of_fragments_from_one_tunnel_stops_no_other() {
             _ => waiting += 1,
         }
     }
-    // An eighth of the memory.
-    assert_eq!(waiting, 128);
+    // An eighth of the memory; each packet costs 512 bytes more than its payload.
+    assert_eq!(waiting, 85);
     let (_, outer) = mixed(OTHER_B4, 1);
     for fragment in &outer {
         assert!(world.take(Side::Inside, fragment).is_err());
@@ -208,6 +208,42 @@ fn a_flood_of_fragments_from_one_tunnel_stops_no_other() {
     assert!(world.take(Side::Inside, &overlapping).is_err());
     assert_eq!(world.take(Side::Inside, &overlapping), Err(R::FragmentOverlap));
     world.wait(3);
-    assert_eq!(world.drops()[R::FragmentUnmatched as usize], 128);
+    assert_eq!(world.drops()[R::FragmentUnmatched as usize], 85);
     assert_eq!(world.drops()[R::FragmentOverlap as usize], 2);
+}
+
+#[test]
+fn small_fragments_from_one_tunnel_stop_no_other() {
+    let mut world = World::new();
+    let mut waiting = 0;
+    for number in 0..5000 {
+        let fragment = outer_fragment(B4, number, (0, true), &[0x45; 8]);
+        waiting += u32::from(world.take(Side::Inside, &fragment) != Err(R::FragmentLimit));
+    }
+    // An eighth of 4,096 packets.
+    assert_eq!(waiting, 512);
+    let (_, outer) = mixed(OTHER_B4, 1);
+    for fragment in &outer {
+        assert!(world.take(Side::Inside, fragment).is_err());
+    }
+    assert!(world.queued().is_some() && world.queued().is_some());
+}
+
+#[test]
+fn overlapping_fragments_end_what_is_still_to_come() {
+    let mut world = World::new();
+    let inner = question(5000);
+    let parts = [(0, true, &inner[..24]), (24, false, &inner[24..])];
+    let piece =
+        |(from, more, part): (usize, bool, &[u8])| outer_fragment(B4, 9, (from, more), part);
+    assert!(world.take(Side::Inside, &piece(parts[0])).is_err());
+    let overlapping = piece((8, true, &[0x45; 16]));
+    assert_eq!(world.take(Side::Inside, &overlapping), Err(R::FragmentOverlap));
+    for part in parts {
+        assert_eq!(world.take(Side::Inside, &piece(part)), Err(R::FragmentOverlap));
+    }
+    // The name is free again when its time is over.
+    world.wait(3);
+    assert!(world.take(Side::Inside, &piece(parts[0])).is_err());
+    assert!(world.take(Side::Inside, &piece(parts[1])).is_err() && world.queued().is_some());
 }

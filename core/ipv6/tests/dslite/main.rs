@@ -231,6 +231,15 @@ fn open(bytes: &[u8]) -> (String, Vec<u8>) {
     (Ipv6Addr::from_bits(outer.destination()).to_string(), outer.payload().to_vec())
 }
 
+/// A packet of the gateway's to a tunnel.
+fn to_tunnel(b4: &str, inner: &[u8]) -> Vec<u8> {
+    let mut bytes = six(b4, IPV4, inner);
+    let mut header = Ipv6::new_header_checked(&mut bytes[..]).expect("a packet");
+    header.set_source(address(AFTR));
+    header.set_destination(address(b4));
+    bytes
+}
+
 fn port_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[20 + at], bytes[21 + at]])
 }
@@ -438,6 +447,41 @@ fn reports_of_routers_in_tunnels_are_believed_if_they_quote_a_hosts_packet() {
     let about = Ipv4::new_header_checked(message.body()).expect("a packet");
     assert_eq!(about.destination(), u32::from_be_bytes(EXTERNAL));
     assert_eq!(about.payload()[2..4], left[20..22]);
+}
+
+#[test]
+fn a_report_about_a_packet_of_no_session_makes_no_path_narrow() {
+    let mut world = World::new();
+    let left = world.leave(B4, &udp((HOST, REMOTE), (5000, 53), &[1]));
+    let large = answer(&left, &[5; 1300]);
+    let too_big = |ends: Ends, ports: (u16, u16)| {
+        let packet = to_tunnel(B4, &udp(ends, ports, &[5; 100]));
+        report(icmpv6::kind::PACKET_TOO_BIG, 0, 1280, &packet)
+    };
+    let guesses = [
+        too_big((REMOTE, HOST), (53, 5001)),
+        too_big((REMOTE, HOST), (54, 5000)),
+        too_big(([198, 51, 100, 8], HOST), (53, 5000)),
+    ];
+    for guess in guesses {
+        assert_eq!(world.take(Side::Inside, &guess), Err(R::IcmpNoSession));
+    }
+    assert_eq!(world.take(Side::Outside, &large).expect("a packet").2, None);
+    assert!(world.take(Side::Inside, &too_big((REMOTE, HOST), (53, 5000))).is_err());
+    assert_eq!(world.take(Side::Outside, &large).expect("a packet").2, Some(1280));
+}
+
+#[test]
+fn a_report_of_less_than_ipv6_permits_is_discarded() {
+    let mut world = World::new();
+    let left = world.leave(B4, &udp((HOST, REMOTE), (5000, 53), &[1]));
+    let large = answer(&left, &[5; 1300]);
+    let (_, quoted, _) = world.take(Side::Outside, &large).expect("a packet");
+    for width in [0, 68, 1279] {
+        let report = report(icmpv6::kind::PACKET_TOO_BIG, 0, width, &quoted[..100]);
+        assert_eq!(world.take(Side::Inside, &report), Err(R::LocalUnsupported));
+    }
+    assert_eq!(world.take(Side::Outside, &large).expect("a packet").2, None);
 }
 
 #[test]

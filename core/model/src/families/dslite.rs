@@ -11,6 +11,7 @@ use super::{Departure, Families, Limit, fragments, local, message};
 use crate::bytes::is_martian;
 use crate::chapters::lower_mss;
 use crate::{Effects, Transmit};
+use natgate_engine::Verdict;
 use natgate_engine::{Counters, Direction, DropReason, Endpoint, Outcome, Prefix, Side, Timestamp};
 use natgate_ipv6::softwire::DsliteSettings;
 use natgate_wire::protocol::{DCCP, ICMP, ICMPV6, TCP, UDP, UDP_LITE};
@@ -300,20 +301,26 @@ impl Families {
             }
         };
         let report = six.transport.bytes;
-        if report[0] == 2 {
-            let width = u32::from(word(report, 4)) << 16 | u32::from(word(report, 6));
-            if self.dslite().softwire.path_mtu {
-                let known = self.tunnels.widths.get(&b4).map_or(u16::MAX, |(width, _)| *width);
-                let width = width.clamp(1280, 65_535) as u16;
-                self.tunnels.widths.insert(b4, (width.min(known), now.0 + WIDTH_LIFE));
-            }
-            self.counters.count(Direction::Local, Outcome::Replied, received.len());
-            return (None, Effects::default());
-        }
         let host = Four::read(&inner, true).map(|four| (b4, four.destination.into()));
         let place = host.ok().and_then(|host| self.hosts.known(host)).expect("a report about it");
         readdress(&mut inner, Side::Outside, place);
         let error = error4(place, 576, &inner, message(3, 1));
+        if let Some(width) = width(report) {
+            let (mut trial, realm) = (self.ipv4.clone(), self.realm().expect("there is DS-Lite"));
+            let tried = trial.process_in(now, Side::Inside, realm, &error, choice);
+            if let Verdict::Drop(_) = tried.verdict {
+                let unknown = DropReason::IcmpNoSession;
+                self.counters.count_drop(Direction::Local, unknown, received.len());
+                return (None, Effects::default());
+            }
+            if self.dslite().softwire.path_mtu {
+                let known = self.tunnels.widths.get(&b4).map_or(u16::MAX, |(width, _)| *width);
+                let width = known.min(width.min(65_535) as u16);
+                self.tunnels.widths.insert(b4, (width, now.0 + WIDTH_LIFE));
+            }
+            self.counters.count(Direction::Local, Outcome::Replied, received.len());
+            return (None, Effects::default());
+        }
         let (departure, made) = self.take_in_realm(now, &error, received.len(), choice);
         self.release(now, departure);
         (None, made)
@@ -331,6 +338,9 @@ impl Families {
         if !total_icmpv6(six.ends(), report).is_multiple_of(0xffff) {
             return Err(DropReason::IcmpBadChecksum);
         }
+        if width(report).is_some_and(|width| width < 1280) {
+            return Err(DropReason::LocalUnsupported); // RFC 8201 section 4
+        }
         let unknown = DropReason::IcmpNoSession;
         let quoted = Six::read(&report[8..], true).map_err(|_| unknown)?;
         let is_ours = self.is_aftr(quoted.source)
@@ -341,6 +351,12 @@ impl Families {
         let host = (quoted.destination, four.destination.into());
         self.hosts.known(host).map(|_| (quoted.destination, inner.to_vec())).ok_or(unknown)
     }
+}
+
+/// The width of the path that an ICMPv6 error reports.
+fn width(report: &[u8]) -> Option<u32> {
+    let halves = [4, 6].map(|at| u32::from(word(report, at)));
+    (report[0] == 2).then_some(halves[0] << 16 | halves[1])
 }
 
 /// 20.9: the type of service of a packet that leaves a tunnel.

@@ -5,6 +5,10 @@ use natgate_engine::{Config, DropReason};
 
 /// Most fragments of a packet, and most packets.
 const MOST: (usize, usize) = (64, 4096);
+/// A source may use one part in this number.
+const SHARE: usize = 8;
+/// Memory that a packet costs besides its payload, bytes.
+const OVERHEAD: usize = 512;
 
 /// A fragment: its offset, what it carries, true if more follow, and its length as received.
 #[derive(Clone, Debug)]
@@ -39,6 +43,8 @@ struct Parts {
     /// The header of the first fragment.
     header: Vec<u8>,
     pieces: Vec<Piece>,
+    /// The reason why the packet is lost, and what is still to come of it.
+    ended: Option<DropReason>,
 }
 
 /// A packet that is whole again.
@@ -66,7 +72,8 @@ impl Waiting {
             std::mem::take(&mut self.parts).into_iter().partition(|one| one.until <= now);
         self.parts = rest;
         let due: Vec<Parts> = due;
-        due.iter().map(|parts| parts.lost(DropReason::FragmentUnmatched)).collect()
+        let waited = due.iter().filter(|parts| parts.ended.is_none());
+        waited.map(|parts| parts.lost(DropReason::FragmentUnmatched)).collect()
     }
 
     /// Takes a fragment of a packet.
@@ -92,21 +99,26 @@ impl Waiting {
             return Err((DropReason::FragmentTiny, None));
         }
         let name = (six.source, six.fragment.map_or(0, |(identification, _)| identification));
+        let known = self.parts.iter().find(|one| one.name == name);
+        if let Some(reason) = known.and_then(|one| one.ended) {
+            return Err((reason, None));
+        }
         let memory = config.limits.fragment_memory;
-        let used = |is_counted: &dyn Fn(&Parts) -> bool| -> usize {
-            let parts = self.parts.iter().filter(|one| is_counted(one));
-            parts.flat_map(|one| &one.pieces).map(|one| one.payload.len()).sum()
+        let new = usize::from(known.is_none());
+        let is_too_much = |parts: &[&Parts], share: usize| {
+            let used: usize = parts.iter().map(|one| one.cost()).sum();
+            used + new * OVERHEAD + piece.payload.len() > memory / share
+                || parts.len() + new > MOST.1 / share
         };
-        let is_known = self.parts.iter().any(|one| one.name == name);
-        if used(&|_| true) + piece.payload.len() > memory
-            || used(&|one| one.name.0 == name.0) + piece.payload.len() > memory / 8
-            || !is_known && self.parts.len() >= MOST.1
-        {
+        let all: Vec<&Parts> = self.parts.iter().collect();
+        let of_source: Vec<&Parts> = self.parts.iter().filter(|one| one.name.0 == name.0).collect();
+        if is_too_much(&all, 1) || is_too_much(&of_source, SHARE) {
             return Err((DropReason::FragmentLimit, None));
         }
         let place = self.parts.iter().position(|one| one.name == name).unwrap_or_else(|| {
             let until = now + config.timeouts.fragment.as_nanos() as u64;
-            self.parts.push(Parts { name, until, header: Vec::new(), pieces: Vec::new() });
+            let (header, pieces) = (Vec::new(), Vec::new());
+            self.parts.push(Parts { name, until, header, pieces, ended: None });
             self.parts.len() - 1
         });
         let parts = &mut self.parts[place];
@@ -114,7 +126,9 @@ impl Waiting {
         if is_wrong || parts.pieces.len() >= MOST.0 {
             let limit =
                 if is_wrong { DropReason::FragmentOverlap } else { DropReason::FragmentLimit };
-            let lost = self.parts.remove(place).lost(limit);
+            let lost = parts.lost(limit);
+            parts.pieces.clear();
+            parts.ended = Some(limit);
             return Err((limit, Some(lost)));
         }
         if piece.offset == 0 {
@@ -130,6 +144,10 @@ impl Waiting {
 }
 
 impl Parts {
+    fn cost(&self) -> usize {
+        OVERHEAD + self.pieces.iter().map(|one| one.payload.len()).sum::<usize>()
+    }
+
     fn received(&self) -> usize {
         self.pieces.iter().map(|one| one.received).sum()
     }
