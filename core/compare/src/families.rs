@@ -319,7 +319,7 @@ impl FamilyPair {
                 continue;
             }
             let mut packet = Packet::new(&mut self.buffer[..room + len], room);
-            if self.translator.convert_to_host(&mut packet).is_ok() {
+            if self.translator.convert_own_to_host(&mut packet).is_ok() {
                 let bytes = packet.bytes().to_vec();
                 did.made.transmits.push(Transmit { time, side, realm: 0, bytes });
             }

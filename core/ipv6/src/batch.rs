@@ -12,6 +12,7 @@
 
 use crate::convert::{Cut, DIFFERENCE, Overwritten, Plain6, Refusal};
 use crate::hosts::Hosts;
+use crate::nat64::Reached;
 use crate::translator::{Departure, Fate, Translator};
 use alloc::vec::Vec;
 use core::mem;
@@ -396,7 +397,7 @@ impl Translator {
         }
     }
 
-    /// Notes the prefix of a packet to NAT64, and the packet itself if the engine has refused it.
+    /// Notes the prefix of a packet to NAT64, or the packet itself if the engine has refused it.
     #[inline]
     fn settle_conversion(
         &mut self,
@@ -407,7 +408,8 @@ impl Translator {
     ) {
         let Some(nat64) = &mut self.nat64 else { return };
         if let (Some(sender), Some(remote)) = (item.sender, item.remote) {
-            nat64.note_prefix((sender, remote), converted.prefix);
+            let reached = Reached { remote, prefix: converted.prefix };
+            nat64.note_prefix(sender, reached, verdict);
         }
         if let Verdict::Drop(_) = verdict {
             let head = packet.bytes().first_chunk().copied();

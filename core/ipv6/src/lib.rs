@@ -7,9 +7,9 @@
 //!
 //! Call order: [`Translator::new`] comes before the engine, because it adds the realm of NAT64's
 //! hosts to the engine's configuration. [`Translator::take_some`] gets packets before the engine
-//! sees it, and [`Translator::convert_to_host`] each packet that the engine sends to that realm.
-//! [`Translator::poll_transmit`] returns the translator's own errors. [`Translator::sweep`] frees
-//! the numbers of hosts without mappings.
+//! sees it, and [`Translator::convert_own_to_host`] each packet that the engine makes for that
+//! realm. [`Translator::poll_transmit`] returns the translator's own errors. [`Translator::sweep`]
+//! frees the numbers of hosts without mappings.
 //!
 //! ```
 //! use natgate_engine::Config;

@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
     Config, DropReason, Engine, HashKey, Packet, Prefix, RealmConfig, Side, SideConfig, Timestamp,
+    Verdict,
 };
 use natgate_wire::ipv6::MIN_MTU;
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv6, protocol};
@@ -36,6 +37,22 @@ const ADDRESS_UNREACHABLE: u8 = 3;
 /// Sets of the memory of prefixes, and entries of a set.
 const SETS: usize = 1 << 14;
 const WAYS: usize = 4;
+
+/// The origin of a packet to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The engine has forwarded the packet, or has answered it in place.
+    Packet,
+    /// The engine has made the packet, or has held it.
+    Engine,
+}
+
+/// A remote address, and the place of the prefix by which a host reaches it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reached {
+    pub(crate) remote: u32,
+    pub(crate) prefix: usize,
+}
 
 /// The state of NAT64.
 #[derive(Clone, Debug)]
@@ -141,24 +158,29 @@ impl Nat64 {
         self.converter.plain_to_ipv4(packet, plain, ends);
     }
 
-    /// Notes the prefix by which a host reaches a remote address.
+    /// Notes the prefix by which a host reaches a remote address, if the engine has not refused the
+    /// packet: else one host that gets nothing could displace what is noted for others.
     #[inline]
-    pub(crate) fn note_prefix(&mut self, (number, remote): (u32, u32), prefix: usize) {
+    pub(crate) fn note_prefix(&mut self, number: u32, reached: Reached, verdict: Verdict) {
+        let Reached { remote, prefix } = reached;
         if !self.prefixes.is_off()
+            && !matches!(verdict, Verdict::Drop(_) | Verdict::Held)
             && let Some(host) = self.hosts.address(Ipv4Addr::from_bits(number))
         {
             self.prefixes.note(host, remote, prefix);
         }
     }
 
-    /// Converts a packet to a host. `own` is the gateway's address inside.
+    /// Converts a packet to a host. `own` is the gateway's address inside. Anybody outside can send
+    /// an error with the source of the engine's own errors; only those of `origin` are own ones.
     pub(crate) fn convert_to_host(
         &mut self,
         packet: &mut Packet<'_>,
         own: Option<u128>,
+        origin: Origin,
     ) -> Result<Option<Cut>, DropReason> {
         let is_icmp = packet.bytes().get(PROTOCOL) == Some(&protocol::ICMP);
-        let is_own = is_icmp && is_own_error(packet.bytes());
+        let is_own = is_icmp && origin == Origin::Engine && is_own_error(packet.bytes());
         let received = if is_own { self.quotes.find(packet.bytes()) } else { None };
         let is_refusal = is_own && is_host_unreachable(packet.bytes());
         let own = own.unwrap_or_else(|| {
@@ -316,7 +338,7 @@ impl Translator {
         let (settings, numbers) = (&nat64.settings, &nat64.hosts);
         let mut addresses = Outward { settings, numbers, receiver, sender: None };
         nat64.converter.clone().to_ipv4(packet, &mut addresses)?;
-        Ok(addresses.sender)
+        Ok(addresses.sender.map(|(number, _)| number))
     }
 
     /// True if the source of a packet is in one of the prefixes. Such a packet could turn round for
@@ -341,27 +363,28 @@ impl Translator {
             Ok(sender) => sender,
             Err(refusal) => return self.refuse(now, Side::Inside, packet, len, refusal),
         };
+        let sender = sender.map(|(number, reached)| (number, Some(reached)));
         self.take_numbered(engine, now, packet, sender, len)
     }
 
-    /// Converts a packet from inside to IPv4. Returns the number of its sender, unless the packet
-    /// is an error.
+    /// Converts a packet from inside to IPv4. Returns the number of its sender, and how it reaches
+    /// its receiver, unless the packet is an error.
     //= rfc6146#section-3
     fn convert_to_number(
         &mut self,
         now: Timestamp,
         source: u128,
         packet: &mut Packet<'_>,
-    ) -> Result<Option<Ipv4Addr>, Refusal> {
+    ) -> Result<Option<(Ipv4Addr, Reached)>, Refusal> {
         let Some(nat64) = &mut self.nat64 else { return Err(DropReason::NoRoute.into()) };
         let receiver = nat64.check_sender(source, packet.bytes())?;
         nat64.quotes.add(packet.bytes(), None);
-        let Nat64 { settings, converter, hosts, prefixes, .. } = nat64;
-        let numbers = Numbering { hosts, prefixes, now: now.0 };
+        let Nat64 { settings, converter, hosts, .. } = nat64;
+        let numbers = Numbering { hosts, now: now.0 };
         let mut addresses = Outward { settings, numbers, receiver, sender: None };
         let converted = converter.to_ipv4(packet, &mut addresses);
         let sender = addresses.sender;
-        if let (Err(_), Some(number)) = (&converted, sender) {
+        if let (Err(_), Some((number, _))) = (&converted, sender) {
             hosts.forget_new(number);
         }
         converted.map(|_| sender)
@@ -370,8 +393,8 @@ impl Translator {
 
 /// Numbers of hosts.
 trait Numbers {
-    /// The number of a packet's sender, which reaches a remote address by a prefix.
-    fn of_sender(&mut self, source: u128, by: (u32, usize)) -> Result<Ipv4Addr, DropReason>;
+    /// The number of a packet's sender.
+    fn of_sender(&mut self, source: u128) -> Result<Ipv4Addr, DropReason>;
 
     /// The number of a host that has one.
     fn of_host(&self, host: u128) -> Option<Ipv4Addr>;
@@ -380,15 +403,12 @@ trait Numbers {
 /// Gives numbers to hosts that have none.
 struct Numbering<'n> {
     hosts: &'n mut Hosts,
-    prefixes: &'n mut Prefixes,
     now: u64,
 }
 
 impl Numbers for Numbering<'_> {
-    fn of_sender(&mut self, source: u128, by: (u32, usize)) -> Result<Ipv4Addr, DropReason> {
-        let number = self.hosts.intern(source, self.now)?;
-        self.prefixes.note(source, by.0, by.1);
-        Ok(number)
+    fn of_sender(&mut self, source: u128) -> Result<Ipv4Addr, DropReason> {
+        self.hosts.intern(source, self.now)
     }
 
     fn of_host(&self, host: u128) -> Option<Ipv4Addr> {
@@ -398,7 +418,7 @@ impl Numbers for Numbering<'_> {
 
 /// Says which numbers hosts would get.
 impl Numbers for &Hosts {
-    fn of_sender(&mut self, source: u128, _: (u32, usize)) -> Result<Ipv4Addr, DropReason> {
+    fn of_sender(&mut self, source: u128) -> Result<Ipv4Addr, DropReason> {
         self.foretell(source).map(|(number, _)| number)
     }
 
@@ -413,8 +433,8 @@ struct Outward<'n, N> {
     numbers: N,
     /// The number of the host whose packet an error is about.
     receiver: Option<Ipv4Addr>,
-    /// The number of the sender.
-    sender: Option<Ipv4Addr>,
+    /// The number of the sender, and how it reaches the receiver.
+    sender: Option<(Ipv4Addr, Reached)>,
 }
 
 impl Nat64Settings {
@@ -443,8 +463,8 @@ impl<N: Numbers> Addresses for Outward<'_, N> {
         match place {
             Place::Packet => {
                 let (prefix, remote) = self.settings.extract(destination)?;
-                let number = self.numbers.of_sender(source, (remote, prefix))?;
-                self.sender = Some(number);
+                let number = self.numbers.of_sender(source)?;
+                self.sender = Some((number, Reached { remote, prefix }));
                 Ok((number.to_bits(), remote))
             }
             Place::Error => {

@@ -1,10 +1,13 @@
 //! Hosts that have numbers in the engine: those of NAT64, or those behind the tunnels of DS-Lite.
 
 use crate::Hosts;
-use crate::convert::DIFFERENCE;
+use crate::convert::{Cut, DIFFERENCE};
+use crate::nat64::{Origin, Reached};
 use crate::translator::{Fate, LEAST_MTU, Translator, process};
 use core::net::{Ipv4Addr, Ipv6Addr};
-use natgate_engine::{Direction, Engine, Outcome, Packet, Prefix, Side, Timestamp, Verdict};
+use natgate_engine::{
+    Direction, DropReason, Engine, Outcome, Packet, Prefix, Side, Timestamp, Verdict,
+};
 
 /// Name of a host of NAT64 or DS-Lite that has a number in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,13 +69,14 @@ impl Translator {
     }
 
     /// Has the engine take an IPv4 packet from a host's number, which is counted with `len` bytes.
-    /// `sender`: the number, unless the packet is an error.
+    /// `sender`: the number, and for NAT64 how it reaches the receiver, unless the packet is an
+    /// error.
     pub(crate) fn take_numbered(
         &mut self,
         engine: &mut Engine,
         now: Timestamp,
         packet: &mut Packet<'_>,
-        sender: Option<Ipv4Addr>,
+        sender: Option<(Ipv4Addr, Option<Reached>)>,
         len: usize,
     ) -> Fate {
         let more = len - packet.len();
@@ -84,9 +88,46 @@ impl Translator {
         let (way, dropped) = (Direction::Hairpin as usize, Outcome::Dropped as usize);
         let may_be_mapped = engine.counters().packets[way][dropped] != before[way][dropped];
         if let (Verdict::Drop(_), false, Some(hosts)) = (verdict, may_be_mapped, self.hosts_mut()) {
-            hosts.note_refused(sender);
+            hosts.note_refused(sender.map(|(number, _)| number));
+        }
+        if let (Some((number, Some(reached))), Some(nat64)) = (sender, &mut self.nat64) {
+            nat64.note_prefix(number.to_bits(), reached, verdict);
         }
         self.departure(Side::Inside, packet, verdict, len)
+    }
+
+    /// Converts an IPv4 packet that the engine sends to a host with a number, in a buffer with
+    /// [`HEADROOM`](crate::convert::HEADROOM) bytes before the packet.
+    ///
+    /// # Errors
+    /// The reason why the packet is lost.
+    pub fn convert_to_host(&mut self, packet: &mut Packet<'_>) -> Result<Option<Cut>, DropReason> {
+        self.convert_from(packet, Origin::Packet)
+    }
+
+    /// As [`Translator::convert_to_host`], for a packet of
+    /// [`Engine::poll_transmit`](natgate_engine::Engine::poll_transmit): it may be an error of the
+    /// engine's own, which comes from the gateway's address. With
+    /// [`ERROR_ROOM`](crate::ERROR_ROOM) bytes before the packet, such an error quotes as much as
+    /// ICMPv6 permits.
+    ///
+    /// # Errors
+    /// The reason why the packet is lost.
+    pub fn convert_own_to_host(
+        &mut self,
+        packet: &mut Packet<'_>,
+    ) -> Result<Option<Cut>, DropReason> {
+        self.convert_from(packet, Origin::Engine)
+    }
+
+    fn convert_from(
+        &mut self,
+        packet: &mut Packet<'_>,
+        origin: Origin,
+    ) -> Result<Option<Cut>, DropReason> {
+        let own = self.own_ipv6(Side::Inside);
+        let Some(nat64) = &mut self.nat64 else { return self.enter_tunnel(packet) };
+        nat64.convert_to_host(packet, own, origin)
     }
 
     /// Largest IPv4 packet to a host with a number on a link, bytes. For DS-Lite, tunnel packets

@@ -501,18 +501,6 @@ impl Translator {
         self.counters.count_drop(direction, reason, len);
     }
 
-    /// Converts an IPv4 packet that the engine sends to a host with a number, in a buffer with
-    /// [`HEADROOM`](crate::convert::HEADROOM) bytes before the packet. With [`ERROR_ROOM`] bytes
-    /// before it, an error of the engine's quotes as much as ICMPv6 permits.
-    ///
-    /// # Errors
-    /// The reason why the packet is lost.
-    pub fn convert_to_host(&mut self, packet: &mut Packet<'_>) -> Result<Option<Cut>, DropReason> {
-        let own = self.own_ipv6(Side::Inside);
-        let Some(nat64) = &mut self.nat64 else { return self.enter_tunnel(packet) };
-        nat64.convert_to_host(packet, own)
-    }
-
     /// Converts a packet to a host with a number as [`Translator::convert_to_host`] does, and
     /// counts nothing.
     pub(crate) fn try_to_host(

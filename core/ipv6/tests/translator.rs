@@ -82,6 +82,17 @@ impl World {
         (result, errors)
     }
 
+    /// True if the engine drops a packet from inside.
+    fn engine_refuses(&mut self, bytes: &[u8]) -> bool {
+        let mut buffer = vec![0; HEADROOM];
+        buffer.extend(bytes);
+        let mut packet = Packet::new(&mut buffer, HEADROOM);
+        let before = self.engine.counters().drops;
+        let (engine, now) = (&mut self.engine, self.now);
+        let fate = self.translator.take(engine, now, Side::Inside, &mut packet);
+        fate == Fate::Nothing && self.engine.counters().drops != before
+    }
+
     fn later(&mut self, seconds: u64) {
         self.now.0 += seconds * SECOND;
     }
@@ -410,6 +421,50 @@ fn a_packet_lost_behind_the_engine_is_taken_back_from_the_counters() {
     };
     use natgate_engine::Outcome::{Dropped, Forwarded};
     assert_eq!((sum(Forwarded), sum(Dropped)), (1, 1));
+}
+
+/// The answer to a packet of UDP that left, without payload.
+fn answered(left: &[u8]) -> Vec<u8> {
+    let part = |at: usize| -> [u8; 4] { left[at..at + 4].try_into().expect("4 bytes") };
+    let port = |at: usize| u16::from_be_bytes([left[at], left[at + 1]]);
+    four((part(16), part(12)), 17, &udp(port(22), port(20)))
+}
+
+#[test]
+fn a_refused_packet_does_not_change_the_prefix_of_answers() {
+    let mut settings = nat64(NonGlobal::Refuse);
+    let nets = [pref64("64:ff9b::", 96), pref64("2001:db8:64::", 96)];
+    settings.nat64.as_mut().expect("NAT64").prefixes = nets.to_vec();
+    let mut world = World::new(settings);
+    let remote = [8, 8, 8, 8];
+    let ends = nets.map(|net| (ipv6(HOST), embed(net, remote)));
+    let left = world.take(Side::Inside, &six(ends[1], 17, &udp(5000, 53))).0.expect("it leaves");
+    let refused = six(ends[0], 6, &tcp(5000, 80, ACK));
+    assert!(world.engine_refuses(&refused));
+    let answer = world.take(Side::Outside, &answered(&left)).0.expect("it enters");
+    assert_eq!(answer[8..24], embed(nets[1], remote).to_be_bytes());
+    // A packet that passes changes it.
+    world.take(Side::Inside, &six(ends[0], 17, &udp(5000, 53))).0.expect("it leaves");
+    let answer = world.take(Side::Outside, &answered(&left)).0.expect("it enters");
+    assert_eq!(answer[8..24], embed(nets[0], remote).to_be_bytes());
+}
+
+#[test]
+fn an_error_from_outside_with_the_source_of_own_errors_is_the_routers() {
+    let mut settings = nat64(NonGlobal::Translate);
+    let net = pref64("2001:db8:64::", 96);
+    settings.nat64.as_mut().expect("NAT64").prefixes = vec![net];
+    let mut world = World::new(settings);
+    let packet = six((ipv6(HOST), embed(net, [8, 8, 8, 8])), 17, &udp(5000, 53));
+    let left = world.take(Side::Inside, &packet).0.expect("it leaves");
+    let mut message = [&[3, 1, 0, 0, 0, 0, 0, 0][..], &left].concat();
+    let checksum = !fold(sum(&message, 0));
+    message[2..4].copy_from_slice(&checksum.to_be_bytes());
+    let external = left[12..16].try_into().expect("an address");
+    let error = four(([192, 0, 0, 8], external), 1, &message);
+    let entered = world.take(Side::Outside, &error).0.expect("it enters");
+    assert_eq!(entered[8..24], embed(net, [192, 0, 0, 8]).to_be_bytes());
+    assert_eq!(entered[40..42], [1, 0]);
 }
 
 /// NAT64 with static mappings: a web server's port 80, and all of another host.

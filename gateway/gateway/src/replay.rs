@@ -532,7 +532,7 @@ impl<W: Write> Replay<'_, W> {
         Ok(())
     }
 
-    /// Sends a packet of the engine's to a host of NAT64.
+    /// Sends a packet of the engine's to a host of NAT64. Without `origin` the engine has made it.
     fn send_to_host(
         &mut self,
         mut packet: Packet<'_>,
@@ -541,7 +541,11 @@ impl<W: Write> Replay<'_, W> {
         origin: Option<Origin>,
     ) -> Result<(), ReplayError> {
         let Some(translator) = &mut self.translator else { return Ok(()) };
-        match translator.convert_to_host(&mut packet) {
+        let converted = match origin {
+            Some(_) => translator.convert_to_host(&mut packet),
+            None => translator.convert_own_to_host(&mut packet),
+        };
+        match converted {
             Ok(cut) => self.send_converted((Side::Inside, cut), time, cause, packet.bytes()),
             Err(reason) => {
                 self.losses.note(origin, reason);

@@ -318,7 +318,10 @@ impl Translator {
         len: usize,
     ) -> Fate {
         match self.number_arrived(now, packet, arrived) {
-            Ok(sender) => self.take_numbered(engine, now, packet, sender, len),
+            Ok(sender) => {
+                let sender = sender.map(|number| (number, None));
+                self.take_numbered(engine, now, packet, sender, len)
+            }
             Err(reason) => {
                 self.count_drop(Direction::Outbound, reason, len);
                 Fate::Nothing

@@ -88,7 +88,7 @@ impl World {
             let realm = self.engine.transmit_realm();
             let mut packet = Packet::new(&mut buffer[..ERROR_ROOM + len], ERROR_ROOM);
             let is_to_host = side == Side::Inside && self.translator.realm() == Some(realm);
-            let lost = is_to_host && self.translator.convert_to_host(&mut packet).is_err();
+            let lost = is_to_host && self.translator.convert_own_to_host(&mut packet).is_err();
             let bytes = if lost { Vec::new() } else { packet.bytes().to_vec() };
             seen.of_engine.push((side, realm, bytes));
         }

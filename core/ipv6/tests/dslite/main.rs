@@ -130,7 +130,7 @@ impl World {
         let (_, side, len) = self.engine.poll_transmit(&mut buffer[ROOM..])?;
         let mut packet = Packet::new(&mut buffer[..ROOM + len], ROOM);
         if side == Side::Inside && Some(self.engine.transmit_realm()) == self.translator.realm() {
-            self.translator.convert_to_host(&mut packet).expect("a host");
+            self.translator.convert_own_to_host(&mut packet).expect("a host");
         }
         Some((side, packet.bytes().to_vec()))
     }

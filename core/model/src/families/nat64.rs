@@ -7,7 +7,7 @@ use super::hosts::{Host, Hosts};
 use super::siit::{embed, extract, is_refused};
 use super::{Departure, Families, Limit, fragments, message};
 use crate::Effects;
-use natgate_engine::{DropReason, Endpoint, Side, Timestamp};
+use natgate_engine::{DropReason, Endpoint, Side, Timestamp, Verdict};
 use natgate_ipv6::Nat64Settings;
 use natgate_ipv6::convert::{Addresses, ConvertSettings, ErrorMessage, Hops, Place, Refusal};
 use natgate_wire::protocol::ICMP;
@@ -34,11 +34,15 @@ fn host_of(nat64: &Nat64Settings, address: u128) -> Host {
     (address & !u128::MAX.checked_shr(length).unwrap_or(0), address)
 }
 
+/// The place of a host and a remote address, and the number of the prefix between them.
+type Reached = ((u32, u32), usize);
+
 /// The addresses of a packet from a host.
 struct Outward<'f> {
     settings: &'f Nat64Settings,
     hosts: &'f mut Hosts,
-    prefixes: &'f mut Prefixes,
+    /// The sender, a remote address, and the number of the prefix by which it reaches that.
+    reached: Option<Reached>,
     /// The host whose packet an error is about (19.15).
     receiver: Option<u32>,
 }
@@ -64,7 +68,7 @@ impl Addresses for Outward<'_> {
         if place == Place::Packet {
             let (prefix, remote) = extracted(self.settings, destination)?;
             let host = self.hosts.place_or_new(host_of(self.settings, source));
-            self.prefixes.insert((host, remote), prefix);
+            self.reached = Some(((host, remote), prefix));
             return Ok((host, remote));
         }
         let no_session = DropReason::IcmpNoSession;
@@ -148,8 +152,8 @@ impl Families {
         received: &[u8],
         choice: Option<Endpoint>,
     ) -> (Option<Departure>, Effects) {
-        let bytes = match self.translate_from_host(received) {
-            Ok(bytes) => bytes,
+        let (bytes, reached) = match self.translate_from_host(received) {
+            Ok(translated) => translated,
             Err(refusal) => {
                 let none = self.settle(now, Side::Inside, received, Err(refusal));
                 return (none, Effects::default());
@@ -158,6 +162,9 @@ impl Families {
         let realm = self.realm().expect("there is NAT64");
         let before = self.ipv4.counters().clone();
         let result = self.ipv4.process_in(now, Side::Inside, realm, &bytes, choice);
+        if !matches!(result.verdict, Verdict::Drop(_) | Verdict::Held) {
+            self.prefixes.extend(reached); // 19.14
+        }
         // 19.10: the translator of IPv4 has counted a packet without these bytes.
         let (way, outcome) = self.counted_since(&before);
         self.counters.bytes[way][outcome] += (received.len() - bytes.len()) as u64;
@@ -165,7 +172,10 @@ impl Families {
     }
 
     /// The IPv4 packet in the realm.
-    fn translate_from_host(&mut self, received: &[u8]) -> Result<Vec<u8>, Refusal> {
+    fn translate_from_host(
+        &mut self,
+        received: &[u8],
+    ) -> Result<(Vec<u8>, Option<Reached>), Refusal> {
         let source = address(received, 8);
         if self.nat64_claims(source) {
             return Err(DropReason::SpoofedSource.into());
@@ -182,21 +192,23 @@ impl Families {
             return Err(Refusal::with(DropReason::TtlExceeded, message(3, 0)));
         }
         let receiver = about.and_then(|(_, receiver)| self.hosts.known(host_of(nat64, receiver)));
-        let (hosts, prefixes) = (&mut self.hosts, &mut self.prefixes);
-        let mut addresses = Outward { settings: nat64, hosts, prefixes, receiver };
+        let hosts = &mut self.hosts;
+        let mut addresses = Outward { settings: nat64, hosts, reached: None, receiver };
         let (bytes, _) = to_ipv4(received, &settings, &mut addresses)?;
-        Ok(bytes)
+        Ok((bytes, addresses.reached))
     }
 
-    /// A packet to a host, or its fragments. `received` is the packet that came.
+    /// A packet to a host, or its fragments. `received` is the packet that came. `is_made`: the
+    /// translator of IPv4 has made the packet.
     pub(crate) fn to_nat64_host(
         &self,
         nat64: &Nat64Settings,
-        bytes: &[u8],
+        (bytes, is_made): (&[u8], bool),
         received: &[u8],
     ) -> Result<Vec<Vec<u8>>, DropReason> {
         let four = super::Four::read(bytes, false)?;
-        let is_own = four.source == DUMMY && four.transport.protocol == ICMP && four.is_error();
+        let is_error = four.transport.protocol == ICMP && four.is_error();
+        let is_own = is_made && four.source == DUMMY && is_error;
         let quote = four.transport.bytes.get(8..).unwrap_or_default();
         let about = super::Four::read(quote, true).ok().filter(|_| four.is_error());
         let own = self.error_source6(Side::Inside);

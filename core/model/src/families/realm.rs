@@ -58,7 +58,7 @@ impl Families {
             let realm = if side == Side::Inside { realm } else { 0 };
             return (Some(Departure { side, realm, answers, packets: vec![bytes] }), made);
         }
-        match self.to_host(&bytes, received) {
+        match self.to_host((&bytes, false), received) {
             Ok(packets) => (Some(Departure { side, realm: 0, answers, packets }), made),
             Err(reason) => {
                 self.recount(received.len(), before, reason);
@@ -83,7 +83,7 @@ impl Families {
         let realm = self.realm();
         let convert = |mut one: Transmit| {
             if one.side == Side::Inside && Some(one.realm) == realm {
-                one.bytes = self.to_host(&one.bytes, received).ok()?.remove(0);
+                one.bytes = self.to_host((&one.bytes, true), received).ok()?.remove(0);
                 one.realm = 0;
             }
             Some(one)
@@ -93,9 +93,13 @@ impl Families {
     }
 
     /// A packet to a host, or its fragments.
-    fn to_host(&self, bytes: &[u8], received: &[u8]) -> Result<Vec<Vec<u8>>, DropReason> {
+    fn to_host(
+        &self,
+        (bytes, is_made): (&[u8], bool),
+        received: &[u8],
+    ) -> Result<Vec<Vec<u8>>, DropReason> {
         match &self.settings.nat64 {
-            Some(nat64) => self.to_nat64_host(nat64, bytes, received),
+            Some(nat64) => self.to_nat64_host(nat64, (bytes, is_made), received),
             None => self.to_tunnel(bytes),
         }
     }

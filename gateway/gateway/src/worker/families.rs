@@ -204,7 +204,7 @@ impl Stages {
         let mut buffer = std::mem::take(&mut families.buffer);
         buffer[ROOM..ROOM + error.len()].copy_from_slice(error);
         let mut packet = Packet::new(&mut buffer[..ROOM + error.len()], ROOM);
-        if families.translator.convert_to_host(&mut packet).is_ok() {
+        if families.translator.convert_own_to_host(&mut packet).is_ok() {
             let (start, end) = (packet.start(), packet.end());
             let mut passage = Passage::new(self, &mut families, now, transmitters);
             passage.send_error(Side::Inside, Frame::of(&mut buffer, start, end));
@@ -433,7 +433,7 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
     /// buffer behind [`ROOM`].
     fn send_to_host(&mut self, buffer: &mut [u8], len: usize) {
         let mut packet = Packet::new(&mut buffer[..ROOM + len], ROOM);
-        let converted = self.families.translator.convert_to_host(&mut packet);
+        let converted = self.families.translator.convert_own_to_host(&mut packet);
         if self.stages.captures.is_on() && converted.is_ok() {
             self.stages.captures.leaving(self.now, Side::Inside, packet.bytes());
         }
