@@ -280,6 +280,15 @@ pub(crate) fn error6(rng: &mut Rng, ends: (u128, u128), quoted: &[u8]) -> Vec<u8
     wrap6(rng, ends, 58, fragment, &message)
 }
 
+/// A report about a packet that is too big for its path.
+pub(crate) fn too_big(rng: &mut Rng, ends: (u128, u128), quoted: &[u8]) -> Vec<u8> {
+    let width: u32 = rng.one_of(&[1279, 1280, 1300, 1400, 1500]);
+    let quoted = &quoted[..quoted.len().min(1232)];
+    let mut message = [&[2, 0, 0, 0][..], &width.to_be_bytes(), quoted].concat();
+    seal6(58, ends, &mut message);
+    wrap6(rng, ends, 58, None, &message)
+}
+
 /// The answer to a packet: its ends exchanged, its hop limit fresh.
 pub(crate) fn answer(rng: &mut Rng, packet: &[u8]) -> Vec<u8> {
     let mut bytes = packet.to_vec();

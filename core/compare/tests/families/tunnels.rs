@@ -146,8 +146,9 @@ pub(crate) fn error(
     (own, inner): (u128, Vec<u8>),
 ) -> Vec<Vec<u8>> {
     if rng.chance(2) {
-        let router = configs::ipv6_address(rng, settings);
-        return vec![packets::error6(rng, (router, aftr(settings)), left)];
+        let ends = (configs::ipv6_address(rng, settings), aftr(settings));
+        let make = if rng.chance(3) { packets::too_big } else { packets::error6 };
+        return vec![make(rng, ends, left)];
     }
     let word =
         |at: usize| u32::from_be_bytes([inner[at], inner[at + 1], inner[at + 2], inner[at + 3]]);
