@@ -294,9 +294,9 @@ fn answers_of_dns_hold_the_addresses_that_the_client_sees() {
         );
         let with = format!("{without}[alg]\ndns = true\n");
         let gateway = network.start(PROGRAM, &config(&with));
-        let server = natgate_testnet::udp_socket_at(network.node("server1"), 53).unwrap();
+        let server = natgate_testnet::traffic::udp_socket_at(network.node("server1"), 53).unwrap();
         let asks = |node: &str| {
-            let client = natgate_testnet::udp_socket(network.node(node)).unwrap();
+            let client = natgate_testnet::traffic::udp_socket(network.node(node)).unwrap();
             let mut buffer = [0; 100];
             let mut ask = || {
                 client.send_to(&dns(None), (SERVER1, 53))?;

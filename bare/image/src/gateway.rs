@@ -351,7 +351,9 @@ fn metrics(
 ) -> (String, &'static str) {
     let (told, timings): (Vec<_>, Vec<_>) = tell(crew, now).into_iter().unzip();
     let timings = timings.into_iter();
-    let mut figures = natgate_metrics::Figures::gather(engine, began, &told, timings);
+    // The image refuses IPv6.
+    let config = (engine, &gateway::ipv6::Settings::default());
+    let mut figures = natgate_metrics::Figures::gather(config, began, &told, timings);
     let logs = lock(logs);
     let sinks = logs.figures().map(|(name, log)| SinkFigures {
         name,

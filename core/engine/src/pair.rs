@@ -165,8 +165,8 @@ impl Engine {
         }
     }
 
-    /// Ends mappings of a range of addresses that are no copies: the other engine, which assigns the
-    /// ports, does not have them. Looks at `most` slots from `from` on. Returns the next slot;
+    /// Ends mappings of a range of addresses that are no copies: the other engine, which assigns
+    /// the ports, does not have them. Looks at `most` slots from `from` on. Returns the next slot;
     /// `None`: all have been looked at. Poll the events before the next call.
     pub fn end_strangers(
         &mut self,

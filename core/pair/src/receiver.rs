@@ -86,7 +86,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Begins to receive a stream. The copy is empty. A packet with a key from `most` on is refused.
+    /// Begins to receive a stream. The copy is empty. A packet with a key from `most` on is
+    /// refused.
     pub fn new(id: StreamId, most: u32) -> Self {
         Self {
             id,

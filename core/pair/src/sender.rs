@@ -6,7 +6,8 @@
 //! of at most [`WINDOW`] packets.
 //!
 //! A port rests if the partner may have its mapping: a record was sent whose end is not confirmed,
-//! or the partner may still have mappings without a key (it has not said [`Confirmation::is_swept`]).
+//! or the partner may still have mappings without a key. It has none from
+//! [`Confirmation::is_swept`] on.
 
 use crate::digest::{BUCKETS, Digests};
 use crate::keys::KeySet;

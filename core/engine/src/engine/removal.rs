@@ -133,7 +133,10 @@ impl Engine {
         time: u64,
         rest: Rest,
     ) {
-        let (protocol, External { index, port }) = (mapping.protocol, mapping.external());
+        let (protocol, external) = (mapping.protocol, mapping.external());
+        let External { index, port } = external;
+        // A packet may remove a mapping before the ticks of the past have been completed.
+        let ended = self.deadline(time, 0).max(self.tick + 1);
         // With fewer mappings of answered subscribers, a larger part of the pool's mappings
         // certainly belongs to unanswered ones.
         self.may_be_short = true;
@@ -144,15 +147,15 @@ impl Engine {
             }
         } else if has_ports(protocol) {
             match rest {
-                _ if self.rests(slot, protocol, External { index, port }) => {}
+                _ if self.rests(slot, protocol, external) => {}
                 Rest::HoldDown => {
                     let release = self.deadline(time, self.timeouts.hold_down);
-                    self.external.give(protocol, index, port, release, self.tick);
+                    self.external.give(protocol, external, [ended, release], self.tick);
                 }
-                Rest::Free => self.external.give_at_once(protocol, index, port, self.tick),
+                Rest::Free => self.external.give_at_once(protocol, external, ended),
             }
         } else {
-            self.external.end_portless(index, self.tick);
+            self.external.end_portless(index, ended);
         }
         let pool = self.external.uncount(index, place_of(protocol));
         let kind = quota_class(protocol);

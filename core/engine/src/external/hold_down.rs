@@ -3,15 +3,22 @@
 
 use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, PORTS, Range, WORDS};
 use crate::calendar::{NONE, lane};
+use crate::endpoint::External;
 use crate::prefetch::prefetch_within;
 use crate::protocols::{PROTOCOLS, protocol_index};
 use natgate_wire::protocol;
 
 impl ExternalPorts {
-    /// Takes a port from its mapping. The port is held until tick `release` if its protocol has a
-    /// hold-down, otherwise it is free at once. If too many ports are held, the port that was held
-    /// longest becomes free.
-    pub(crate) fn give(&mut self, protocol: u8, index: u32, port: u16, release: u32, now: u32) {
+    /// Takes a port from its mapping, which has ended at tick `ended`. The port is held until tick
+    /// `release` if its protocol has a hold-down, otherwise it is free at once. If too many ports
+    /// are held, the port that was held longest becomes free. `now` is the latest completed tick.
+    pub(crate) fn give(
+        &mut self,
+        protocol: u8,
+        External { index, port }: External,
+        [ended, release]: [u32; 2],
+        now: u32,
+    ) {
         let place = protocol_index(protocol);
         let ports = &self.ports[place];
         //= rfc6888#REQ-8a
@@ -19,7 +26,7 @@ impl ExternalPorts {
             || self.most_held == 0
             || self.shares && self.is_whole(self.pool_of(index))
         {
-            self.give_at_once(protocol, index, port, now);
+            self.give_at_once(protocol, External::new(index, port), ended);
             return;
         }
         //= rfc6888#REQ-8
@@ -30,11 +37,16 @@ impl ExternalPorts {
         self.limit_held(now);
     }
 
-    /// Takes a port from its mapping. The port is free at once.
-    pub(crate) fn give_at_once(&mut self, protocol: u8, index: u32, port: u16, now: u32) {
+    /// Takes a port from its mapping, which has ended at tick `ended`. The port is free at once.
+    pub(crate) fn give_at_once(
+        &mut self,
+        protocol: u8,
+        External { index, port }: External,
+        ended: u32,
+    ) {
         let place = protocol_index(protocol);
         self.ports[place].owner[Self::entry(index, port)] = EMPTY;
-        self.put_back(place, index, port, now + 1);
+        self.put_back(place, index, port, ended);
     }
 
     /// True if ports of a protocol are held after their mapping.

@@ -103,12 +103,12 @@ impl ExternalPorts {
         }
     }
 
-    /// Notes the end of a mapping without a port of an address; `now` is the latest completed tick.
-    pub(crate) fn end_portless(&mut self, index: u32, now: u32) {
+    /// Notes the end of a mapping without a port of an address, at tick `ended`.
+    pub(crate) fn end_portless(&mut self, index: u32, ended: u32) {
         if self.shares
             && let Some(block) = self.whole_block(index)
         {
-            self.blocks.end_portless(block, self.pool_of(index), now + 1);
+            self.blocks.end_portless(block, self.pool_of(index), ended);
         }
     }
 

@@ -22,7 +22,8 @@ const DIGESTS: Duration = Duration::from_secs(30);
 /// Keys that a first copy, or a search for strangers, looks at in one turn.
 const KEYS_A_TURN: u32 = 1024;
 
-/// Keys beyond twice the mappings that this node has room for: records of held ports have such keys.
+/// Keys beyond twice the mappings that this node has room for: records of held ports have such
+/// keys.
 const KEYS_OF_HELD: u32 = 1 << 20;
 
 /// Addresses whose held ports are listed in one turn.
@@ -172,8 +173,8 @@ impl Slice {
         if self.outbound.as_ref().map(|outbound| outbound.sender.id()) != destination.map(id) {
             if let Some(outbound) = self.outbound.take() {
                 ended = outbound.sender.abandon().collect();
-                // The partner's process has ended; or this node has given the slice away, and assigns
-                // no port.
+                // The partner's process has ended; or this node has given the slice away, and
+                // assigns no port.
                 ended.extend(std::mem::take(&mut self.orphans));
             }
             self.outbound = destination.map(|stream| Outbound {

@@ -319,7 +319,7 @@ impl Engine {
         } else if has_ports(protocol) {
             self.external.drop_port(protocol, index, port, restoration.tick);
         } else {
-            self.external.end_portless(index, restoration.tick);
+            self.external.end_portless(index, restoration.tick + 1);
         }
         self.external.uncount(index, place_of(protocol));
         let pool = self.external.pool_of(index);
