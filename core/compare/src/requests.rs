@@ -68,7 +68,7 @@ impl Pair {
         self.drain(&mut made)?;
         // A port that is given back may rest.
         let engine = &self.engine;
-        self.model.limit_held(Some(&|protocol, end| is_taken(engine, protocol, end)));
+        self.model.limit_held_now(Some(&|protocol, end| is_taken(engine, protocol, end)));
         let expected = self.model.take_effects();
         legal("what the engine chose", &expected)?;
         same("events of a request", &made.events, &expected.events)?;

@@ -33,6 +33,16 @@ impl Model {
         }
     }
 
+    /// 5.11 between two ticks, after a request. Blocks that it empties are empty from the next tick
+    /// on.
+    pub fn limit_held_now(&mut self, still_held: Option<StillHeld<'_>>) {
+        let before = self.held.len();
+        self.limit_held(still_held);
+        if self.held.len() < before {
+            self.note_empty_since_next_tick();
+        }
+    }
+
     /// A translator that replaces this one: it has no mapping, but holds the taken ports (5.12).
     #[must_use]
     pub fn restarted(&self, still_held: Option<StillHeld<'_>>) -> Self {
