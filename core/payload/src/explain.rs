@@ -224,7 +224,7 @@ impl Payloads {
             told.flow = FlowState::Begins;
         }
         let reason = if begins { Reason::NoFlow } else { Reason::NoStart };
-        told.refused.extend((!begins || self.is_full()).then_some(reason));
+        told.refused.extend((!begins || self.is_full_for(from)).then_some(reason));
         Some(Copied { alg, budget: Budget::new(now), opener, waiting: &[] })
     }
 }

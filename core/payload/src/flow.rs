@@ -18,9 +18,11 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use natgate_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 
-/// Lifetimes without packets, seconds: longer than those of the engine's sessions, which end a flow
-/// in the normal case.
+/// Lifetimes without packets, seconds: longer than those of the engine's sessions.
 const OPENING: u32 = 250;
+/// Lifetime of a flow that began outside, before the host inside has sent a packet. Anybody can
+/// forge such a beginning.
+const UNANSWERED: u32 = 30;
 const ESTABLISHED: u32 = 7_700;
 const CLOSING: u32 = 250;
 
@@ -39,6 +41,8 @@ pub(crate) struct Flow {
     /// The reason why the flow is no ALG's any more.
     left: Option<Reason>,
     is_closed: bool,
+    /// True after a packet from inside.
+    is_answered: bool,
 }
 
 const _: () = assert!(size_of::<Flow>() <= 256);
@@ -154,12 +158,18 @@ impl Flow {
             alg,
             directions: [Direction::new(); 2],
             budget: Budget::new(now),
-            expires: now + OPENING,
+            expires: now + if opener == Side::Inside { OPENING } else { UNANSWERED },
             protocol,
             opener,
             left: None,
             is_closed: false,
+            is_answered: false,
         }
+    }
+
+    /// The side that sent the first packet.
+    pub(crate) fn opener(&self) -> Side {
+        self.opener
     }
 
     /// Gives all borrowed memory back.
@@ -223,7 +233,8 @@ impl Flow {
         room: &mut Room<'_>,
         tools: &mut Tools<'_>,
     ) {
-        self.expires = tools.now + self.alg.patience();
+        self.is_answered |= from == Side::Inside;
+        self.expires = tools.now + if self.is_answered { self.alg.patience() } else { UNANSWERED };
         // Hosts keep their mappings alive with empty datagrams.
         if self.left.is_some() || data == room.bytes().len() {
             return;

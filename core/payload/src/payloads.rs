@@ -103,6 +103,8 @@ pub struct Payloads {
     index: Index,
     flows: Vec<Option<Flow>>,
     free: Vec<u32>,
+    /// Number of flows that began outside: at most half of all.
+    from_outside: usize,
     pool: Pool,
     scratch: Scratch,
     out: Vec<u8>,
@@ -125,6 +127,7 @@ impl Payloads {
             index: Index::new(flows, seed),
             flows: (0..flows).map(|_| None).collect(),
             free: (0..flows).rev().collect(),
+            from_outside: 0,
             pool: Pool::new(limits.buffers.min(u16::MAX - 1)),
             scratch: Scratch::new(),
             out: Vec::with_capacity(4 * WINDOW),
@@ -184,9 +187,11 @@ impl Payloads {
         &self.pool
     }
 
-    /// True if there is no room for a further flow.
-    pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty()
+    /// True if there is no room for a further flow that begins on a side. Forged packets from
+    /// outside fill at most half of the table.
+    pub(crate) fn is_full_for(&self, opener: Side) -> bool {
+        let is_much = self.from_outside >= self.flows.len().div_ceil(2);
+        self.free.is_empty() || opener == Side::Outside && is_much
     }
 
     /// Each flow's protocol, IP protocol number and endpoints.
@@ -320,7 +325,7 @@ impl Payloads {
             NewFlow::LeftOut if begins => Some(Reason::Rule),
             NewFlow::LeftOut => return None,
             NewFlow::Read if !begins => Some(Reason::NoStart),
-            NewFlow::Read => self.is_full().then_some(Reason::NoFlow),
+            NewFlow::Read => self.is_full_for(from).then_some(Reason::NoFlow),
         };
         if let Some(reason) = refusal {
             self.count(kind, reason);
@@ -328,6 +333,7 @@ impl Payloads {
         }
         let at = self.free.pop()?;
         let flow = Flow::new(endpoints, number, from, Alg::new(kind), now);
+        self.from_outside += usize::from(from == Side::Outside);
         self.flows[at as usize] = Some(flow);
         self.index.insert(key, at);
         Some(at)
@@ -338,15 +344,8 @@ impl Payloads {
             let Endpoints { external, remote, .. } = flow.endpoints;
             self.index.remove(Key::new(flow.protocol, external, remote));
             flow.close(&mut self.pool);
+            self.from_outside -= usize::from(flow.opener() == Side::Outside);
             self.free.push(at);
-        }
-    }
-
-    /// Forgets a flow whose session has ended.
-    pub fn forget(&mut self, number: u8, endpoints: &Endpoints) {
-        let key = Key::new(number, endpoints.external, endpoints.remote);
-        if let Some(at) = self.index.get(key) {
-            self.remove(at);
         }
     }
 

@@ -302,6 +302,30 @@ fn flows_have_a_limit_and_an_end() {
     assert_eq!(second.payloads.flows(), 0);
 }
 
+/// Forged first packets to a server inside: they fill half of the places, for 30 seconds. A flow
+/// that begins inside is read all the time.
+#[test]
+fn forged_beginnings_take_half_of_the_places_for_a_short_time() {
+    let mut payloads = Payloads::new(Limits { flows: 4, buffers: 1 }, [1; 32]);
+    for port in 0..10 {
+        let mut opening = Opening::new(Kind::Ftp, server_inside(21), Outside);
+        opening.endpoints.remote.set_port(1000 + port);
+        let mut link = Link::prepare(opening, payloads);
+        let syn = link.hosts[1].syn(SYN);
+        link.process(Outside, &syn);
+        payloads = std::mem::replace(&mut link.payloads, Payloads::new(Limits::default(), [0; 32]));
+    }
+    assert_eq!(payloads.flows(), 2);
+    assert_eq!(payloads.counters(Kind::Ftp).refused[Reason::NoFlow as usize], 8);
+    let mut link = Link::prepare(ftp(), payloads);
+    link.shake_hands();
+    link.say(Outside, "220 ready\r\n");
+    link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
+    assert_eq!(link.heard(Outside), "PORT 203,0,113,1,234,98\r\n");
+    link.payloads.sweep(100 + 30);
+    assert_eq!(link.payloads.flows(), 1);
+}
+
 /// Random bytes from both sides pass as they are, or with edits of the own address only; nothing
 /// panics and no buffer is lost.
 #[test]

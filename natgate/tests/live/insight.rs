@@ -94,7 +94,7 @@ fn what_cannot_be_asked_is_an_error_with_a_remedy() {
     let (code, said) = failed(&["udp 10.0.0.5 > 192.0.2.1:2"], "trace");
     assert!(code == Some(2) && said.contains("lacks a port"), "{code:?} {said}");
     let (code, said) = failed(&["--remote", "x", "-w", "/dev/null"], "capture");
-    assert!(code == Some(2) && said.contains("no IPv4 address"), "{code:?} {said}");
+    assert!(code == Some(2) && said.contains("no IP address"), "{code:?} {said}");
     let (code, said) = failed(&["-w", "/dev/null"], "capture");
     assert!(code == Some(1) && said.contains("is `natgate run` running"), "{code:?} {said}");
 }

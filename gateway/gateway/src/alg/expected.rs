@@ -69,14 +69,17 @@ pub struct OpenExpectation {
     pub once: bool,
 }
 
-/// Internal end and remote end of an expectation: protocol, realm and endpoint of the internal
-/// host, and the remote address and port.
-type Key = (u8, u16, Endpoint, Option<Ipv4Addr>, u16);
+/// Internal end of an expectation: protocol, realm and endpoint of the internal host.
+type Internal = (u8, u16, Endpoint);
 
-/// Expectations whose time has not passed. Each has a place among the engine's holds, so that the
-/// limit of holds is a limit of the list.
+/// An expectation, the end of its time, and true if the first flow uses it up.
+type Open = (AlgExpectation, Timestamp, bool);
+
+/// Expectations whose time has not passed. Each internal end has a place among the engine's holds,
+/// and at most as many expectations as a hold has filters, so that the limit of holds limits the
+/// list.
 #[derive(Debug, Default)]
-pub(super) struct OpenList(HashMap<Key, (AlgExpectation, Timestamp, bool)>);
+pub(super) struct OpenList(HashMap<Internal, Vec<Open>>);
 
 impl OpenList {
     /// Adds the expectations of the framework's event, or renews them.
@@ -84,8 +87,12 @@ impl OpenList {
         let wanted = event.opened.expectation;
         let until = made.time.plus(Duration::from_secs(wanted.lifetime.into()));
         let AlgExpectation { protocol, realm, internal, remote, remote_port, .. } = made;
-        let key = (protocol, realm, internal, remote, remote_port);
-        self.0.insert(key, (made, until, wanted.uses == Uses::Once));
+        let of_internal = self.0.entry((protocol, realm, internal)).or_default();
+        of_internal.retain(|(one, ..)| (one.remote, one.remote_port) != (remote, remote_port));
+        if of_internal.len() >= RemoteFilter::MOST {
+            of_internal.remove(0);
+        }
+        of_internal.push((made, until, wanted.uses == Uses::Once));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -94,13 +101,16 @@ impl OpenList {
 
     /// Forgets expectations whose time has passed.
     pub(super) fn expire(&mut self, now: Timestamp) {
-        self.0.retain(|_, (_, until, _)| *until > now);
+        self.0.retain(|_, of_internal| {
+            of_internal.retain(|(_, until, _)| *until > now);
+            !of_internal.is_empty()
+        });
     }
 
     /// The expectations that the engine still admits.
     pub(super) fn list(&self, engine: &mut Engine, now: Timestamp) -> Vec<OpenExpectation> {
         let mut open = Vec::new();
-        for (made, until, once) in self.0.values() {
+        for (made, until, once) in self.0.values().flatten() {
             let AlgExpectation { protocol, realm, internal, .. } = *made;
             if *until > now && engine.admits_requested(protocol, realm, internal, filter(made)) {
                 open.push(OpenExpectation { made: *made, left: until.since(now), once: *once });
