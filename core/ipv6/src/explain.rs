@@ -80,7 +80,8 @@ impl Translator {
         if from == Side::Inside && self.is_aftr(ends.1) {
             return self.explain_dslite(asked, packet, into);
         }
-        if from == Side::Inside && self.explain_softwire(packet, ends, into) {
+        let by = (asked.engine, asked.now);
+        if from == Side::Inside && self.explain_softwire(by, packet, ends, into) {
             return;
         }
         if self.own_addresses().contains(&Some(ends.1)) {
@@ -303,7 +304,7 @@ impl Translator {
         packet: &mut Packet<'_>,
         into: &mut FamilyExplanation,
     ) {
-        match self.explain_outer(packet, into) {
+        match self.explain_outer((asked.engine, asked.now), packet, into) {
             Outer::Told => {}
             Outer::Reported => into.is_certain = false,
             Outer::Inner(sender) => {

@@ -84,7 +84,10 @@ fn an_explanation_says_what_happens() {
     let mapping = steps(&back, "mapping").unwrap();
     assert!(mapping["internal"].as_str().unwrap().starts_with("[2001:db8:1::5]:"), "{back:#}");
     let route = steps(&back, "route").unwrap();
-    assert_eq!((&route["next_hop"], &route["state"]), (&CLIENT.into(), &"reachable".into()));
+    assert_eq!(route["next_hop"], CLIENT);
+    // Nobody has confirmed the neighbor for some seconds on a busy machine.
+    let known = ["reachable", "stale", "delay", "probe"];
+    assert!(known.iter().any(|state| route["state"] == *state), "{back:#}");
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
 }
 

@@ -382,8 +382,17 @@ impl Translator {
 
     /// True if an error from inside a tunnel is about a packet to a host that has a number, and
     /// about the width of the path.
-    pub(super) fn foretell_report(&self, bytes: &[u8], at: usize) -> Result<bool, DropReason> {
-        self.read_report(bytes, at).map(|report| report.width.is_some())
+    pub(super) fn foretell_report(
+        &self,
+        (engine, now): (&Engine, Timestamp),
+        bytes: &[u8],
+        at: usize,
+    ) -> Result<bool, DropReason> {
+        let report = self.read_report(bytes, at)?;
+        match report.width.is_some() {
+            true if !self.has_session(engine, now, &report) => Err(DropReason::IcmpNoSession),
+            is_about_width => Ok(is_about_width),
+        }
     }
 
     /// As [`Translator::number_arrived`], for a packet with the inner one behind the fixed header.

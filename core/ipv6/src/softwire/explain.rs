@@ -15,7 +15,7 @@ use crate::explanation::{FamilyExplanation, FamilyStep as Step, SoftwireTable, W
 use crate::translator::Translator;
 use crate::{Pref64, Prefix6};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use natgate_engine::{Direction, DropReason, Packet, Side, Verdict};
+use natgate_engine::{Direction, DropReason, Engine, Packet, Side, Timestamp, Verdict};
 use natgate_wire::{Ipv4, Ipv6};
 
 /// What an explanation of an outer packet has come to.
@@ -138,6 +138,7 @@ impl Translator {
     /// Explains an IPv6 packet from inside, if it is a softwire's without sessions.
     pub(crate) fn explain_softwire(
         &mut self,
+        by: (&Engine, Timestamp),
         packet: &mut Packet<'_>,
         ends: (u128, u128),
         into: &mut FamilyExplanation,
@@ -145,7 +146,7 @@ impl Translator {
         let Some(softwires) = &self.softwires else { return false };
         let dmr = softwires.domains.dmr(ends.1);
         if softwires.is_tunnel_end(ends.1) {
-            self.explain_outer(packet, into);
+            self.explain_outer(by, packet, into);
         } else if let Some(dmr) = dmr {
             self.explain_domain(packet, dmr, into);
         } else {
@@ -157,6 +158,7 @@ impl Translator {
     /// Explains a packet to the gateway's end of a tunnel.
     pub(crate) fn explain_outer(
         &mut self,
+        by: (&Engine, Timestamp),
         packet: &mut Packet<'_>,
         into: &mut FamilyExplanation,
     ) -> Outer {
@@ -166,7 +168,7 @@ impl Translator {
         match read_content(packet.bytes()) {
             Err(reason) => into.drop(Direction::Outbound, reason),
             Ok((None, _)) => into.drop(Direction::Local, DropReason::LocalUnsupported),
-            Ok((Some(Content::Icmp(at)), _)) => return self.explain_icmp(packet, at, into),
+            Ok((Some(Content::Icmp(at)), _)) => return self.explain_icmp(by, packet, at, into),
             Ok((Some(Content::Fragment(..)), _)) => {
                 into.note(Step::Tunnel(tunnel));
                 if is_aftr && !self.note_b4(tunnel.customer, into) {
@@ -193,6 +195,7 @@ impl Translator {
     /// Explains an ICMPv6 message to the gateway's end of a tunnel.
     fn explain_icmp(
         &mut self,
+        by: (&Engine, Timestamp),
         packet: &mut Packet<'_>,
         at: usize,
         into: &mut FamilyExplanation,
@@ -206,7 +209,7 @@ impl Translator {
         let is_aftr = Ipv6::new_checked(packet.bytes())
             .is_ok_and(|header| self.is_aftr(header.destination()));
         let read = match is_aftr {
-            true => self.foretell_report(packet.bytes(), at),
+            true => self.foretell_report(by, packet.bytes(), at),
             false => TunnelError::read(packet.bytes(), at).and_then(|error| {
                 let softwires = self.softwires.as_ref().ok_or(DropReason::IcmpNoSession)?;
                 softwires.understands(&error).then_some(true).ok_or(DropReason::IcmpNoSession)
