@@ -58,9 +58,9 @@ fn figures_are_found_where_they_belong() {
         r#"natgate_pool_blocks{pool="default",state="free"} 116"#,
         r#"natgate_router6_events_total{kind="errors_made"} 15"#,
         r#"natgate_alg_expectations_total{alg="ftp"} 17"#,
-        "natgate_domain_packets_total{direction=\"outbound\",domain=\"2001:db8:8000::/40\",\
-         kind=\"map-e\"} 21",
-        r#"natgate_domain_bytes_total{direction="inbound",domain="dslite",kind="dslite"} 24"#,
+        "natgate_domain_packets_total{domain=\"2001:db8:8000::/40\",kind=\"map-e\",\
+         direction=\"outbound\"} 21",
+        r#"natgate_domain_bytes_total{domain="dslite",kind="dslite",direction="inbound"} 24"#,
         r#"natgate_domain_spoofed_packets_total{domain="dslite",kind="dslite"} 25"#,
         "natgate_lw4o6_bindings 26",
         r#"natgate_alg_refused_total{alg="ftp",reason="low_port"} 19"#,

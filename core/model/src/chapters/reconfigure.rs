@@ -40,8 +40,12 @@ impl Model {
         self.make_statics();
         let mut held = std::mem::take(&mut self.held);
         held.append(&mut self.chapters.evicted);
-        let is_static =
-            |(protocol, end): &(u8, Endpoint)| !self.static_internals(*protocol, *end).is_empty();
+        // A port stays held when a static mapping takes its whole address.
+        let is_static = |(protocol, end): &(u8, Endpoint)| {
+            let external = (end.address, Some(end.port));
+            let mut all = self.chapters.fixed.iter();
+            all.any(|fixed| fixed.external == external && fixed.is_for(*protocol))
+        };
         (self.chapters.evicted, self.held) =
             held.into_iter().partition(|(port, _)| is_static(port));
         self.limit_held(still_held);

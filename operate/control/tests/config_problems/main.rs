@@ -378,11 +378,7 @@ fn values_without_quotes() {
 
 #[test]
 fn features_that_are_not_built_in_are_named() {
-    for (table, feature) in [
-        ("[alg]\npptp = true", "PPTP"),
-        ("[alg]\nh323 = true", "H.323"),
-        ("[alg]\ndns = true", "DNS answers"),
-    ] {
+    for (table, feature) in [("[alg]\npptp = true", "PPTP"), ("[alg]\nh323 = true", "H.323")] {
         let text = format!("{SMALLEST}{table}\n");
         let problems = read_text(&text, "t.toml").expect_err(table);
         let said = problems[0].to_string();
