@@ -12,9 +12,7 @@
 use crate::digest::{BUCKETS, Digests};
 use crate::keys::KeySet;
 use crate::packet::{self, Confirmation, PACKET_HEAD, RECORD_HEAD, StreamId, WINDOW};
-use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// Packets after which an unconfirmed packet counts as lost, if later ones have arrived.
@@ -88,9 +86,8 @@ pub struct Sender {
     /// Keys of which the partner may have a mapping: a record was sent, and no later end is
     /// confirmed.
     shared: KeySet,
-    /// Buckets whose keys must be sent again, and a mark for each of them.
-    repairs: VecDeque<u16>,
-    is_repair: Box<[bool]>,
+    /// Buckets whose keys must be sent again.
+    repairs: BTreeSet<u16>,
     /// For each key the fingerprint of the last record sent (0: its end, or nothing), and the lower
     /// half of the number of its packet.
     marks: Vec<u64>,
@@ -127,8 +124,7 @@ impl Sender {
             changed: KeySet::default(),
             lost: KeySet::default(),
             shared: KeySet::default(),
-            repairs: VecDeque::new(),
-            is_repair: vec![false; BUCKETS].into(),
+            repairs: BTreeSet::new(),
             marks: Vec::new(),
             last: Vec::new(),
             digests: Digests::default(),
@@ -373,12 +369,7 @@ impl Sender {
 
     /// Sends all keys of some buckets again, ends included, because the copy differs.
     pub fn repair(&mut self, buckets: &[u16]) {
-        for &bucket in buckets {
-            let Some(is_repair) = self.is_repair.get_mut(usize::from(bucket)) else { continue };
-            if !core::mem::replace(is_repair, true) {
-                self.repairs.push_back(bucket);
-            }
-        }
+        self.repairs.extend(buckets.iter().filter(|bucket| usize::from(**bucket) < BUCKETS));
     }
 
     /// Marks the keys of some buckets to be sent again, at least one bucket, at most [`LOOKS`] keys
@@ -387,9 +378,8 @@ impl Sender {
         let extent = extent.max(self.marks.len() as u32).min(KeySet::MOST);
         let mut left = LOOKS;
         while left > 0
-            && let Some(bucket) = self.repairs.pop_front()
+            && let Some(bucket) = self.repairs.pop_first()
         {
-            self.is_repair[usize::from(bucket)] = false;
             for key in (u32::from(bucket)..extent).step_by(BUCKETS) {
                 self.lost.insert(key);
                 self.change(key, now);

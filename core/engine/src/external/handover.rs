@@ -115,7 +115,7 @@ impl ExternalPorts {
             return;
         }
         if self.resting.remove(&(place, entry as u32)) {
-            self.free_rested(place, entry, after);
+            self.free_held(place, entry, after + 1);
             return;
         }
         let follower = ports.owner[entry] & !HELD;
@@ -144,9 +144,7 @@ impl ExternalPorts {
                 break;
             }
         }
-        ports.owner[entry] = EMPTY;
-        self.count_held(place, index, false);
-        self.put_back(place, index, port, after + 1);
+        self.free_held(place, entry, after + 1);
     }
 
     /// Gives a port without a mapping to the mapping that has it in another engine. `after` is the

@@ -275,8 +275,16 @@ impl ExternalPorts {
         if !is_held {
             return;
         }
-        self.ports[protocol].owner[entry as usize] = EMPTY;
-        self.count_held(protocol, entry / PORTS as u32, false);
-        self.put_back(protocol, entry / PORTS as u32, entry as u16, at);
+        self.free_held(protocol, entry as usize, at);
+    }
+
+    /// Frees a held port at tick `at`; `protocol` is the protocol's place. The port is in no list
+    /// of a tick any more.
+    #[inline(always)]
+    pub(super) fn free_held(&mut self, protocol: usize, entry: usize, at: u32) {
+        let (index, port) = ((entry / PORTS) as u32, entry as u16);
+        self.ports[protocol].owner[entry] = EMPTY;
+        self.count_held(protocol, index, false);
+        self.put_back(protocol, index, port, at);
     }
 }

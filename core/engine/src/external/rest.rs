@@ -4,7 +4,7 @@
 //! A resting port counts as held, and is in no list of a tick of release. When its rest ends, it
 //! gets into such a list for the hold-down, or is free.
 
-use super::{EMPTY, ExternalPorts, HELD, LAST, NO_POOL, PORTS};
+use super::{ExternalPorts, HELD, LAST, NO_POOL};
 use crate::AddressRange;
 use crate::endpoint::External;
 use crate::protocols::protocol_index;
@@ -81,19 +81,11 @@ impl ExternalPorts {
             return;
         }
         if self.ports[place].hold == 0 || self.most_held == 0 || until <= now {
-            self.free_rested(place, entry, now);
+            self.free_held(place, entry, now + 1);
         } else {
             self.ports[place].hold_until(index, port, until);
             self.limit_held(now);
         }
-    }
-
-    /// Frees a port that rests no longer; `place` is the protocol's place.
-    pub(super) fn free_rested(&mut self, place: usize, entry: usize, now: u32) {
-        let (index, port) = ((entry / PORTS) as u32, entry as u16);
-        self.ports[place].owner[entry] = EMPTY;
-        self.count_held(place, index, false);
-        self.put_back(place, index, port, now + 1);
     }
 
     /// Number of ports that rest.

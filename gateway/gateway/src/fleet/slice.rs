@@ -132,7 +132,7 @@ impl Slice {
     }
 
     pub(super) fn has(&self, address: Ipv4Addr) -> bool {
-        self.ranges.iter().any(|range| range.contains(address))
+        is_in(&self.ranges, address)
     }
 
     /// Makes the engine do its duty in the slice.
@@ -237,7 +237,7 @@ impl Slice {
             Message::Packet(_) | Message::Digests { .. } => {
                 let inbound = self.inbound.as_mut()?;
                 let copies = inbound.copies.as_mut().filter(|_| !inbound.is_stale)?;
-                let has = |address| self.ranges.iter().any(|range| range.contains(address));
+                let has = |address| is_in(&self.ranges, address);
                 inbound.receiver.receive(bytes, now.0, |key, record, _| {
                     apply(engine, copies, has, (key, record))
                 })
@@ -271,7 +271,7 @@ impl Slice {
     pub(super) fn sweep(&mut self, engine: &mut Engine, send: impl FnOnce(Vec<u8>)) {
         let Self { inbound: Some(inbound), ranges, .. } = self else { return };
         let (Some(from), Some(copies)) = (inbound.sweep, &inbound.copies) else { return };
-        let has = |address| ranges.iter().any(|range| range.contains(address));
+        let has = |address| is_in(ranges, address);
         inbound.sweep = engine.end_strangers(copies, has, from, KEYS_A_TURN);
         if inbound.sweep.is_none() {
             send(inbound.receiver.swept());
@@ -298,7 +298,7 @@ impl Slice {
         // The partner may have mappings that it made as the owner. Each needs its key, however
         // young: the partner ends those without one.
         let takes_all = self.is_moved || outbound.held.is_wanted;
-        let has = |address| ranges.iter().any(|range| range.contains(address));
+        let has = |address| is_in(ranges, address);
         outbound.fill_some(engine, has, now);
         outbound.list_held(engine, has, now);
         for _ in 0..most {
@@ -403,6 +403,11 @@ impl Inbound {
             self.is_stale = engine.renew_copies(copies, origin).is_err();
         }
     }
+}
+
+/// True if one of the ranges has an address.
+fn is_in(ranges: &[AddressRange], address: Ipv4Addr) -> bool {
+    ranges.iter().any(|range| range.contains(address))
 }
 
 /// Bound of the keys of a partner whose table has at most twice the room of this node's.
