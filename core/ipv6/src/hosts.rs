@@ -5,7 +5,8 @@
 //! A number is a subscriber's number and, in the lower bits, the host's number within the
 //! subscriber. A subscriber is a prefix. A subscriber has at most 256 numbers, so one prefix never
 //! fills the table. Numbers lie between 1.0.0.0 and 126.255.255.255, because the engine refuses
-//! other addresses as martian.
+//! other addresses as martian. If several translators share the work, the places of subscribers go
+//! round among them: so a number tells its translator, and no two hosts have one number.
 //!
 //! A host keeps its number while the engine has a mapping of it. A host without a mapping loses
 //! its number in a sweep, unless it is the host of a static mapping: [`Hosts::sweep`] looks at all
@@ -14,18 +15,20 @@
 //! host. A host that the engine refused at its first packet loses its number at once.
 
 mod foretell;
+mod kept;
 mod sweep;
 
 use crate::keyed::{Index, hash};
-use crate::settings::StaticHost;
-use alloc::collections::BTreeMap;
+use crate::share::Share;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::Ipv4Addr;
+use kept::Kept;
+pub(crate) use kept::first_numbers;
 use natgate_engine::{DropReason, HashKey, MappingInfo, Prefix};
 use sweep::Stage;
 
 /// Most bits that tell hosts of one subscriber apart.
-const MOST_HOST_BITS: u8 = 8;
+pub(crate) const MOST_HOST_BITS: u8 = 8;
 /// The first number.
 const FIRST: u32 = 1 << 24;
 /// One more than the last number.
@@ -104,6 +107,7 @@ pub struct Hosts {
     key: HashKey,
     subscriber_length: u8,
     host_bits: u8,
+    share: Share,
     most_subscribers: usize,
     most_hosts: usize,
     hosts: Vec<Host>,
@@ -129,41 +133,18 @@ pub struct Hosts {
     kept: Kept,
 }
 
-/// Hosts that keep their numbers without mappings, sorted.
-#[derive(Clone, Debug, Default)]
-struct Kept {
-    /// Hosts of the static mappings in force.
-    in_force: Vec<u128>,
-    /// Hosts of static mappings that may come into force until a time, nanoseconds.
-    reserved: Vec<u128>,
-    until: u64,
+/// The place among all subscribers of one that is at a place of its translator's own.
+fn place_in_all(share: Share, at: u32) -> u32 {
+    at.wrapping_mul(share.of.into()).wrapping_add(share.place.into())
 }
 
-impl Kept {
-    fn has(&self, address: u128, now: u64) -> bool {
-        let is_in = |hosts: &[u128]| hosts.binary_search(&address).is_ok();
-        is_in(&self.in_force) || now < self.until && is_in(&self.reserved)
-    }
+/// The place among all subscribers of the one that a number is of.
+pub(crate) fn place_of(number: u32, host_bits: u8) -> u32 {
+    number.wrapping_sub(FIRST) >> host_bits
 }
 
-/// The numbers that an empty table gives to hosts, in this order.
-pub(crate) fn first_numbers(hosts: &[Ipv6Addr], subscriber_length: u8) -> Vec<StaticHost> {
-    let host_bits = Hosts::host_bits(subscriber_length);
-    let mut subscribers: BTreeMap<u128, (u32, u32)> = BTreeMap::new();
-    let number = |host: &Ipv6Addr| {
-        let place = subscribers.len() as u32;
-        let prefix = prefix_of(host.to_bits(), subscriber_length);
-        let (subscriber, count) = subscribers.entry(prefix).or_insert((place, 0));
-        let within = *count;
-        *count += 1;
-        // The table refuses hosts that there is no room for.
-        let number = FIRST.wrapping_add(*subscriber << host_bits).wrapping_add(within);
-        StaticHost { address: *host, number: Ipv4Addr::from_bits(number) }
-    };
-    hosts.iter().map(number).collect()
-}
-
-fn prefix_of(address: u128, subscriber_length: u8) -> u128 {
+/// The prefix of an address that is its subscriber.
+pub(crate) fn prefix_of(address: u128, subscriber_length: u8) -> u128 {
     match subscriber_length {
         0 => 0,
         length => address & (u128::MAX << (128 - u32::from(length))),
@@ -171,25 +152,31 @@ fn prefix_of(address: u128, subscriber_length: u8) -> u128 {
 }
 
 impl Hosts {
-    /// Makes an empty table. Subscribers are prefixes of `subscriber_length` bits, 1 to 128; at
-    /// most `most_subscribers` have hosts at a time. The seed keys the hash.
-    pub fn new(subscriber_length: u8, most_subscribers: usize, seed: [u8; 32]) -> Self {
+    /// Makes an empty table of a translator. Subscribers are prefixes of `subscriber_length` bits,
+    /// 1 to 128; at most `most_subscribers` have hosts at a time. The seed keys the hash.
+    pub fn new(
+        subscriber_length: u8,
+        most_subscribers: usize,
+        share: Share,
+        seed: [u8; 32],
+    ) -> Self {
         let host_bits = Self::host_bits(subscriber_length);
-        Self::with_bits((subscriber_length, host_bits), most_subscribers, seed)
+        Self::with_bits((subscriber_length, host_bits), most_subscribers, share, seed)
     }
 
     /// Makes an empty table of hosts behind tunnels. A subscriber is a tunnel, and has at most 256
     /// hosts.
-    pub(crate) fn of_tunnels(most_tunnels: usize, seed: [u8; 32]) -> Self {
-        Self::with_bits((128, MOST_HOST_BITS), most_tunnels, seed)
+    pub(crate) fn of_tunnels(most_tunnels: usize, share: Share, seed: [u8; 32]) -> Self {
+        Self::with_bits((128, MOST_HOST_BITS), most_tunnels, share, seed)
     }
 
     fn with_bits(
         (subscriber_length, host_bits): (u8, u8),
         most_subscribers: usize,
+        share: Share,
         seed: [u8; 32],
     ) -> Self {
-        let room = ((END - FIRST) >> host_bits) as usize;
+        let room = ((END - FIRST) >> host_bits) as usize / usize::from(share.of.max(1));
         let most_subscribers = most_subscribers.clamp(1, room);
         let most_hosts = most_subscribers * HOSTS_EACH.min(1 << host_bits).max(1);
         // Few subscribers may have all of their hosts.
@@ -198,6 +185,7 @@ impl Hosts {
             key: HashKey::from_seed(seed, 0x686f_7374),
             subscriber_length,
             host_bits,
+            share,
             most_subscribers,
             most_hosts,
             hosts: Vec::with_capacity(most_hosts),
@@ -251,9 +239,16 @@ impl Hosts {
         (number.wrapping_sub(FIRST) & ((1 << self.host_bits) - 1)) as usize
     }
 
-    /// The place of the subscriber with a number.
-    fn subscriber_of(&self, number: u32) -> usize {
-        (number.wrapping_sub(FIRST) >> self.host_bits) as usize
+    /// The place of the subscriber with a number; `None`: the number is another translator's.
+    fn subscriber_of(&self, number: u32) -> Option<usize> {
+        let (place, of) = (u32::from(self.share.place), u32::from(self.share.of));
+        let all = place_of(number, self.host_bits);
+        (all % of == place).then_some((all / of) as usize)
+    }
+
+    /// The number of a host within the subscriber at a place.
+    fn number_of(&self, subscriber: u32, within: u32) -> u32 {
+        FIRST + (place_in_all(self.share, subscriber) << self.host_bits) + within
     }
 
     fn find_host(&self, address: u128, inner: u32) -> Option<u32> {
@@ -338,7 +333,7 @@ impl Hosts {
     /// The prefix and its length of the subscriber with a number of any of its possible hosts. A
     /// subscriber without hosts is known until another one takes its place.
     pub fn subscriber(&self, number: Ipv4Addr) -> Option<(u128, u8)> {
-        let subscriber = self.subscribers.get(self.subscriber_of(number.to_bits()))?;
+        let subscriber = self.subscribers.get(self.subscriber_of(number.to_bits())?)?;
         Some((subscriber.prefix, self.subscriber_length))
     }
 
@@ -348,7 +343,7 @@ impl Hosts {
             return self.number(prefix).map(|number| Prefix::new(number, 32));
         }
         let subscriber = self.find_subscriber(prefix).filter(|_| len == self.subscriber_length)?;
-        let first = FIRST + (subscriber << self.host_bits);
+        let first = self.number_of(subscriber, 0);
         Some(Prefix::new(Ipv4Addr::from_bits(first), 32 - self.host_bits))
     }
 
@@ -445,32 +440,6 @@ impl Hosts {
         }
     }
 
-    /// Gives numbers to hosts of static mappings that may come into force until a time,
-    /// nanoseconds, and returns them. An earlier reservation ends.
-    ///
-    /// # Errors
-    /// As [`Hosts::intern`], with the first host that gets no number. The others keep theirs.
-    pub fn reserve(
-        &mut self,
-        hosts: &[StaticHost],
-        (now, until): (u64, u64),
-    ) -> Result<Vec<Ipv4Addr>, (Ipv6Addr, DropReason)> {
-        self.kept.reserved = sorted(hosts);
-        self.kept.until = until;
-        let number = |host: &StaticHost| {
-            let number = self.intern(host.address.to_bits(), now);
-            number.map_err(|reason| (host.address, reason))
-        };
-        let numbers = hosts.iter().map(number).collect();
-        self.is_new = false;
-        numbers
-    }
-
-    /// Keeps the numbers of these hosts, which have been reserved, and of no others.
-    pub fn keep(&mut self, hosts: &[StaticHost]) {
-        self.kept = Kept { in_force: sorted(hosts), ..Kept::default() };
-    }
-
     #[inline(never)]
     fn add(&mut self, address: u128, inner: u32) -> Result<u32, DropReason> {
         if self.used_hosts >= self.most_hosts {
@@ -486,7 +455,7 @@ impl Hosts {
             self.refusals = self.refusals.saturating_add(1);
             return Err(DropReason::PortQuota);
         };
-        let number = FIRST + (subscriber << self.host_bits) + within;
+        let number = self.number_of(subscriber, within);
         let host = Host { address, inner, number, seen: 0, found: 0 };
         let at = if self.free_host == NONE {
             self.hosts.push(host);
@@ -537,11 +506,13 @@ impl Hosts {
         self.by_address.remove(by_address(&host), at, |other| by_address(&hosts[other as usize]));
         let by_number = |host: &Host| key.hash(host.number.into(), 0);
         self.by_number.remove(by_number(&host), at, |other| by_number(&hosts[other as usize]));
-        let (place, within) = (self.subscriber_of(host.number), self.within(host.number));
-        let subscriber = &mut self.subscribers[place];
-        subscriber.taken[within / 64] &= !(1 << (within % 64));
-        if subscriber.is_empty() {
-            self.free_subscriber(place as u32);
+        let within = self.within(host.number);
+        if let Some(place) = self.subscriber_of(host.number) {
+            let subscriber = &mut self.subscribers[place];
+            subscriber.taken[within / 64] &= !(1 << (within % 64));
+            if subscriber.is_empty() {
+                self.free_subscriber(place as u32);
+            }
         }
         self.hosts[at as usize] = Host { number: FREE, inner: self.free_host, ..host };
         self.free_host = at;
@@ -566,10 +537,4 @@ fn hash_of(key: HashKey, address: u128, inner: u32) -> u64 {
         NO_INNER => outer,
         inner => key.hash(outer, inner.into()),
     }
-}
-
-fn sorted(hosts: &[StaticHost]) -> Vec<u128> {
-    let mut hosts: Vec<u128> = hosts.iter().map(|host| host.address.to_bits()).collect();
-    hosts.sort_unstable();
-    hosts
 }

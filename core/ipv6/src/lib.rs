@@ -53,6 +53,7 @@ mod pairs;
 mod prefix;
 mod quotes;
 mod settings;
+mod share;
 mod siit;
 pub mod softwire;
 mod translator;
@@ -72,4 +73,5 @@ pub use settings::{
     ClatSettings, Conversion, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6Settings, Settings,
     Side6, SiitSettings, StaticHost,
 };
+pub use share::{Division, Share};
 pub use translator::{Departure, ERROR_ROOM, Fate, Translator};

@@ -11,6 +11,7 @@ use crate::errors;
 use crate::hosts::Hosts;
 use crate::quotes::Quotes;
 use crate::settings::{Nat64Settings, NonGlobal, StaticHost};
+use crate::share::Share;
 use crate::translator::{Fate, Translator, cut_of};
 use alloc::format;
 use alloc::string::String;
@@ -68,6 +69,7 @@ pub(crate) struct Nat64 {
 impl Nat64 {
     pub(crate) fn new(
         settings: Nat64Settings,
+        share: Share,
         converter: Converter,
         mtu: u16,
         config: &mut Config,
@@ -76,12 +78,13 @@ impl Nat64 {
         let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
         add_realm(&settings, mtu, config);
         let several = settings.prefixes.len() > 1;
-        let mut hosts = Hosts::new(settings.subscriber_length, most, seed);
+        let mut hosts = Hosts::new(settings.subscriber_length, most, share, seed);
         //= rfc6146#section-3.1-manual
         let numbers = hosts.reserve(&settings.static_hosts, (0, 0));
         let numbers = numbers.map_err(|(host, _)| no_number(host, most))?;
-        let mut pairs = settings.static_hosts.iter().zip(numbers);
-        if let Some((host, number)) = pairs.find(|(host, number)| host.number != *number) {
+        let own = settings.static_hosts.iter().zip(numbers);
+        let mut own = own.filter_map(|(host, number)| Some((host, number?)));
+        if let Some((host, number)) = own.find(|(host, number)| host.number != *number) {
             return Err(format!("the number of {} is {number}, not {}", host.address, host.number));
         }
         hosts.keep(&settings.static_hosts);
@@ -300,8 +303,8 @@ fn about_ipv6(bytes: &[u8]) -> Option<(u128, u128)> {
 
 impl Translator {
     /// Gives numbers to hosts of static mappings that may come into force until a time, and returns
-    /// them. The engine's next configuration has these numbers
-    /// ([`Settings::add_realm`](crate::Settings::add_realm)).
+    /// them; `None` for hosts of other translators that share the work. The engine's next
+    /// configuration has these numbers ([`Settings::add_realm`](crate::Settings::add_realm)).
     ///
     /// # Errors
     /// A sentence if there is no NAT64, or no number for a host.
@@ -310,7 +313,7 @@ impl Translator {
         hosts: &[StaticHost],
         now: Timestamp,
         until: Timestamp,
-    ) -> Result<Vec<Ipv4Addr>, String> {
+    ) -> Result<Vec<Option<Ipv4Addr>>, String> {
         let Some(nat64) = &mut self.nat64 else {
             let is_right = hosts.is_empty();
             return if is_right { Ok(Vec::new()) } else { Err(String::from("there is no NAT64")) };

@@ -90,6 +90,11 @@ impl Pairs {
         self.of_external(address).is_some()
     }
 
+    /// The internal address of an external one, if a pair has it.
+    pub(crate) fn internal(&self, address: Ipv6Addr) -> Option<Ipv6Addr> {
+        self.of_external(address)?.pair.inbound(address)?.ok()
+    }
+
     /// The pair of prefixes whose internal, or external, prefix has an address.
     pub(crate) fn pair_of(&self, address: Ipv6Addr) -> Option<&Nptv6Settings> {
         self.of_internal(address).or_else(|| self.of_external(address))

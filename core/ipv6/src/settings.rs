@@ -5,6 +5,8 @@
 //! round.
 
 use crate::convert::{ConvertSettings, Hops, UdpChecksumZero};
+use crate::hosts::{Hosts, MOST_HOST_BITS};
+use crate::share::Share;
 use crate::softwire::{DsliteSettings, Lw4o6Settings, MapSettings};
 use crate::{EamEntry, Nptv6, Pref64, Prefix6};
 use alloc::format;
@@ -42,6 +44,8 @@ pub struct Settings {
     pub lw4o6: Option<Lw4o6Settings>,
     /// The border relay of MAP, RFC 7597 and RFC 7599: one rule each.
     pub map: Vec<MapSettings>,
+    /// The part of the work that the translator has.
+    pub share: Share,
 }
 
 impl Default for Settings {
@@ -60,11 +64,23 @@ impl Default for Settings {
             dslite: None,
             lw4o6: None,
             map: Vec::new(),
+            share: Share::default(),
         }
     }
 }
 
 impl Settings {
+    /// Bits of an inside address by which several workers divide packets: those of a subscriber.
+    pub fn shared_length(&self) -> u8 {
+        self.nat64.as_ref().map_or(128, |nat64| nat64.subscriber_length)
+    }
+
+    /// Bits of a number that tell the hosts of a subscriber apart, if hosts have numbers.
+    pub fn host_bits(&self) -> Option<u8> {
+        let of_nat64 = self.nat64.as_ref().map(|one| Hosts::host_bits(one.subscriber_length));
+        of_nat64.or(self.dslite.as_ref().map(|_| MOST_HOST_BITS))
+    }
+
     /// Adds the realm of NAT64 or DS-Lite to the engine's configuration, as
     /// [`Translator::new`](crate::Translator::new) does: for a configuration that is to replace
     /// that of a translator at work. `numbers` are the numbers of that translator for the hosts of
@@ -218,8 +234,9 @@ pub struct StaticHost {
 impl StaticHost {
     /// Hosts with the numbers that a new translator gives them: subscribers in the order of their
     /// first hosts, and the hosts of each in their order.
-    pub fn first(hosts: &[Ipv6Addr], subscriber_length: u8) -> Vec<Self> {
-        crate::hosts::first_numbers(hosts, subscriber_length)
+    /// `translators` share the work, and each numbers its own subscribers.
+    pub fn first(hosts: &[Ipv6Addr], subscriber_length: u8, translators: u16) -> Vec<Self> {
+        crate::hosts::first_numbers(hosts, subscriber_length, translators)
     }
 }
 

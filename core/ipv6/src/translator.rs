@@ -51,6 +51,9 @@ pub struct Departure {
 pub enum Fate {
     /// The packet in the buffer leaves.
     Send(Departure),
+    /// The translator of the receiver has to take the packet, which is IPv4 and comes from this
+    /// realm. Its sender's endpoint is translated. Only engines that share the work say so.
+    HandOver(u16),
     /// Nothing leaves now. The packet has been counted, or will be by the engine.
     Nothing,
 }
@@ -116,7 +119,7 @@ impl Translator {
         let nat64 = settings.nat64.clone().map(|nat64| {
             // The engine checks the MTU of the IPv4 side.
             let converter = converter(mtu_ipv6[0], u16::MAX, Hops::Keep);
-            Nat64::new(nat64, converter, mtu_ipv6[0], config, seed)
+            Nat64::new(nat64, settings.share, converter, mtu_ipv6[0], config, seed)
         });
         let nat64 = nat64.transpose()?;
         if nat64.is_some() && settings.dslite.is_some() {
@@ -469,7 +472,8 @@ impl Translator {
         let (side, counted) = match verdict {
             Verdict::Forward(to) => (to, (Direction::forwarded(from, to), Outcome::Forwarded, len)),
             Verdict::Reply(to) => (to, (Direction::Local, Outcome::Replied, len)),
-            Verdict::Drop(_) | Verdict::Held | Verdict::HandOver => return Fate::Nothing,
+            Verdict::HandOver => return Fate::HandOver(packet.realm()),
+            Verdict::Drop(_) | Verdict::Held => return Fate::Nothing,
         };
         let mut realm = packet.realm();
         let answers = matches!(verdict, Verdict::Reply(_));

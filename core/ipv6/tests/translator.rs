@@ -72,6 +72,7 @@ impl World {
             |reason: &DropReason| after.drops[*reason as usize] != before.drops[*reason as usize];
         let result = match fate {
             Fate::Send(_) => Ok(packet.bytes().to_vec()),
+            Fate::HandOver(_) => unreachable!("the engine is alone"),
             Fate::Nothing => Err(DropReason::ALL.iter().copied().find(counts).expect("a reason")),
         };
         let mut errors = Vec::new();
@@ -472,7 +473,7 @@ fn with_servers() -> World {
     let mut settings = nat64(NonGlobal::Refuse);
     let nat64 = settings.nat64.as_mut().expect("there is NAT64");
     let hosts = [SERVER, "2001:db8:5::1", "2001:db8:1::6"].map(|host| ipv6(host).into());
-    nat64.static_hosts = StaticHost::first(&hosts, nat64.subscriber_length);
+    nat64.static_hosts = StaticHost::first(&hosts, nat64.subscriber_length, 1);
     let hosts = nat64.static_hosts.clone();
     let web = StaticMapping {
         realm: 1,

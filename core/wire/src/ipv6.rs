@@ -30,6 +30,21 @@ pub const MOST_HEADERS: usize = 8;
 /// Offset of the next header field in the fixed header, bytes.
 pub const NEXT_HEADER: usize = 6;
 
+/// Number of buckets of prefixes when several workers divide packets.
+pub const BUCKETS: usize = 256;
+
+/// Bucket of a prefix, without its lower bits, when several workers divide packets. The kernel's
+/// filter for packet sockets works it out, too, so it takes few instructions of 32 bits.
+pub const fn bucket(prefix: u128) -> usize {
+    const SCATTER: u32 = 0x9e37_79b1;
+    let (mut hash, mut word) = (0_u32, 4);
+    while word > 0 {
+        word -= 1;
+        hash = hash.wrapping_add((prefix >> (32 * word)) as u32).wrapping_mul(SCATTER);
+    }
+    (hash >> 24) as usize
+}
+
 /// Next header values of extension headers, and of "no next header".
 pub mod next {
     /// Hop-by-hop options.

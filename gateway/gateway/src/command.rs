@@ -146,8 +146,8 @@ impl Prepared {
             }
         };
         let settings = new.in_numbers_of(&of_engine);
-        let partition = partition
-            .map(|before| Arc::new(Partition::new(&settings.engine, workers, Some(&before))));
+        let partition =
+            partition.map(|before| Arc::new(Partition::of(&settings, workers, Some(&before))));
         let part = |number| -> Result<Part, ConfigError> {
             let wiring = Rewiring::new(in_force, &settings)?;
             let router = Renewal::new(in_force, &settings);
@@ -230,7 +230,7 @@ type WriteReply = SyncSender<(Box<Writing>, bool)>;
 type ReviewReply = SyncSender<(Result<Review, CommandError>, Box<Part>)>;
 
 /// Answer to [`Command::Numbered`].
-type Numbering = (Config, Option<Arc<Partition>>, Vec<Ipv4Addr>);
+type Numbering = (Config, Option<Arc<Partition>>, Vec<Option<Ipv4Addr>>);
 
 enum Command {
     /// Asks for the state from which settings are prepared, and reserves numbers for the hosts of
@@ -381,7 +381,14 @@ impl Commander {
         let answers: Vec<Numbering> = workers.iter().map(ask).collect::<Result<_, _>>()?;
         let mut answers = answers.into_iter();
         let (config, partition, numbers) = answers.next().ok_or(CommandError::Stopping)?;
-        let config = answers.fold(config, |all, (config, ..)| all.with_numbers_of(config));
+        let mut numbers = numbers;
+        let config = answers.fold(config, |all, (config, _, others)| {
+            // Each worker numbers its own hosts.
+            let pairs = numbers.iter_mut().zip(others);
+            pairs.for_each(|(number, other)| *number = number.or(other));
+            all.with_numbers_of(config)
+        });
+        let numbers = numbers.into_iter().flatten().collect();
         Ok(Numbered { config, workers: workers.len(), partition, numbers })
     }
 

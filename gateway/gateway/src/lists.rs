@@ -7,6 +7,7 @@ use crate::router::{LearntRoutes, NeighborInfo};
 use crate::router6::NeighborInfo6;
 use crate::survey::{Figures, Listed, NumberedHost, Part, Question, Removal};
 use natgate_engine::{Cursor, Filter, Prefix, Side, Timestamp};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -128,9 +129,12 @@ impl Commander {
         &self,
         numbers: impl Iterator<Item = (u16, Ipv4Addr)>,
     ) -> Result<Vec<NumberedHost>, CommandError> {
-        let unnamed = numbers.map(|(realm, number)| (realm, number, None)).collect();
-        // IPv6 has one worker.
-        self.question(0, |reply| Question::Hosts(unnamed, reply))
+        let mut hosts = numbers.map(|(realm, number)| (realm, number, None)).collect();
+        for worker in 0..self.workers() {
+            // A worker names its own hosts.
+            hosts = self.question(worker, |reply| Question::Hosts(hosts, reply))?;
+        }
+        Ok(hosts)
     }
 
     /// Realm and numbers of the hosts of NAT64 in a prefix: a host, or a subscriber. `None`: there
@@ -139,15 +143,35 @@ impl Commander {
     /// # Errors
     /// [`CommandError::Stopping`].
     pub fn numbers(&self, prefix: (Ipv6Addr, u8)) -> Result<Option<(u16, Prefix)>, CommandError> {
-        self.question(0, |reply| Question::Numbers(prefix, reply))
+        for worker in 0..self.workers() {
+            let found = self.question(worker, |reply| Question::Numbers(prefix, reply))?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
-    /// Neighbours of IPv6, in order of link and address.
+    /// Neighbours of IPv6, in order of link and address. Each worker has its own table; of a
+    /// neighbour that several know, the list has the best state, and the packets that wait in all.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
     pub fn neighbors6(&self) -> Result<Vec<(Link, NeighborInfo6)>, CommandError> {
-        self.question(0, Question::Neighbors6)
+        let mut all: BTreeMap<(bool, u16, Ipv6Addr), (Link, NeighborInfo6)> = BTreeMap::new();
+        for worker in 0..self.workers() {
+            for (link, neighbor) in self.question(worker, Question::Neighbors6)? {
+                let key = (link.side == Side::Outside, link.realm, neighbor.address);
+                let new = NeighborInfo6 { held: 0, ..neighbor };
+                let (_, known) = all.entry(key).or_insert((link, new));
+                let held = known.held + neighbor.held;
+                if known.state < neighbor.state {
+                    *known = neighbor;
+                }
+                known.held = held;
+            }
+        }
+        Ok(all.into_values().collect())
     }
 
     /// Expectations of application-level gateways whose flow may begin, the oldest first.

@@ -168,6 +168,25 @@ impl Figures {
         sum.into_iter().collect()
     }
 
+    /// Counters of lw4o6, the rules of MAP and DS-Lite, over all workers.
+    pub fn domains_of(all: &[Self]) -> Vec<DomainCounters> {
+        let most = all.iter().map(|one| one.domains.len()).max().unwrap_or(0);
+        let mut sums = vec![DomainCounters::default(); most];
+        for one in all {
+            sums.iter_mut().zip(&one.domains).for_each(|(sum, domain)| sum.add(domain));
+        }
+        sums
+    }
+
+    /// Counters of the router of IPv6, over all workers; `None`: there is no IPv6.
+    pub fn router6_of(all: &[Self]) -> Option<Router6Counters> {
+        let of_workers = all.iter().filter_map(|one| one.router6);
+        of_workers.reduce(|mut sum, one| {
+            sum.add(&one);
+            sum
+        })
+    }
+
     /// Frames lost because they came too fast, over all devices.
     pub fn overrun(&self) -> u64 {
         self.links.iter().map(|link| link.frames.receive_overrun).sum()
@@ -291,7 +310,8 @@ impl SurveyContext<'_> {
     /// Names hosts of NAT64.
     fn name(&self, hosts: &mut [NumberedHost]) {
         for (realm, number, name) in hosts {
-            *name = self.translator.and_then(|one| one.host(*realm, *number));
+            // Another worker may have named the host.
+            *name = name.or_else(|| self.translator.and_then(|one| one.host(*realm, *number)));
         }
     }
 

@@ -35,8 +35,9 @@ use crate::wiring::{Devices, LinkMap, side_of};
 use crate::worker_error::{NarrowDevice, WorkerError};
 use arrayvec::ArrayVec;
 use families::{Families, input_counters};
-use natgate_engine::{Engine, Side, Timestamp};
+use natgate_engine::{Engine, Side, Timestamp, Verdict};
 use natgate_io::{BATCH, Change, Device, Frame, HEADROOM};
+use natgate_ipv6::Share;
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
 use stages::{Output, Packets, Stages, transmitters};
 use std::io;
@@ -141,11 +142,15 @@ impl Worker {
         now: Timestamp,
     ) -> Result<Self, WorkerError> {
         let engine = settings.engine.share(member.workers() as u32);
-        let own = Settings { engine, ..settings.clone() };
+        let mut own = Settings { engine, ..settings.clone() };
+        own.ipv6.share = Share { place: member.number() as u16, of: member.workers() as u16 };
         let mut worker = Self::new(&own, seed, devices, now)?;
         member.divide(&mut worker.stages.engine);
         if member.number() != 0 {
             worker.stages.pcp.be_silent();
+            if let Some(families) = &mut worker.stages.families {
+                families.router.be_silent();
+            }
         }
         worker.stages.team = Some(member);
         Ok(worker)
@@ -440,7 +445,9 @@ impl Worker {
         let Self { stages, devices, parcels, .. } = self;
         let Some(team) = &mut stages.team else { return 0 };
         team.take(|from, parcel| parcels.push((from, parcel)), BATCH);
-        let is_packet = |(_, parcel): &&(usize, HandedPacket)| !matches!(parcel.kind, Kind::Arp(_));
+        let is_packet = |(_, parcel): &&(usize, HandedPacket)| {
+            !matches!(parcel.kind, Kind::Arp(_) | Kind::Told(..))
+        };
         let taken = parcels.iter().filter(is_packet).count();
         add(&stages.load.taken_over, taken as u64);
         if !parcels.is_empty() {
@@ -494,6 +501,13 @@ impl Worker {
             let mut frame = Frame::of(&mut self.scratch, HEADROOM, HEADROOM + len);
             if self.stages.engine.transmit_turns() {
                 if let Some((frame, verdict, realm)) = self.stages.turn_over(now, frame, realm) {
+                    if let Verdict::Forward(side) = verdict
+                        && self.stages.is_of_hosts(side, realm)
+                    {
+                        let transmitters = &mut transmitters(&mut self.devices);
+                        self.stages.send_made_to_host(now, frame.bytes(), transmitters);
+                        continue;
+                    }
                     let mut packets = Packets::one(frame, realm);
                     let verdicts = [verdict; BATCH];
                     let transmitters = &mut transmitters(&mut self.devices);

@@ -234,3 +234,40 @@ fn a_static_mapping_serves_ipv4_clients_over_reloads() {
     assert_eq!(ends, [&Value::from(format!("[{CLIENT}]:7000"))], "{shown}");
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
 }
+
+#[test]
+fn workers_share_the_hosts() {
+    for backend in ["af-packet", "af-xdp"] {
+        let world = world();
+        for node in ["client", "server"] {
+            world.run(node, "ethtool -K eth0 tx off");
+        }
+        let hosts: Vec<String> = (0x10..0x20).map(|last| format!("2001:db8:1::{last:x}")).collect();
+        for host in &hosts {
+            world.run("client", &format!("ip address add {host}/64 dev eth0 nodad"));
+        }
+        let more = "subscriber_length = 128\n[workers]\ncount = 2\n";
+        let device = format!("\nbackend = \"{backend}\"\ndevice = ");
+        let gateway = world.start("nat", &config("", more).replace("\ndevice = ", &device));
+        world.serve("server", address(SERVER));
+        for host in &hosts {
+            world.ping("client", SERVER6, &format!("-I {host} -s 1400"));
+        }
+        assert_eq!(world.tcp("client", address(SERVER6)).ip(), address(EXTERNAL));
+        // The datagram comes in fragments both ways.
+        assert_eq!(world.udp("client", address(SERVER6), 3000).ip(), address(EXTERNAL));
+        let workers = world.ask("nat", &["show", "workers"]);
+        let workers = workers["workers"].as_array().cloned().unwrap_or_default();
+        assert_eq!(workers.len(), 2, "{workers:#?}");
+        assert!(workers.iter().all(|one| one["mappings"].as_u64() > Some(2)), "{workers:#?}");
+        // Lists have the names of the hosts of both workers.
+        let mappings = world.ask("nat", &["show", "mappings"]);
+        let mappings = mappings["mappings"].as_array().cloned().unwrap_or_default();
+        let is_named = |host: &String| {
+            mappings.iter().any(|one| one["subscriber"] == format!("{host}/128"))
+                || mappings.iter().any(|one| one["subscriber"] == *host)
+        };
+        assert!(hosts.iter().all(is_named), "{mappings:#?}");
+        assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    }
+}

@@ -7,7 +7,7 @@ use natgate_gateway::{AdvertiseSettings, Route6, StaticNeighbor6};
 use natgate_ipv6::convert::UdpChecksumZero;
 use natgate_ipv6::{
     ClatSettings, Conversion, EamEntry, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6,
-    Nptv6Settings, Pref64, Prefix6, Settings, Side6, SiitSettings,
+    Nptv6Settings, Pref64, Prefix6, Settings, Share, Side6, SiitSettings,
 };
 use natgate_wire::arp::Mac;
 use std::path::Path;
@@ -167,6 +167,7 @@ external = "2001:db8:2::/48"
         dslite: None,
         lw4o6: None,
         map: Vec::new(),
+        share: Share::default(),
         nptv6: vec![
             pair("fd00:1::/48", "2001:db8:1::/48", false),
             pair("fd00:2::/56", "2001:db8:2::/48", true),

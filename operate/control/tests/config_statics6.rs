@@ -60,7 +60,7 @@ fn hosts_get_the_numbers_of_a_new_translator() {
     let other = fixed("[2001:db8::6]:22", "203.0.113.1:22", "");
     let settings = read(&format!("{web}{whole}{other}{NAT64}")).settings;
     let hosts = ["2001:db8::5", "2001:db8:1::7", "2001:db8::6"].map(ip);
-    let expected = StaticHost::first(&hosts, 64);
+    let expected = StaticHost::first(&hosts, 64, 1);
     assert_eq!(settings.ipv6.static_hosts(), expected);
     let number = |place: usize| expected[place].number;
     let external = Ipv4Addr::new(203, 0, 113, 1);

@@ -9,7 +9,7 @@ use natgate_engine::{
 use natgate_ipv6::convert::UdpChecksumZero;
 use natgate_ipv6::{
     ClatSettings, Conversion, EamEntry, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6,
-    Nptv6Settings, Pref64, Prefix6, Settings, Side6, SiitSettings, StaticHost,
+    Nptv6Settings, Pref64, Prefix6, Settings, Share, Side6, SiitSettings, StaticHost,
 };
 use natgate_wire::protocol::{TCP, UDP};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -154,6 +154,7 @@ pub(crate) fn stateless(rng: &mut Rng) -> Settings {
         dslite: None,
         lw4o6: None,
         map: Vec::new(),
+        share: Share::default(),
     }
 }
 
@@ -173,7 +174,7 @@ pub(crate) fn stateful(rng: &mut Rng) -> Settings {
         subscribers: if rng.chance(2) { vec![] } else { all.to_vec() },
         subscriber_length,
         non_global: rng.one_of(&[NonGlobal::Refuse, NonGlobal::Translate]),
-        static_hosts: StaticHost::first(hosts, subscriber_length),
+        static_hosts: StaticHost::first(hosts, subscriber_length, 1),
     };
     let others = stateless(rng);
     let siit = others.siit.clone().filter(|_| rng.chance(4));

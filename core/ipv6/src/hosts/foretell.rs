@@ -1,6 +1,6 @@
 //! The number that a host would get, for explanations: nothing changes.
 
-use super::{FIRST, Hosts, NO_INNER, NONE};
+use super::{Hosts, NO_INNER, NONE};
 use core::net::Ipv4Addr;
 use natgate_engine::DropReason;
 
@@ -36,7 +36,6 @@ impl Hosts {
             None if self.free_subscriber == NONE => (self.subscribers.len() as u32, 0),
             None => (self.free_subscriber, 0),
         };
-        let number = FIRST + (subscriber << self.host_bits) + within;
-        Ok((Ipv4Addr::from_bits(number), true))
+        Ok((Ipv4Addr::from_bits(self.number_of(subscriber, within)), true))
     }
 }

@@ -1,6 +1,6 @@
 //! The sweep that frees hosts without mappings.
 
-use super::{FREE, Host, Hosts, STEP};
+use super::{FREE, Host, Hosts, STEP, Subscriber};
 use core::net::Ipv4Addr;
 use natgate_engine::{Cursor, Engine, Filter};
 
@@ -56,8 +56,9 @@ impl Hosts {
 
     /// True if a host is the only one of its subscriber.
     fn is_last(&self, host: &Host) -> bool {
-        let taken = &self.subscribers[self.subscriber_of(host.number)].taken;
-        taken.iter().map(|word| word.count_ones()).sum::<u32>() == 1
+        let subscriber = self.subscriber_of(host.number).map(|place| &self.subscribers[place]);
+        let count = |one: &Subscriber| one.taken.iter().map(|word| word.count_ones()).sum::<u32>();
+        subscriber.is_some_and(|subscriber| count(subscriber) == 1)
     }
 
     fn begin_sweep(&mut self, now: u64) {

@@ -19,6 +19,7 @@ use crate::convert::{Cut, HEADROOM};
 use crate::errors::{HOST_UNREACHABLE, write_ipv4};
 use crate::hosts::Hosts;
 use crate::nat64::about_ipv4;
+use crate::share::Share;
 use crate::translator::{Fate, Translator};
 use alloc::string::String;
 use alloc::vec;
@@ -88,10 +89,15 @@ pub(crate) fn add_realm(config: &mut Config) {
 
 impl Dslite {
     /// Adds the realm of numbers to the engine's configuration.
-    pub(super) fn new(settings: DsliteSettings, config: &mut Config, seed: [u8; 32]) -> Self {
+    pub(super) fn new(
+        settings: DsliteSettings,
+        share: Share,
+        config: &mut Config,
+        seed: [u8; 32],
+    ) -> Self {
         let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
         add_realm(config);
-        let (inner, hosts) = (config.subscribers.clone(), Hosts::of_tunnels(most, seed));
+        let (inner, hosts) = (config.subscribers.clone(), Hosts::of_tunnels(most, share, seed));
         Self { settings, inner, hosts }
     }
 

@@ -12,7 +12,7 @@ use crate::convert::ErrorMessage;
 use crate::errors::HOST_UNREACHABLE;
 use crate::translator::{Fate, Translator};
 use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp};
-use natgate_wire::{Icmpv6, Ipv4, Ipv6, icmpv6, ipv6};
+use natgate_wire::{Icmpv6, Ipv4, Ipv6, icmpv6, ipv6, protocol};
 
 /// A report from inside a tunnel, as understood.
 struct Report<'p> {
@@ -119,6 +119,27 @@ impl Softwires {
 }
 
 impl Translator {
+    /// True if a packet reports the width of a path to a tunnel of lw4o6 or MAP. If several
+    /// translators share the work, each has to hear of it: packets to one customer may leave by
+    /// any. The other translators [overhear](Translator::overhear) the packet.
+    pub fn is_path_report(&self, from: Side, packet: &[u8]) -> bool {
+        let Some(softwires) = self.softwires.as_ref().filter(|_| from == Side::Inside) else {
+            return false;
+        };
+        softwires.has_bindings()
+            && packet.get(ipv6::NEXT_HEADER) == Some(&protocol::ICMPV6)
+            && packet.get(ipv6::HEADER_LEN) == Some(&icmpv6::kind::PACKET_TOO_BIG)
+    }
+
+    /// Learns the width of a path from a report that another translator takes. Nothing is counted.
+    pub fn overhear(&mut self, now: Timestamp, packet: &[u8]) {
+        let Ok(error) = TunnelError::read(packet, ipv6::HEADER_LEN) else { return };
+        let Some(softwires) = &mut self.softwires else { return };
+        if let Some(Report { to, width: Some(width), .. }) = softwires.report(&error) {
+            softwires.paths.note(now.0, to.tunnel.customer, width);
+        }
+    }
+
     /// Takes an ICMPv6 message to the gateway's end of a tunnel.
     #[cold]
     pub(super) fn take_tunnel_icmp(

@@ -110,6 +110,19 @@ pub struct DomainCounters {
     pub spoofed: u64,
 }
 
+impl DomainCounters {
+    /// Adds the counters of another translator that shares the work.
+    pub fn add(&mut self, other: &Self) {
+        let of = |sum: &mut (u64, u64), one: (u64, u64)| {
+            sum.0 += one.0;
+            sum.1 += one.1;
+        };
+        of(&mut self.outbound, other.outbound);
+        of(&mut self.inbound, other.inbound);
+        self.spoofed += other.spoofed;
+    }
+}
+
 /// The table that has a customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
@@ -217,6 +230,11 @@ pub(crate) struct Softwires {
 }
 
 impl Softwires {
+    /// True if there is lw4o6 or MAP.
+    fn has_bindings(&self) -> bool {
+        self.lw4o6.is_some() || !self.domains.is_empty()
+    }
+
     /// The state for settings. `None`: they have no softwire. DS-Lite adds a realm to the engine's
     /// configuration.
     ///
@@ -254,7 +272,8 @@ impl Softwires {
             let place = u8::try_from(place);
             converter_of.push(place.map_err(|_| "MAP has more than 256 MTUs".to_string())?);
         }
-        let dslite = settings.dslite.clone().map(|dslite| Dslite::new(dslite, config, seed));
+        let dslite = settings.dslite.clone();
+        let dslite = dslite.map(|dslite| Dslite::new(dslite, settings.share, config, seed));
         let timeout = config.timeouts.fragment.as_nanos() as u64;
         Ok(Some(Self {
             dslite,

@@ -57,6 +57,7 @@ fn check(
     let verdict = match fate {
         Fate::Send(departure) if departure.answers => Verdict::Reply(departure.side),
         Fate::Send(departure) => Verdict::Forward(departure.side),
+        Fate::HandOver(_) => Verdict::HandOver,
         Fate::Nothing => reason.map_or(Verdict::Held, Verdict::Drop),
     };
     let counts = |direction: Direction| {

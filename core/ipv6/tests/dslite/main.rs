@@ -100,6 +100,7 @@ impl World {
                 let cut = departure.cut.map(|cut| cut.limit);
                 Ok((departure.side, packet.bytes().to_vec(), cut))
             }
+            Fate::HandOver(_) => unreachable!("the engine is alone"),
             Fate::Nothing => {
                 let after = self.drops();
                 let counts = |reason: &R| after[*reason as usize] != before[*reason as usize];

@@ -297,7 +297,8 @@ fn prepare(prepared: &mut Part, parts: &mut WorkerParts<'_>) -> Result<(), Comma
     prepared.wiring.check(&prepared.settings, parts.devices)?;
     let hosts = prepared.settings.ipv6.static_hosts();
     let numbers = reserve(parts.translator.as_deref_mut(), hosts, parts.now)?;
-    if !hosts.iter().map(|host| host.number).eq(numbers) {
+    let mut own = hosts.iter().zip(numbers).filter_map(|(host, number)| Some((host, number?)));
+    if own.any(|(host, number)| host.number != number) {
         let message = "hosts of static mappings have lost their numbers meanwhile; reload again";
         return Err(CommandError::Hosts(message.to_owned()));
     }
@@ -325,7 +326,7 @@ fn reserve(
     translator: Option<&mut Translator>,
     hosts: &[StaticHost],
     now: Timestamp,
-) -> Result<Vec<Ipv4Addr>, CommandError> {
+) -> Result<Vec<Option<Ipv4Addr>>, CommandError> {
     match translator {
         Some(translator) => {
             translator.reserve(hosts, now, now.plus(RESERVATION)).map_err(CommandError::Hosts)

@@ -8,7 +8,7 @@ use super::listener::{self, Reason};
 use super::outbox::{Outbox, with_header_room};
 use super::own::{AddressState, Step};
 use super::port::Port;
-use super::{Asker, Router6, errors, index, release};
+use super::{Asker, Hearing, Router6, errors, index, release};
 use crate::link::Link;
 use natgate_engine::Timestamp;
 use natgate_wire::arp::Mac;
@@ -82,7 +82,7 @@ pub(super) fn last_advertisement(port: &Port) -> Option<Vec<u8>> {
 
 /// Sends a router advertisement.
 pub(super) fn advertise(link: Link, mac: Mac, packet: &[u8], outbox: &mut Outbox) {
-    let is_sent = outbox.push_own(link, (mac, nd::group_mac(nd::ALL_NODES)), packet);
+    let is_sent = outbox.push_once(link, (mac, nd::group_mac(nd::ALL_NODES)), packet);
     outbox.counters.advertisements_sent += u64::from(is_sent);
 }
 
@@ -94,20 +94,20 @@ fn report_groups(
     outbox: &mut Outbox,
 ) {
     let report = listener::report(groups, reason, source);
-    outbox.push_own(link, (mac, listener::receivers()), &report);
+    outbox.push_once(link, (mac, listener::receivers()), &report);
 }
 
 /// Asks whether another host of a link has an address.
 fn probe(link: Link, mac: Mac, address: Ipv6Addr, outbox: &mut Outbox) {
     let group = nd::solicited_node(address);
     let question = Solicitation { target: address, mac }.packet(None, group);
-    outbox.push_own(link, (mac, nd::group_mac(group)), question.bytes());
+    outbox.push_once(link, (mac, nd::group_mac(group)), question.bytes());
 }
 
 /// Tells all hosts of a link that the router has an address.
 fn announce(link: Link, mac: Mac, address: Ipv6Addr, outbox: &mut Outbox) {
     let said = advertisement(mac, address, false).packet(address, nd::ALL_NODES);
-    outbox.push_own(link, (mac, nd::group_mac(nd::ALL_NODES)), &said);
+    outbox.push_once(link, (mac, nd::group_mac(nd::ALL_NODES)), &said);
 }
 
 /// Advertisement of an own address.
@@ -120,9 +120,14 @@ fn advertisement(mac: Mac, target: Ipv6Addr, solicited: bool) -> Advertisement {
 
 impl Router6 {
     /// Processes a message of Neighbor Discovery.
-    pub(super) fn discover(&mut self, now: Timestamp, link: Link, sender: Mac, packet: &[u8]) {
+    pub(super) fn discover(
+        &mut self,
+        now: Timestamp,
+        link: Link,
+        (sender, hearing): (Mac, Hearing),
+        packet: &[u8],
+    ) {
         let Some(place) = index(link) else { return };
-        self.outbox.counters.discovery_received += 1;
         let (Ok(message), Ok(header)) = (nd::read(packet), Ipv6::new_checked(packet)) else {
             self.outbox.counters.discovery_invalid += 1;
             return;
@@ -138,7 +143,10 @@ impl Router6 {
         }
         match message {
             Message::NeighborSolicitation { target, mac } => {
-                self.take_solicitation(now, link, (source, mac, sender), target);
+                let is_asked = self.take_solicitation(now, link, (source, mac), target);
+                if is_asked && hearing == Hearing::Receives {
+                    self.answer(link, (source, mac, sender), target);
+                }
             }
             Message::NeighborAdvertisement(said) => self.take_advertisement(now, link, &said),
             Message::RouterSolicitation { mac } => {
@@ -166,31 +174,43 @@ impl Router6 {
         }
     }
 
-    /// Answers a solicitation for an own address.
+    /// Takes a solicitation; true if it is for an own address, and is to be answered.
     //= rfc4861#section-7.2.3
     fn take_solicitation(
         &mut self,
         now: Timestamp,
         link: Link,
-        (source, stated, sender): (Ipv6Addr, Option<Mac>, Mac),
+        (source, stated): (Ipv6Addr, Option<Mac>),
         target: Ipv6Addr,
-    ) {
-        let Some(place) = index(link) else { return };
+    ) -> bool {
+        let Some(place) = index(link) else { return false };
         let port = &mut self.ports[place];
         match port.own.state(target) {
             Some(AddressState::Assigned) => {}
             //= rfc4862#section-5.4.3
             Some(AddressState::Tentative) if source.is_unspecified() => {
                 self.outbox.counters.address_conflicts += 1;
-                return port.own.collide(now, target);
+                port.own.collide(now, target);
+                return false;
             }
-            _ => return,
+            _ => return false,
         }
-        let (own, probes) = (port.mac, source.is_unspecified());
         //= rfc4861#section-7.2
         if let Some(mac) = stated {
             self.learn(now, link, source, mac);
         }
+        true
+    }
+
+    /// Answers a solicitation for an own address.
+    fn answer(
+        &mut self,
+        link: Link,
+        (source, stated, sender): (Ipv6Addr, Option<Mac>, Mac),
+        target: Ipv6Addr,
+    ) {
+        let Some(place) = index(link) else { return };
+        let (own, probes) = (self.ports[place].mac, source.is_unspecified());
         let known = self.ports[place].neighbors.known(source);
         //= rfc4861#section-7.2.4-probe
         //= rfc4861#section-7.2.4-solicited

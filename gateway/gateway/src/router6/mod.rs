@@ -18,6 +18,7 @@
 //! packet would have left by, and [`Router6::send_error`] sends it.
 
 mod advertise;
+mod counters;
 mod discovery;
 mod errors;
 mod listener;
@@ -31,6 +32,7 @@ mod routes;
 mod tests;
 
 pub use crate::router::{Fate, RouterError};
+pub use counters::Router6Counters;
 pub use neighbors::{
     DELAY, MOST_INCOMPLETE, NeighborInfo6, NeighborState6, REACHABLE, RETRANSMIT, STALE, TRIES,
 };
@@ -57,62 +59,6 @@ use std::net::Ipv6Addr;
 /// Both links, in the order of the ports.
 const LINKS: [Link; 2] = [Link::inside(0), Link::OUTSIDE];
 
-/// Counters of the router besides those of packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Router6Counters {
-    /// Messages of Neighbor Discovery that came in.
-    pub discovery_received: u64,
-    /// Messages that were not valid.
-    pub discovery_invalid: u64,
-    /// Neighbor solicitations that were answered.
-    pub solicitations_answered: u64,
-    /// Neighbor solicitations sent.
-    pub solicitations_sent: u64,
-    /// Messages from other hosts that use one of the gateway's addresses.
-    pub address_conflicts: u64,
-    /// Neighbours that did not answer.
-    pub neighbors_lost: u64,
-    /// Neighbours that were not asked for or not learnt, because of the limits.
-    pub neighbors_refused: u64,
-    /// Neighbours that got another hardware address.
-    pub neighbor_changes: u64,
-    /// Router solicitations that came in.
-    pub router_solicitations: u64,
-    /// Router advertisements sent.
-    pub advertisements_sent: u64,
-    /// Echo requests to link-local addresses and groups that were answered.
-    pub echoes_answered: u64,
-    /// Other packets to groups and to link-local addresses.
-    pub packets_ignored: u64,
-    /// ICMPv6 errors sent about packets that could not be delivered.
-    pub errors_made: u64,
-    /// ICMPv6 errors that were due and not sent: a limit was reached, a queue was full, or the side
-    /// is configured to get none.
-    pub errors_suppressed: u64,
-}
-
-impl Router6Counters {
-    /// Names and values of the counters.
-    pub fn each(&self) -> [(&'static str, u64); 14] {
-        [
-            ("discovery_received", self.discovery_received),
-            ("discovery_invalid", self.discovery_invalid),
-            ("solicitations_answered", self.solicitations_answered),
-            ("solicitations_sent", self.solicitations_sent),
-            ("address_conflicts", self.address_conflicts),
-            ("neighbors_lost", self.neighbors_lost),
-            ("neighbors_refused", self.neighbors_refused),
-            ("neighbor_changes", self.neighbor_changes),
-            ("router_solicitations", self.router_solicitations),
-            ("advertisements_sent", self.advertisements_sent),
-            ("echoes_answered", self.echoes_answered),
-            ("packets_ignored", self.packets_ignored),
-            ("errors_made", self.errors_made),
-            ("errors_suppressed", self.errors_suppressed),
-        ]
-    }
-}
-
 /// Fate of a packet that came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
@@ -120,8 +66,20 @@ pub enum Received {
     Forward,
     /// The packet was for the router itself.
     Taken,
+    /// As `Taken`; the routers of other workers have to hear the packet, too
+    /// ([`Router6::overhear`]).
+    Discovery,
     /// The packet is for nobody here; it is counted.
     Ignored,
+}
+
+/// The part of a router in a message of Neighbor Discovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hearing {
+    /// The router has received the message, and answers it.
+    Receives,
+    /// The router of another worker has received the message.
+    Overhears,
 }
 
 /// The router for IPv6.
@@ -183,8 +141,9 @@ impl Router6 {
         }
         let packet = &packet[..header.total_len()];
         if discovery::is_discovery(&header, packet) {
-            self.discover(now, link, source, packet);
-            return Received::Taken;
+            self.outbox.counters.discovery_received += 1;
+            self.discover(now, link, (source, Hearing::Receives), packet);
+            return Received::Discovery;
         }
         match state {
             Some(AddressState::Assigned) if !stays => Received::Forward,
@@ -195,6 +154,18 @@ impl Router6 {
             _ if self.answer_echo(now, link, destination, packet) => Received::Taken,
             _ => self.ignore(),
         }
+    }
+
+    /// Learns from a message of Neighbor Discovery that the router of another worker has received,
+    /// and answered.
+    pub fn overhear(&mut self, now: Timestamp, link: impl Into<Link>, source: Mac, packet: &[u8]) {
+        self.discover(now, link.into(), (source, Hearing::Overhears), packet);
+    }
+
+    /// Leaves to the router of another worker what a gateway sends once: advertisements of routers,
+    /// reports of groups, and questions and announcements about own addresses.
+    pub fn be_silent(&mut self) {
+        self.outbox.speaks = false;
     }
 
     fn ignore(&mut self) -> Received {

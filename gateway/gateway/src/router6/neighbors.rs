@@ -68,19 +68,20 @@ pub(super) enum Action {
     Evict(VecDeque<WaitingPacket>),
 }
 
-/// State of a neighbour (RFC 4861 section 7.3.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// State of a neighbour (RFC 4861 section 7.3.2). Of the states that several workers have of one
+/// neighbour, the greatest tells most about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NeighborState6 {
     /// The neighbour is being asked for.
     Incomplete,
-    /// The neighbour has answered lately.
-    Reachable,
     /// The neighbour has not answered lately, and no packet has used it since.
     Stale,
     /// A packet has used the neighbour; it will be probed soon.
     Delay,
     /// The neighbour is asked whether it is still there.
     Probe,
+    /// The neighbour has answered lately.
+    Reachable,
     /// The configuration has the neighbour.
     Static,
 }

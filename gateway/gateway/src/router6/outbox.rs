@@ -22,6 +22,8 @@ pub(super) struct Outbox {
     pub(super) losses: Losses,
     pub(super) counters: Router6Counters,
     pub(super) errors: Errors,
+    /// True if the router sends what a gateway sends once; else the router of another worker does.
+    pub(super) speaks: bool,
 }
 
 impl Outbox {
@@ -32,6 +34,7 @@ impl Outbox {
             losses: Losses::default(),
             counters: Router6Counters::default(),
             errors,
+            speaks: true,
         }
     }
 
@@ -52,6 +55,11 @@ impl Outbox {
             self.push(link, (source, destination), with_header_room(packet), None);
         }
         !is_full
+    }
+
+    /// As [`Outbox::push_own`], for a packet that only one of several workers sends.
+    pub(super) fn push_once(&mut self, link: Link, ends: (Mac, Mac), packet: &[u8]) -> bool {
+        self.speaks && self.push_own(link, ends, packet)
     }
 
     /// Adds a packet behind room for its header.

@@ -53,13 +53,15 @@ pub(crate) enum Kind {
     },
     /// An Ethernet frame with ARP, without a tag; every worker learns from it.
     Arp(Link),
+    /// An IPv6 packet for the gateway itself, and its frame's source; every worker learns from it.
+    Told(Link, Mac),
 }
 
 impl Kind {
     /// Link that the content counts as coming in by. A hairpin packet comes back from outside.
     pub(super) fn link(self) -> Link {
         match self {
-            Self::Packet(link, _) | Self::Arp(link) => link,
+            Self::Packet(link, _) | Self::Arp(link) | Self::Told(link, _) => link,
             Self::Request { realm, .. } => Link::inside(realm),
             Self::Turned(_) | Self::Error(_) => Link::OUTSIDE,
         }

@@ -17,7 +17,8 @@ use exchange::{Exchange, Waker, Ways};
 pub(crate) use exchange::{HandedPacket, Kind, OwnerLookup};
 use guide::{Advice, Guide, Waiting};
 use natgate_engine::{Engine, Side, Timestamp};
-use natgate_io::Steering;
+use natgate_io::{By, Steering};
+use natgate_wire::arp::Mac;
 pub(crate) use partition::Partition;
 use partition::{Host, PacketOwner};
 use port_lender::{Mailbox, PortLender, Trade};
@@ -68,7 +69,7 @@ pub(crate) enum Way {
 /// is the other end of the stream that the worker waits for.
 pub fn team(settings: &Settings, wakers: Vec<impl Into<Box<dyn Wake>>>) -> Vec<Member> {
     let workers = wakers.len();
-    let partition = Arc::new(Partition::new(&settings.engine, workers, None));
+    let partition = Arc::new(Partition::of(settings, workers, None));
     let wakers: Vec<Arc<Waker>> = wakers.into_iter().map(Waker::new).collect();
     let exchanges = exchange::exchanges(&wakers, longest(settings));
     let member = |(number, (exchange, lender))| Member {
@@ -91,7 +92,8 @@ pub fn team_memory(settings: &Settings) -> u64 {
 /// follow it fully, the workers hand packets over.
 pub fn steering(settings: &Settings) -> [Steering; 2] {
     let outside = partition::stretches(&settings.engine, settings.workers.count);
-    [Steering::Source, Steering::Destination(outside)]
+    let prefix_len = settings.ipv6.shared_length();
+    [By::Source, By::Destination(outside)].map(|by| Steering { by, prefix_len })
 }
 
 /// Bytes of the longest frame that is handed over.
@@ -128,7 +130,7 @@ impl Invitation {
         let Self { partition, wakers, mailboxes } = self;
         let own = Waker::new(waker);
         let number = wakers.len();
-        let partition = Partition::new(&settings.engine, number + 1, Some(&partition));
+        let partition = Partition::of(settings, number + 1, Some(&partition));
         let partition = Arc::new(partition);
         let (exchange, ways) = exchange::join(&wakers, &own, longest(settings));
         let (lender, mailbox) = port_lender::join(mailboxes, &own);
@@ -263,6 +265,12 @@ impl Member {
         }
     }
 
+    /// Dispatches an IPv6 packet that came in by a link to its owner.
+    pub(crate) fn dispatch_ipv6(&mut self, link: Link, source: Mac, bytes: &[u8]) -> Way {
+        let owner = self.partition.owner_of_ipv6(link.side, bytes);
+        self.give(owner, Kind::Packet(link, source), OwnerLookup::Settled, bytes)
+    }
+
     /// Dispatches a request for a mapping to the owner of its host.
     pub(crate) fn dispatch_request(
         &mut self,
@@ -385,6 +393,12 @@ impl Member {
     /// Tells all other workers the content of an ARP frame that came in by a link.
     pub(crate) fn tell_arp(&mut self, link: Link, frame: &[u8]) {
         self.exchange.tell_all(Kind::Arp(link), frame);
+    }
+
+    /// Tells all other workers an IPv6 packet that concerns them all: a message of Neighbor
+    /// Discovery, or the report that a packet is too big for a path.
+    pub(crate) fn tell_ipv6(&mut self, link: Link, source: Mac, packet: &[u8]) {
+        self.exchange.tell_all(Kind::Told(link, source), packet);
     }
 
     /// Returns a fragment that waited here and whose first fragment has come here since.

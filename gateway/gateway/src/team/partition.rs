@@ -11,8 +11,10 @@ mod handed;
 mod packet_owner;
 
 use crate::limits::MOST_WORKERS;
-use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, bucket};
+use crate::settings::Settings;
+use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, Side, bucket};
 use natgate_io::{MOST_STRETCHES, Share, Stretch};
+use natgate_ipv6::Division;
 use natgate_wire::protocol;
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
@@ -133,6 +135,8 @@ pub(crate) struct Partition {
     /// True if a worker has joined.
     has_grown: bool,
     buckets: Arc<Buckets>,
+    /// The division of IPv6 packets, and the realm of the hosts that have numbers.
+    ipv6: Option<(Division, u16)>,
     /// Sorted by address.
     rows: Vec<Row>,
     plans: Vec<Plan>,
@@ -163,9 +167,13 @@ pub(super) enum PacketOwner {
 pub(super) type Host = (u16, u32);
 
 impl Partition {
-    /// Divides a configuration among `workers` workers; ports that had an owner in `before` keep
-    /// it.
-    pub(crate) fn new(config: &Config, workers: usize, before: Option<&Self>) -> Self {
+    /// Divides settings among `workers` workers; ports that had an owner in `before` keep it.
+    pub(crate) fn of(settings: &Settings, workers: usize, before: Option<&Self>) -> Self {
+        let ipv6 = settings.ipv6.configured.then(|| Division::new(&settings.ipv6));
+        Self::new(&settings.engine, ipv6, workers, before)
+    }
+
+    fn new(config: &Config, ipv6: Option<Division>, workers: usize, before: Option<&Self>) -> Self {
         assert!((1..=MOST_WORKERS).contains(&workers));
         let buckets = before.map(|before| Arc::clone(&before.buckets));
         let has_grown = before.is_some_and(|before| before.has_grown || before.workers < workers);
@@ -173,6 +181,7 @@ impl Partition {
             workers,
             has_grown,
             buckets: buckets.unwrap_or_else(|| Buckets::new(workers)),
+            ipv6: ipv6.map(|division| (division, realm_of_numbers(config))),
             rows: Vec::new(),
             plans: Vec::new(),
             hosts: HashMap::new(),
@@ -292,11 +301,26 @@ impl Partition {
 
     /// Owner of an internal host.
     pub(crate) fn of_host(&self, realm: u16, address: u32) -> usize {
+        if let Some(worker) = self.of_number(realm, address) {
+            return worker;
+        }
         let by_arithmetic = || self.buckets.of(bucket(realm, address)).0;
         match self.hosts.is_empty() {
             true => by_arithmetic(),
             false => self.hosts.get(&(realm, address)).copied().unwrap_or_else(by_arithmetic),
         }
+    }
+
+    /// Owner of a host with a number; `None`: hosts of the realm have addresses.
+    fn of_number(&self, realm: u16, number: u32) -> Option<usize> {
+        let (division, of_numbers) = self.ipv6.as_ref()?;
+        let has_numbers = realm == *of_numbers && division.has_numbers();
+        has_numbers.then(|| division.worker_of_number(number.into(), self.workers))
+    }
+
+    /// Owner of an IPv6 packet that came in by a side.
+    pub(super) fn owner_of_ipv6(&self, from: Side, packet: &[u8]) -> usize {
+        self.ipv6.as_ref().map_or(0, |(division, _)| division.worker(from, packet, self.workers))
     }
 
     /// Owner of an external endpoint.
@@ -318,6 +342,9 @@ impl Partition {
 
     /// Workers that may own a packet. The last of them owns it if no other knows it.
     pub(crate) fn candidates(&self, link: crate::link::Link, bytes: &[u8]) -> Vec<usize> {
+        if bytes.first().is_some_and(|first| first >> 4 == 6) {
+            return vec![self.owner_of_ipv6(link.side, bytes)];
+        }
         match self.owner_of_packet(link.side, link.realm, bytes) {
             PacketOwner::Of(worker) | PacketOwner::Fragment(worker) => vec![worker],
             PacketOwner::Portless => (0..self.workers).collect(),
@@ -331,6 +358,9 @@ impl Partition {
 
     /// Owner of an internal host, present or former.
     pub(super) fn owner_of_host(&self, host: Host) -> PacketOwner {
+        if let Some(worker) = self.of_number(host.0, host.1) {
+            return PacketOwner::Of(worker);
+        }
         if let Some(&worker) = self.hosts.get(&host) {
             return PacketOwner::Of(worker);
         }
@@ -381,6 +411,12 @@ impl Partition {
     pub(super) fn workers(&self) -> usize {
         self.workers
     }
+}
+
+/// Realm of hosts with numbers: the translator adds it behind all others.
+fn realm_of_numbers(config: &Config) -> u16 {
+    let place = config.realms.iter().position(|realm| realm.host_bits.is_some());
+    place.unwrap_or(config.realms.len()) as u16 + 1
 }
 
 /// First owner of a word of ports; `place` is the address's index in the pool.

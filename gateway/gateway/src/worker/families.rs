@@ -9,6 +9,8 @@
 //! sends to that realm are converted here. Changes are kept with the names of their hosts as soon
 //! as a run is taken, because a number may pass to another host with the next run.
 
+mod together;
+
 use super::stages::{NO_VERDICTS, Output, Packets, Stages, Verdicts};
 use crate::bindings::BindingTaker;
 use crate::counters::{Origin, summed};
@@ -118,12 +120,22 @@ impl Stages {
             self.engine.count_foreign(link.side, frame.len());
             return false;
         }
-        let is_forwarded =
-            families.router.receive(now, link, source, frame.bytes()) == Received::Forward;
+        let is_forwarded = match families.router.receive(now, link, source, frame.bytes()) {
+            Received::Forward => true,
+            Received::Discovery => {
+                if let Some(team) = &mut self.team {
+                    team.tell_ipv6(link, source, frame.bytes());
+                }
+                false
+            }
+            Received::Taken | Received::Ignored => false,
+        };
         // A packet that was sent to a group of stations is not forwarded.
         let is_own = destination == self.router.mac(link);
         self.not_addressed += u64::from(is_forwarded && !is_own);
-        is_forwarded && is_own
+        is_forwarded
+            && is_own
+            && (self.team.is_none() || self.is_here_ipv6(now, link, source, frame))
     }
 
     /// Takes packets of either family through all stages.
@@ -310,9 +322,9 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
             let (engine, rest) = (&mut stages.engine, &mut packets.frames[taken..]);
             let count = families.translator.take_some(engine, *now, from, rest, &mut fates);
             for (number, fate) in fates[..count].iter().enumerate() {
-                if let Fate::Send(departure) = fate {
+                if *fate != Fate::Nothing {
                     let (frame, _) = packets.take(taken + number);
-                    self.depart(*departure, frame);
+                    self.carry_out(*fate, frame);
                 }
             }
             self.settle();
@@ -333,10 +345,22 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         let verdict = self.verdict(fate, &before);
         let moment = Moment { now: self.now, from, turned: false };
         self.stages.captures.after(moment, std::iter::once((frame.bytes(), verdict)));
-        if let Fate::Send(departure) = fate {
-            self.depart(departure, frame);
-        }
+        self.carry_out(fate, frame);
         self.settle();
+    }
+
+    /// Does with a packet what the translator has decided.
+    fn carry_out(&mut self, fate: Fate, frame: Frame<'d>) {
+        match fate {
+            Fate::Send(departure) => self.depart(departure, frame),
+            Fate::HandOver(realm) => {
+                let turned = self.stages.turn_over(self.now, frame, realm);
+                if let Some(turned) = turned {
+                    self.send_turned(turned);
+                }
+            }
+            Fate::Nothing => {}
+        }
     }
 
     /// Counters of the engine and of the translator together.
@@ -349,6 +373,7 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         match fate {
             Fate::Send(Departure { side, answers: true, .. }) => Verdict::Reply(side),
             Fate::Send(Departure { side, .. }) => Verdict::Forward(side),
+            Fate::HandOver(_) => Verdict::HandOver,
             Fate::Nothing => {
                 let after = self.sum().drops;
                 let mut reasons = DropReason::ALL.iter().zip(after.iter().zip(&before.drops));
@@ -533,6 +558,14 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         let of_hosts = self.families.translator.realm();
         while let Some((_, side, len)) = self.stages.engine.poll_transmit(&mut buffer[ROOM..]) {
             let realm = self.stages.engine.transmit_realm();
+            if self.stages.engine.transmit_turns() {
+                let frame = Frame::of(&mut buffer, ROOM, ROOM + len);
+                let turned = self.stages.turn_over(self.now, frame, realm);
+                let Some((frame, Verdict::Forward(side), realm)) = turned else { continue };
+                let (to_host, packet) = (of_hosts == Some(realm), frame.bytes().to_vec());
+                self.send_made((side, realm), to_host && side == Side::Inside, &packet);
+                continue;
+            }
             if side == Side::Inside && of_hosts == Some(realm) {
                 self.send_to_host(&mut buffer, len);
                 continue;

@@ -229,6 +229,9 @@ impl Stages {
         mac: Mac,
         packet: &Frame<'_>,
     ) -> bool {
+        if packet.bytes().first().is_some_and(|first| first >> 4 == 6) {
+            return true;
+        }
         let octets = packet.bytes().get(12..16).and_then(|octets| <[u8; 4]>::try_from(octets).ok());
         let Some(source) = octets.map(Ipv4Addr::from) else { return true };
         self.team.as_ref().is_some_and(|team| !team.has(link.realm, source))

@@ -123,6 +123,9 @@ impl Stages {
         let fated = self.receive_one_turned(now, error);
         self.router.exclude(&before, self.engine.counters());
         if let Some((link, frame)) = self.emit(now, fated) {
+            if self.is_of_hosts(link.side, link.realm) {
+                return self.send_error_to_host(now, frame.bytes(), transmitters);
+            }
             let mut output = Output::default();
             output.push(frame, None);
             self.send(&mut output, transmitters[self.cables.device_of(link)]);
@@ -163,7 +166,8 @@ impl Stages {
     /// True if a packet from a realm is for the gateway itself.
     fn is_local(&self, link: Link, packet: &[u8]) -> bool {
         let own = self.engine.config().inside_of(link.realm).address;
-        own.is_some_and(|own| packet.get(16..20) == Some(&own.octets()))
+        let is_ipv4 = packet.first().is_some_and(|first| first >> 4 == 4);
+        is_ipv4 && own.is_some_and(|own| packet.get(16..20) == Some(&own.octets()))
     }
 
     /// Processes packets that other workers have handed over.
@@ -189,6 +193,8 @@ impl Stages {
             let frame = Frame::of(buffer, *start, *end);
             if let Kind::Arp(link) = *kind {
                 self.router.overhear_arp(now, link, frame.bytes());
+            } else if let Kind::Told(link, source) = *kind {
+                self.overhear_ipv6(now, link, source, frame.bytes());
             } else if self.is_settled(now, (*kind, *asked), frame.bytes()) {
                 match *kind {
                     Kind::Packet(link, source) => match link.side {
@@ -202,7 +208,7 @@ impl Stages {
                     Kind::Request { realm, class, .. } => {
                         self.pcp.take_over(realm, class, frame.bytes());
                     }
-                    Kind::Arp(_) => {}
+                    Kind::Arp(_) | Kind::Told(..) => {}
                 }
             }
         }
@@ -211,6 +217,7 @@ impl Stages {
         if !turned.is_empty() {
             let mut verdicts = NO_VERDICTS;
             self.receive_turned(now, &mut turned, &mut verdicts);
+            self.send_turned_to_hosts(now, &mut turned, &mut verdicts, transmitters);
             self.deliver(now, Side::Inside, (&mut turned, &verdicts), transmitters);
         }
     }
@@ -258,7 +265,7 @@ fn direction_of(kind: Kind) -> Direction {
     match kind {
         Kind::Packet(Link { side: Side::Inside, .. }, _) => Direction::Outbound,
         Kind::Request { .. } => Direction::Local,
-        Kind::Packet(..) | Kind::Arp(_) => Direction::Inbound,
+        Kind::Packet(..) | Kind::Arp(_) | Kind::Told(..) => Direction::Inbound,
         Kind::Turned(_) | Kind::Error(_) => Direction::Hairpin,
     }
 }

@@ -7,4 +7,5 @@ mod nat64;
 mod prefixes;
 mod routing;
 mod stateless;
+mod team;
 mod world;

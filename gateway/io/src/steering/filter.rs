@@ -6,9 +6,9 @@
 //! unconditional jump.
 
 use super::{
-    DESTINATION, DESTINATION_PORT, ERRORS, FRAGMENT, FRAGMENT_OFFSET, ICMP_LEN, IDENTIFIER,
+    By, DESTINATION, DESTINATION_PORT, ERRORS, FRAGMENT, FRAGMENT_OFFSET, ICMP_LEN, IDENTIFIER,
     MOST_STRETCHES, PROTOCOL, QUERIES, SCATTER, SCATTER_SHIFT, SOURCE, SOURCE_PORT, Share,
-    Steering, Stretch, WITH_PORTS,
+    Steering, Stretch, WITH_PORTS, masks,
 };
 use natgate_wire::link::ethertype;
 use natgate_wire::protocol::ICMP;
@@ -73,18 +73,22 @@ const QUOTED: u32 = 2;
 pub(crate) fn assemble(steering: &Steering, count: usize) -> Vec<libc::sock_filter> {
     let mut program = Program::default();
     let count = count.max(1) as u32;
+    let other = program.label();
     program.say(code::WORD, ETHERTYPE);
-    program.unless_answer(code::IF_EQUAL, ethertype::IPV4.into());
-    match steering {
-        Steering::Source => {
+    program.go_unless(code::IF_EQUAL, ethertype::IPV4.into(), other);
+    match &steering.by {
+        By::Source => {
             program.say(code::WORD, SOURCE as u32);
             program.say(code::MUL, SCATTER);
             program.say(code::RSH, SCATTER_SHIFT);
             program.say(code::MOD, count);
             program.say(code::ANSWER_A, 0);
         }
-        Steering::Destination(stretches) => by_destination(&mut program, stretches, count),
+        By::Destination(stretches) => by_destination(&mut program, stretches, count),
     }
+    program.here(other);
+    program.unless_answer(code::IF_EQUAL, ethertype::IPV6.into());
+    by_prefix(&mut program, steering, count);
     program.finish()
 }
 
@@ -145,6 +149,28 @@ impl Program {
         }
         self.code
     }
+}
+
+/// Works out the bucket of the prefix of an IPv6 address ([`natgate_wire::ipv6::bucket`]). X is the
+/// hash of the words before.
+fn by_prefix(program: &mut Program, steering: &Steering, count: u32) {
+    for (place, mask) in masks(steering.prefix_len).into_iter().enumerate() {
+        match mask {
+            0 => program.say(code::CONSTANT, 0),
+            mask => {
+                program.say(code::WORD, (steering.at_ipv6() + 4 * place) as u32);
+                program.say(code::AND, mask);
+            }
+        }
+        if place > 0 {
+            program.say(code::ADD_X, 0);
+        }
+        program.say(code::MUL, SCATTER);
+        program.say(code::TO_X, 0);
+    }
+    program.say(code::RSH, SCATTER_SHIFT);
+    program.say(code::MOD, count);
+    program.say(code::ANSWER_A, 0);
 }
 
 fn by_destination(program: &mut Program, stretches: &[Stretch], count: u32) {

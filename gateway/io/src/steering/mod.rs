@@ -3,13 +3,14 @@
 //! A group of devices, one for each worker, serves one link. A [`Steering`] tells a back end which
 //! worker owns a packet; a back end that supports it delivers the packet there. That is an
 //! optimisation: a worker hands packets of other workers over. So a back end without steering, or
-//! with a part of it, is slower and no less right. A frame that is not IPv4, such as ARP, goes to
-//! worker 0.
+//! with a part of it, is slower and no less right. A frame that is neither IPv4 nor IPv6, such as
+//! ARP, goes to worker 0.
 //!
 //! [`Steering::worker`] is the definition; the filter for packet sockets agrees with it.
 
 mod filter;
 
+use natgate_wire::ipv6;
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
 use natgate_wire::protocol::{DCCP, ICMP, SCTP, TCP, UDP};
 use std::net::Ipv4Addr;
@@ -22,7 +23,17 @@ pub const MOST_STRETCHES: usize = 400;
 
 /// Rule that gives the worker of a packet on one side of the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Steering {
+pub struct Steering {
+    /// The end of the packet that counts.
+    pub by: By,
+    /// First bits of an IPv6 address that count: of the source inside, of the destination outside.
+    /// Packets of one such prefix belong to one worker.
+    pub prefix_len: u8,
+}
+
+/// The end of a packet by which it is steered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum By {
     /// The inside: packets belong to the worker of their source address, see [`worker_of_source`].
     Source,
     /// The outside: packets belong to the worker of their destination address, or of a slice of its
@@ -104,11 +115,11 @@ impl Steering {
     /// If there are no workers.
     pub fn worker(&self, packet: &[u8], count: usize) -> usize {
         assert!(count > 0);
-        let worker = match self {
-            Self::Source => {
+        let worker = match &self.by {
+            By::Source => {
                 address(packet, SOURCE).map(|source| worker_of_source(source.into(), count))
             }
-            Self::Destination(stretches) => address(packet, DESTINATION).and_then(|address| {
+            By::Destination(stretches) => address(packet, DESTINATION).and_then(|address| {
                 let (offset, share) = find(stretches, address)?;
                 Some(share.worker(offset, port(packet), count))
             }),
@@ -116,17 +127,43 @@ impl Steering {
         worker.unwrap_or(0)
     }
 
+    /// As [`Self::worker`], for an IPv6 packet.
+    pub fn worker_ipv6(&self, packet: &[u8], count: usize) -> usize {
+        let mut prefix = 0;
+        for (place, mask) in masks(self.prefix_len).into_iter().enumerate() {
+            let word = match mask {
+                0 => 0,
+                mask => match address(packet, self.at_ipv6() + 4 * place) {
+                    Some(word) => word & mask,
+                    None => return 0,
+                },
+            };
+            prefix = prefix << 32 | u128::from(word);
+        }
+        ipv6::bucket(prefix) % count
+    }
+
+    /// Offset of the IPv6 address that counts.
+    fn at_ipv6(&self) -> usize {
+        match self.by {
+            By::Source => SOURCE_IPV6,
+            By::Destination(_) => DESTINATION_IPV6,
+        }
+    }
+
     /// Like [`Self::worker`], for an Ethernet frame, perhaps with a VLAN tag.
     pub fn worker_of_frame(&self, frame: &[u8], count: usize) -> usize {
-        let kind = |at| short(frame, at);
-        let packet = match kind(ETHERNET_LEN - 2) {
-            Some(ethertype::IPV4) => frame.get(ETHERNET_LEN..),
-            Some(ethertype::VLAN) if kind(ETHERNET_LEN + VLAN_LEN - 2) == Some(ethertype::IPV4) => {
-                frame.get(ETHERNET_LEN + VLAN_LEN..)
-            }
-            _ => None,
+        let kind = |at: usize| short(frame, at - 2);
+        let (kind, packet) = match kind(ETHERNET_LEN) {
+            Some(ethertype::VLAN) => (kind(ETHERNET_LEN + VLAN_LEN), ETHERNET_LEN + VLAN_LEN),
+            kind => (kind, ETHERNET_LEN),
         };
-        packet.map_or(0, |packet| self.worker(packet, count))
+        let packet = frame.get(packet..).unwrap_or_default();
+        match kind {
+            Some(ethertype::IPV4) => self.worker(packet, count),
+            Some(ethertype::IPV6) => self.worker_ipv6(packet, count),
+            _ => 0,
+        }
     }
 }
 
@@ -135,6 +172,9 @@ const FRAGMENT: usize = 6;
 const PROTOCOL: usize = 9;
 const SOURCE: usize = 12;
 const DESTINATION: usize = 16;
+/// Offsets of the addresses in an IPv6 header.
+const SOURCE_IPV6: usize = 8;
+const DESTINATION_IPV6: usize = 24;
 /// Bits of the fragment field that are zero in whole datagrams and first fragments.
 const FRAGMENT_OFFSET: u16 = 0x1fff;
 /// Offsets of the ports in a transport header, and of the identifier in an ICMP query.
@@ -185,6 +225,12 @@ fn port(packet: &[u8]) -> Option<u16> {
         protocol if WITH_PORTS.contains(&protocol) => short(packet, transport + SOURCE_PORT),
         _ => None,
     }
+}
+
+/// The bits of each word of an IPv6 address that are in a prefix.
+fn masks(prefix_len: u8) -> [u32; 4] {
+    let bits = |place: u32| (u32::from(prefix_len).saturating_sub(32 * place)).min(32);
+    [0, 1, 2, 3].map(|place| u32::MAX.checked_shl(32 - bits(place)).unwrap_or(0))
 }
 
 fn header_len(packet: &[u8], at: usize) -> Option<usize> {

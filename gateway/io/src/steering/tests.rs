@@ -5,6 +5,11 @@ use proptest::prelude::*;
 
 /// The kernel's machine, as far as the filter uses it; the packet is IPv4.
 fn run(program: &[libc::sock_filter], packet: &[u8]) -> u32 {
+    run_frame(program, ethertype::IPV4, packet)
+}
+
+/// The kernel's machine with the packet of a frame of a type.
+fn run_frame(program: &[libc::sock_filter], kind: u16, packet: &[u8]) -> u32 {
     let (mut a, mut x, mut memory, mut at) = (0_u32, 0_u32, [0_u32; 16], 0);
     let read = |at: u64, len: usize| {
         let bytes = packet.get(usize::try_from(at).ok()?..)?.get(..len)?;
@@ -17,7 +22,9 @@ fn run(program: &[libc::sock_filter], packet: &[u8]) -> u32 {
         let operand = if code & 8 == 0 { k } else { x };
         let len = [4, 2, 1][usize::from(size >> 3).min(2)];
         match (class, mode) {
-            (0, 0x20) if k as i32 == libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL => a = 0x800,
+            (0, 0x20) if k as i32 == libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL => {
+                a = kind.into();
+            }
             (0, 0x20 | 0x40) => {
                 let base = if mode == 0x40 { u64::from(x) } else { 0 };
                 let Some(value) = read(base + u64::from(k), len) else { return 0 };
@@ -83,10 +90,17 @@ fn a_stretch() -> impl Strategy<Value = Stretch> {
 }
 
 fn a_steering() -> impl Strategy<Value = Steering> {
-    prop_oneof![
-        1 => Just(Steering::Source),
-        5 => prop::collection::vec(a_stretch(), 0..6).prop_map(Steering::Destination),
-    ]
+    let by = prop_oneof![
+        1 => Just(By::Source),
+        5 => prop::collection::vec(a_stretch(), 0..6).prop_map(By::Destination),
+    ];
+    (by, 0..=128_u8).prop_map(|(by, prefix_len)| Steering { by, prefix_len })
+}
+
+const BY_SOURCE: Steering = Steering { by: By::Source, prefix_len: 64 };
+
+fn by_destination(stretches: Vec<Stretch>) -> Steering {
+    Steering { by: By::Destination(stretches), prefix_len: 64 }
 }
 
 /// A header of an IPv4 packet, perhaps with options, of a relevant protocol.
@@ -139,6 +153,35 @@ proptest! {
         prop_assert!(worker < count);
         prop_assert_eq!(run(&program, &packet) as usize, worker, "{:?}", packet);
     }
+
+    #[test]
+    fn the_filter_agrees_with_the_definition_for_ipv6(
+        steering in a_steering(),
+        packet in prop::collection::vec(any::<u8>(), 0..48),
+        count in 1..9_usize,
+    ) {
+        let program = assemble(&steering, count);
+        let worker = steering.worker_ipv6(&packet, count);
+        prop_assert!(worker < count);
+        let of_filter = run_frame(&program, ethertype::IPV6, &packet);
+        prop_assert_eq!(of_filter as usize, worker, "{:?}", packet);
+        prop_assert_eq!(run_frame(&program, ethertype::ARP, &packet), 0);
+    }
+}
+
+#[test]
+fn prefixes_inside_are_scattered_evenly() {
+    for (len, count) in [(48, 2), (56, 3), (64, 4), (128, 7)] {
+        let steering = Steering { by: By::Source, prefix_len: len };
+        let mut each = vec![0_usize; count];
+        for number in 0..60_000_u128 {
+            let source = 0x2001_0db8_u128 << 96 | number << (128 - len) | 1;
+            let packet = [&[0x60; 8][..], &source.to_be_bytes()].concat();
+            each[steering.worker_ipv6(&packet, count)] += 1;
+        }
+        let even = 60_000 / count;
+        assert!(each.iter().all(|n| n.abs_diff(even) < even / 10), "/{len}: {each:?}");
+    }
 }
 
 /// A UDP packet.
@@ -163,14 +206,14 @@ fn inside_addresses_are_scattered_evenly() {
     }
     let one = datagram([10, 0, 0, 1], [1; 4], 53);
     assert_eq!(
-        Steering::Source.worker(&one, 4),
+        BY_SOURCE.worker(&one, 4),
         ((0x9e37_79b1_u64 * 0x0a00_0001 % (1 << 32)) >> 24) as usize % 4
     );
 }
 
 #[test]
 fn outside_addresses_and_slices_are_whose_they_are_said_to_be() {
-    let steering = Steering::Destination(vec![
+    let steering = by_destination(vec![
         Stretch {
             first: [203, 0, 113, 0].into(),
             last: [203, 0, 113, 7].into(),
@@ -194,16 +237,20 @@ fn outside_addresses_and_slices_are_whose_they_are_said_to_be() {
 }
 
 #[test]
-fn frames_that_are_not_of_ipv4_are_worker_0s() {
+fn frames_of_other_families_are_worker_0s() {
     let packet = datagram([10, 0, 0, 1], [1; 4], 53);
     let frame = |tag: &[u8], kind: [u8; 2]| [&[0; 12], tag, &kind, &packet[..]].concat();
-    let owner = Steering::Source.worker(&packet, 7);
+    let owner = BY_SOURCE.worker(&packet, 7);
     assert_ne!(owner, 0);
-    let worker = |frame: Vec<u8>| Steering::Source.worker_of_frame(&frame, 7);
+    let worker = |frame: Vec<u8>| BY_SOURCE.worker_of_frame(&frame, 7);
     assert_eq!(worker(frame(&[], [8, 0])), owner);
     assert_eq!(worker(frame(&[0x81, 0, 0, 9], [8, 0])), owner);
     assert_eq!(worker(frame(&[], [8, 6])), 0);
-    assert_eq!(worker(frame(&[0x81, 0, 0, 9], [0x86, 0xdd])), 0);
+    let ipv6 = BY_SOURCE.worker_ipv6(&packet, 7);
+    assert_ne!(ipv6, 0);
+    assert_eq!(worker(frame(&[], [0x86, 0xdd])), ipv6);
+    assert_eq!(worker(frame(&[0x81, 0, 0, 9], [0x86, 0xdd])), ipv6);
+    assert_eq!(worker(frame(&[0x81, 0, 0, 9], [8, 6])), 0);
     assert_eq!(worker(vec![0; 13]), 0);
 }
 
@@ -215,12 +262,12 @@ fn no_program_is_longer_than_the_kernel_takes() {
         last: [1; 4].into(),
         share: Share::slices(1024, 65_535, 2),
     };
-    let program = assemble(&Steering::Destination(vec![stretch; 10_000]), 64);
+    let program = assemble(&by_destination(vec![stretch; 10_000]), 64);
     assert!(program.len() <= MOST_INSTRUCTIONS, "{}", program.len());
     let mut stretches = vec![stretch; 10_000];
     stretches[MOST_STRETCHES].first = [2; 4].into();
     stretches[MOST_STRETCHES].last = [2; 4].into();
-    let steering = Steering::Destination(stretches);
+    let steering = by_destination(stretches);
     let packet = datagram([9; 4], [2; 4], 65_535);
     assert_eq!(steering.worker(&packet, 2), 1, "the definition knows all of them");
     assert_eq!(run(&assemble(&steering, 2), &packet), 0, "the filter does not");

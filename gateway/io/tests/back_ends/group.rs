@@ -5,7 +5,7 @@ use crate::stage::{BackEnd, PATIENCE, enter_namespace, ip, maintain_until, recei
 use natgate_io::packet::{self, PacketDevice};
 use natgate_io::tun::TunDevice;
 use natgate_io::xdp::{self, Hook, Memory, XdpDevice};
-use natgate_io::{Batch, Change, Device, Error, Lost, Share, Statistics, Steering, Stretch};
+use natgate_io::{Batch, By, Change, Device, Error, Lost, Share, Statistics, Steering, Stretch};
 use natgate_wire::checksum;
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -98,6 +98,12 @@ fn kinds(source: Ipv4Addr, destination: Ipv4Addr, port: u16) -> Vec<Vec<u8>> {
     packets
 }
 
+/// An IPv6 packet with this number in the prefix of each address.
+fn ipv6(number: u32) -> Vec<u8> {
+    let address = [&[0x20, 1, 0x0d, 0xb8][..], &number.to_be_bytes(), &[7; 8]].concat();
+    [&[0x60, 0, 0, 0, 0, 0, 59, 64][..], &address, &address].concat()
+}
+
 fn frame(tag: &[u8], kind: u16, payload: &[u8]) -> Vec<u8> {
     let macs = [2, 0, 0, 0, 0, 0x0a, 2, 0, 0, 0, 0, 0x0b];
     [&macs[..], tag, &kind.to_be_bytes(), payload].concat()
@@ -114,7 +120,7 @@ fn steered_rightly(group: &mut [PacketDevice], far: &mut PacketDevice, steering:
         packets.push(vec![0x45; 12]);
         let frames: Vec<_> = (packets.iter().map(|packet| frame(&[], 0x800, packet)))
             .chain(packets.iter().map(|packet| frame(&[0x81, 0, 0, 9], 0x800, packet)))
-            .chain([frame(&[], 0x806, &packets[0]), frame(&[], 0x86dd, &packets[0])])
+            .chain([frame(&[], 0x806, &packets[0]), frame(&[], 0x86dd, &ipv6(number))])
             .collect();
         for bytes in &frames {
             assert_eq!(send(far, bytes), Lost::NONE);
@@ -133,15 +139,19 @@ fn steered_rightly(group: &mut [PacketDevice], far: &mut PacketDevice, steering:
 /// Steering with whole addresses, and one that is sliced.
 fn by_destination() -> Steering {
     let address = |last| Ipv4Addr::new(203, 0, 113, last);
-    Steering::Destination(vec![
+    let by = By::Destination(vec![
         Stretch { first: address(1), last: address(6), share: Share::Whole { place: 1 } },
         Stretch { first: address(7), last: address(10), share: Share::slices(1024, 65_535, COUNT) },
-    ])
+    ]);
+    Steering { by, prefix_len: 64 }
 }
+
+/// Steering by sources.
+const BY_SOURCE: Steering = Steering { by: By::Source, prefix_len: 64 };
 
 #[test]
 fn packet_sockets_get_what_their_worker_owns() {
-    for steering in [Steering::Source, by_destination()] {
+    for steering in [BY_SOURCE, by_destination()] {
         enter_namespace();
         BackEnd::AfPacket.make();
         let mut group = open_packet_group(Some(&steering));
@@ -219,7 +229,7 @@ fn a_group_can_be_opened_while_the_link_is_down() {
     enter_namespace();
     BackEnd::AfPacket.make();
     ip("link set dev near down");
-    let steering = Steering::Source;
+    let steering = BY_SOURCE;
     let mut group = PacketDevice::open_group("near", COUNT, Some(&steering), &CONFIG)
         .expect("the group can be opened");
     ip("link set dev near up");

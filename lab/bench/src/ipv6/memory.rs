@@ -1,7 +1,7 @@
 //! Memory of NAT64's sessions and hosts, by the growth of the resident memory.
 
 use crate::memory::resident;
-use natgate_ipv6::Hosts;
+use natgate_ipv6::{Hosts, Share};
 use serde::Serialize;
 
 /// Prefix of the subscribers.
@@ -41,7 +41,7 @@ pub(super) fn hosts(subscribers: u64) -> Hosts64 {
 /// number of hosts each.
 pub(super) fn table(room: u64, subscribers: u64, each: u64) -> u64 {
     let before = resident();
-    let mut hosts = Hosts::new(64, room as usize, [1; 32]);
+    let mut hosts = Hosts::new(64, room as usize, Share::default(), [1; 32]);
     for host in 0..subscribers * each {
         let (subscriber, within) = (u128::from(host % subscribers), host / subscribers);
         let address = SUBSCRIBERS | subscriber << 64 | u128::from(within + 1);

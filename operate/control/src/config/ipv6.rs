@@ -15,7 +15,7 @@ use natgate_engine::Prefix;
 use natgate_ipv6::convert::UdpChecksumZero;
 use natgate_ipv6::{
     ClatSettings, Conversion, Eam, EamEntry, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6,
-    Nptv6Settings, Pref64, Prefix6, Settings, Side6, SiitSettings, StaticHost,
+    Nptv6Settings, Pref64, Prefix6, Settings, Share, Side6, SiitSettings, StaticHost,
 };
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -424,6 +424,8 @@ impl Draft {
             dslite: dslite.as_ref().map(DsliteDraft::settings),
             lw4o6: lw4o6.as_ref().map(Lw4o6Draft::settings),
             map: map.iter().map(softwires::MapDraft::settings).collect(),
+            // Each worker gets a part.
+            share: Share::default(),
         }
     }
 }

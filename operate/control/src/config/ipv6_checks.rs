@@ -248,15 +248,10 @@ fn conversion_is_used(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// IPv6 works with packet sockets, AF_XDP and a single worker.
+/// IPv6 works with packet sockets and AF_XDP.
 fn devices_carry_it(draft: &Draft, report: &Report<'_>) {
     let places = draft.ipv6_places();
     let Some(place) = places.first() else { return };
-    let count = draft.workers.count;
-    if count > 1 {
-        let message = format!("IPv6 works with one worker so far, and [workers] asks for {count}");
-        report.wrong(place, format!("{message}; write count = 1"));
-    }
     for side in [&draft.inside, &draft.outside] {
         if !matches!(side.backend, Backend::AfPacket | Backend::AfXdp) {
             let (name, backend) = (side.name(), side.backend.name());

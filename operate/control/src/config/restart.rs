@@ -35,6 +35,10 @@ pub(super) fn problems(
         let key_itself = || Place { offset: offset(tree.get_ref(), &key), key: key.clone() };
         let place = place.unwrap_or_else(key_itself);
         let message = match key.as_str() {
+            "workers.count" if in_force.ipv6.configured => {
+                "with IPv6 the number of workers changes only at a restart; write what was there, \
+                 or restart natgate"
+            }
             "workers.count" => {
                 "a reload can add workers, not remove them; write what was there, or restart \
                  natgate"
@@ -236,11 +240,14 @@ fn listens(control: &ControlSettings) -> Option<SocketAddr> {
 }
 
 /// True if the new number of workers can be reached without a restart: workers may join, none
-/// leaves. DPDK ports and TUN devices keep their number of queues.
+/// leaves. DPDK ports and TUN devices keep their number of queues. Hosts of IPv6 keep the workers
+/// that their prefixes had at the start.
 fn may_have_workers(in_force: &Settings, new: &Settings) -> bool {
     let fixed = |side: &SideSettings| matches!(side.backend, Backend::Dpdk | Backend::Tun);
     let (before, after) = (in_force.workers.count, new.workers.count);
-    before == after || before < after && !fixed(&in_force.inside) && !fixed(&in_force.outside)
+    let may_join = !in_force.ipv6.configured && !new.ipv6.configured;
+    let may_join = may_join && !fixed(&in_force.inside) && !fixed(&in_force.outside);
+    before == after || before < after && may_join
 }
 
 fn of_side(

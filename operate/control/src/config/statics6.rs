@@ -60,7 +60,7 @@ impl Draft {
         let mut seen = BTreeSet::new();
         let hosts = self.hosts6().map(|(_, _, address)| address);
         let hosts: Vec<Ipv6Addr> = hosts.filter(|address| seen.insert(*address)).collect();
-        StaticHost::first(&hosts, nat64.subscriber_length)
+        StaticHost::first(&hosts, nat64.subscriber_length, self.workers.count as u16)
     }
 
     /// The static mappings of IPv6 hosts as the translator has them: in the realm behind all

@@ -72,7 +72,7 @@ pub(super) async fn counters(State(interface): Of, RawQuery(query): RawQuery) ->
         "own_packets_lost": more(|one| one.own_lost),
         "frames_not_addressed": more(|one| one.not_addressed),
     });
-    if let Some(router) = figures.first().and_then(|one| one.router6) {
+    if let Some(router) = Figures::router6_of(&figures) {
         let counts = router.each().map(|(name, count)| (name.to_owned(), Value::from(count)));
         object["router6"] = Map::from_iter(counts).into();
     }

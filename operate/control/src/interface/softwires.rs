@@ -11,7 +11,7 @@ use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response as HttpResponse};
-use natgate_gateway::{BindingChange, Settings};
+use natgate_gateway::{BindingChange, Figures, Settings};
 use natgate_ipv6::Prefix6;
 use natgate_ipv6::softwire::{Binding, DomainCounters, MapMode, MapRule};
 use serde::Deserialize;
@@ -102,7 +102,7 @@ pub(super) async fn domains(State(interface): Of, RawQuery(query): RawQuery) -> 
     TableQuery::parse(query.as_deref(), &[])?;
     let settings = interface.settings();
     let figures = blocking(move || interface.commander().figures()).await?.map_err(stopping)?;
-    let counters = figures.first().map(|one| one.domains.clone()).unwrap_or_default();
+    let counters = Figures::domains_of(&figures);
     super::lists::whole("domains", domain_objects(&settings, &counters), false)
 }
 

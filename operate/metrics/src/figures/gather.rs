@@ -23,16 +23,19 @@ impl Figures {
         reports: &[WorkerReport],
         mut timings: impl Iterator<Item = TimingNow>,
     ) -> Self {
-        let mut all = Self { algs: WorkerReport::algs_of(reports), ..Self::new(began) };
+        let mut all = Self {
+            algs: WorkerReport::algs_of(reports),
+            router6: WorkerReport::router6_of(reports),
+            ..Self::new(began)
+        };
         for one in reports {
             all.add(config, one);
             let timing = timings.next().unwrap_or_default();
             all.workers.push(WorkerFigures { load: one.load, timing });
         }
-        // One worker has softwires.
-        let counters = reports.iter().map(|one| &one.domains).find(|domains| !domains.is_empty());
-        if let Some(counters) = counters {
-            all.domains = domains(ipv6, counters);
+        let counters = WorkerReport::domains_of(reports);
+        if !counters.is_empty() {
+            all.domains = domains(ipv6, &counters);
         }
         for pool in &mut all.pools {
             if let Some(of) = config.pools.iter().find(|of| of.name == pool.name) {
@@ -45,8 +48,6 @@ impl Figures {
     fn add(&mut self, config: &Config, report: &WorkerReport) {
         self.counters.add(&report.counters);
         add_router(&mut self.router, &report.router);
-        // One worker has the router of IPv6.
-        self.router6 = self.router6.or(report.router6);
         self.own_lost += report.own_lost;
         self.not_addressed += report.not_addressed;
         let totals = &report.totals;
@@ -238,7 +239,7 @@ mod tests {
         );
         assert_eq!(pool.blocks, Some(Filled { used: 4, limit: 16 }));
         assert_eq!(all.router.learnt_routes, 7);
-        assert_eq!(all.router6.map(|one| one.advertisements_sent), Some(3));
+        assert_eq!(all.router6.map(|one| one.advertisements_sent), Some(6));
         let devices: Vec<_> =
             all.devices.iter().map(|one| (&one.side[..], &one.name[..])).collect();
         assert_eq!(devices, [("inside", "eth1"), ("outside", "eth0")]);

@@ -93,17 +93,18 @@ mod tests {
 
     #[test]
     fn another_process_has_what_changed_hands() {
-        let (old, address) = (Partition::new(&config(), 2, None), Ipv4Addr::new(203, 0, 113, 1));
+        let (old, address) =
+            (Partition::new(&config(), None, 2, None), Ipv4Addr::new(203, 0, 113, 1));
         old.give(address, 20..30, 1);
         old.give(address, 900..903, 0);
-        let new = Partition::new(&config(), 2, None);
+        let new = Partition::new(&config(), None, 2, None);
         assert_ne!(owned(&new), owned(&old));
         new.adopt(&old.division().unwrap()).unwrap();
         assert_eq!(owned(&new), owned(&old));
         // A worker that joins gets subscribers that the others may still have.
-        let more = Partition::new(&config(), 3, Some(&old));
+        let more = Partition::new(&config(), None, 3, Some(&old));
         more.welcome();
-        let new = Partition::new(&config(), 3, None);
+        let new = Partition::new(&config(), None, 3, None);
         new.adopt(&more.division().unwrap()).unwrap();
         let buckets =
             |of: &Partition| (0..BUCKETS).map(|one| of.buckets.of(one)).collect::<Vec<_>>();
@@ -112,7 +113,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_not_adopted() {
-        let (old, new) = (Partition::new(&config(), 3, None), Partition::new(&config(), 2, None));
+        let (old, new) =
+            (Partition::new(&config(), None, 3, None), Partition::new(&config(), None, 2, None));
         let before = owned(&new);
         assert_eq!(new.adopt(&old.division().unwrap()), None, "there is no third worker");
         assert_eq!(new.adopt(&Division::default()), None);

@@ -158,7 +158,7 @@ mod tests {
         let external = Ipv4Addr::new(203, 0, 113, 1);
         let addresses = vec![AddressRange { first: external, last: external }];
         let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
-        let partition = Partition::new(&Config { pools, ..Config::default() }, 3, None);
+        let partition = Partition::new(&Config { pools, ..Config::default() }, None, 3, None);
         let remote = Ipv4Addr::new(198, 51, 100, 7);
         for number in 0..1000 {
             let host = Ipv4Addr::from_bits(0x6440_0000 + number * 77);
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_not_in_one_piece_takes_the_long_way() {
-        let partition = Partition::new(&Config::default(), 2, None);
+        let partition = Partition::new(&Config::default(), None, 2, None);
         let host = Ipv4Addr::new(100, 64, 0, 1);
         let whole = packet(protocol::UDP, host, host, [1, 2]);
         let short = |packet: &[u8]| partition.owner_of_whole(Side::Outside, 0, packet);

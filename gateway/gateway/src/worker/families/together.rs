@@ -1,0 +1,90 @@
+//! A worker in a team, for IPv6: whose a packet is, what all workers hear of, and packets between
+//! hosts of different workers.
+
+use super::{Passage, ROOM};
+use crate::link::Link;
+use crate::worker::stages::{NO_VERDICTS, Packets, Stages, TranslatedPacket, Verdicts};
+use natgate_engine::{Direction, Side, Timestamp};
+use natgate_io::{Frame, Transmit};
+use natgate_wire::arp::Mac;
+
+impl Stages {
+    /// True if this worker owns an IPv6 packet that came in by a link; otherwise the packet has
+    /// been handed over.
+    pub(super) fn is_here_ipv6(
+        &mut self,
+        now: Timestamp,
+        link: Link,
+        source: Mac,
+        frame: &Frame<'_>,
+    ) -> bool {
+        let Self { team: Some(team), families: Some(families), .. } = self else { return true };
+        if families.translator.is_path_report(link.side, frame.bytes()) {
+            // Packets to one customer may leave by any worker.
+            team.tell_ipv6(link, source, frame.bytes());
+            families.translator.overhear(now, frame.bytes());
+        }
+        let way = team.dispatch_ipv6(link, source, frame.bytes());
+        self.has_come(way, Direction::forwarded(link.side, link.side.other()), frame.len())
+    }
+
+    /// Learns from an IPv6 packet that another worker has received.
+    pub(in crate::worker) fn overhear_ipv6(
+        &mut self,
+        now: Timestamp,
+        link: Link,
+        source: Mac,
+        packet: &[u8],
+    ) {
+        let Some(families) = &mut self.families else { return };
+        if families.translator.is_path_report(link.side, packet) {
+            families.translator.overhear(now, packet);
+        } else {
+            families.router.overhear(now, link, source, packet);
+        }
+    }
+
+    /// Converts and sends the packets of a batch that have turned round to hosts of NAT64. An empty
+    /// frame stays in the place of each.
+    pub(in crate::worker) fn send_turned_to_hosts(
+        &mut self,
+        now: Timestamp,
+        packets: &mut Packets<'_>,
+        verdicts: &mut Verdicts,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        let Some(mut families) = self.families.take() else { return };
+        let mut passage = Passage::new(self, &mut families, now, transmitters);
+        passage.send_to_hosts(Side::Inside, packets, verdicts);
+        self.families = Some(families);
+    }
+}
+
+impl<'d> Passage<'_, '_, '_, 'd> {
+    /// Sends a hairpin packet whose receiver's endpoint is translated.
+    pub(super) fn send_turned(&mut self, (frame, verdict, realm): TranslatedPacket<'d>) {
+        let (mut packets, mut verdicts) = (Packets::one(frame, realm), NO_VERDICTS);
+        verdicts[0] = verdict;
+        self.send_to_hosts(Side::Inside, &mut packets, &mut verdicts);
+        self.flush();
+        self.stages.deliver(
+            self.now,
+            Side::Inside,
+            (&mut packets, &verdicts),
+            &mut *self.transmitters,
+        );
+    }
+
+    /// Sends a packet of the gateway's own making; `to_host`: to a host of NAT64.
+    #[cold]
+    pub(super) fn send_made(&mut self, to: (Side, u16), to_host: bool, packet: &[u8]) {
+        let mut buffer = [&[0; ROOM][..], packet].concat();
+        match to_host {
+            true => self.send_to_host(&mut buffer, packet.len()),
+            false => {
+                let end = buffer.len();
+                self.send_now(to, Frame::of(&mut buffer, ROOM, end), None);
+            }
+        }
+    }
+}
