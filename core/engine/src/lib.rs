@@ -122,6 +122,7 @@ pub use random::HashKey;
 pub use reconfigure::{
     Departure, Leaving, Reconfiguration, ReconfigureError, Review, Superseded, restart_keys,
 };
+pub use respond::ErrorRates;
 pub use rules::{RuleBatch, RuleSet, Ruling, Snat};
 pub use survey::{
     AddressUsage, BlockInfo, BlockKind, ByEndpoint, Cursor, Filter, HeldPort, SubscriberInfo,

@@ -96,7 +96,7 @@ pub(crate) struct Responder {
     queue: Vec<OwnError>,
     first: usize,
     len: usize,
-    rates: Rates,
+    rates: ErrorRates,
     /// The longest error for the outside, and for each realm, bytes; 0: no errors.
     longest_outside: usize,
     longest_inside: Vec<usize>,
@@ -107,7 +107,7 @@ impl Responder {
         let slot =
             OwnError { time: 0, side: Side::Inside, realm: 0, len: 0, bytes: [0; ERROR_LEN] };
         //= rfc1812#section-4.3.2.8-configurable
-        let rates = Rates::new(config.limits.icmp_errors_per_second);
+        let rates = ErrorRates::new(config.limits.icmp_errors_per_second);
         Self {
             queue: vec![slot; QUEUE],
             first: 0,
@@ -219,21 +219,27 @@ const REQUESTERS: usize = 4096;
 /// up, from a reserve of the same size. So the first error always goes out (RFC 1812 section
 /// 4.3.2.8).
 #[derive(Clone, Debug)]
-struct Rates {
+pub struct ErrorRates {
     all: Rate,
     reserve: Rate,
     requesters: Vec<Rate>,
     per_second: u32,
 }
 
-impl Rates {
-    fn new(per_second: u32) -> Self {
+impl ErrorRates {
+    /// Limits by the errors in all a second.
+    pub fn new(per_second: u32) -> Self {
         let requesters = vec![Rate::default(); REQUESTERS];
         Self { all: Rate::default(), reserve: Rate::default(), requesters, per_second }
     }
 
-    /// Returns true, and counts an error, if a requester may be sent an error now.
-    fn take(&mut self, now: u64, requester: u32) -> bool {
+    /// Changes the errors in all a second.
+    pub fn set_rate(&mut self, per_second: u32) {
+        self.per_second = per_second;
+    }
+
+    /// Returns true, and counts an error, if a requester may be sent an error now, nanoseconds.
+    pub fn take(&mut self, now: u64, requester: u32) -> bool {
         let share = (self.per_second / 4).max(1);
         let own = &mut self.requesters[requester as usize % REQUESTERS];
         let from = match self.all.permits(now, self.per_second) {

@@ -3,6 +3,7 @@
 use crate::convert::{Addresses, Place, Refusal};
 use crate::embedding::Pref64;
 use crate::settings::ClatSettings;
+use crate::siit::is_forbidden;
 use crate::translator::{Taken, Translator, cut_of};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{Direction, DropReason, Packet, Side, is_martian};
@@ -31,8 +32,11 @@ impl Addresses for Customer {
         let extract = |prefix: Pref64, address: u128| {
             prefix.extract(Ipv6Addr::from_bits(address)).map(Ipv4Addr::to_bits)
         };
+        let may_stand = |address| !is_forbidden(from, Ipv4Addr::from_bits(address));
         let source = match (extract(from, source), place) {
-            (Some(source), Place::Error) if !is_martian(source) => Some(source),
+            (Some(source), Place::Error) if !is_martian(source) && may_stand(source) => {
+                Some(source)
+            }
             (_, Place::Error) => self.error_source,
             (found, _) => found,
         };
@@ -45,6 +49,10 @@ impl Addresses for Customer {
             }
             if is_martian(destination) {
                 return Err(DropReason::MartianDestination.into());
+            }
+            //= rfc6052#section-3.1-drop
+            if place == Place::Packet && !may_stand(source) {
+                return Err(DropReason::NotGlobal.into());
             }
         }
         Ok((source, destination))
@@ -61,6 +69,10 @@ impl Addresses for Customer {
             Place::Packet | Place::Error => (inside, prefix),
             Place::Quoted => (prefix, inside),
         };
+        //= rfc6052#section-3.1-drop
+        if place != Place::Quoted && is_forbidden(prefix, Ipv4Addr::from_bits(destination)) {
+            return Err(DropReason::NotGlobal.into());
+        }
         let embed =
             |prefix: Pref64, address: u32| prefix.embed(Ipv4Addr::from_bits(address)).to_bits();
         Ok((embed(from, source), embed(to, destination)))

@@ -3,7 +3,7 @@
 
 use crate::convert::ErrorMessage;
 use alloc::collections::VecDeque;
-use natgate_engine::Side;
+use natgate_engine::{ErrorRates, Side};
 use natgate_wire::ipv6::MIN_MTU;
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv4, ipv6, protocol};
 
@@ -11,7 +11,6 @@ use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv4, ipv6, protocol}
 const QUEUE: usize = 64;
 /// Longest ICMP error in IPv4, bytes (RFC 1812 section 4.3.2.3).
 const LONGEST_IPV4: usize = 576;
-const SECOND: u64 = 1_000_000_000;
 /// The bits of explicit congestion notification in the type of service and the traffic class.
 const ECN: u8 = 0b11;
 const DONT_FRAGMENT: u16 = 0x4000;
@@ -38,17 +37,18 @@ impl Waiting {
     }
 }
 
-fn spacing(per_second: u32) -> u64 {
-    SECOND / u64::from(per_second.max(1))
+/// The requester of an error, for the limits: an IPv4 address, or the first 64 bits of an IPv6 one.
+fn requester(quoted: &[u8]) -> u32 {
+    match Ipv6::new_header_checked(quoted) {
+        Ok(packet) => (packet.source() >> 64) as u32,
+        Err(_) => Ipv4::new_header_checked(quoted).map_or(0, |packet| packet.source()),
+    }
 }
 
-/// Makes errors, at a limited rate. As many as one second's worth may come at once.
+/// Makes errors, at limited rates, as the engine does.
 #[derive(Clone, Debug)]
 pub(crate) struct Errors {
-    /// Time between two errors at the rate, nanoseconds.
-    spacing: u64,
-    /// Time at which the next error would be due at the rate.
-    due: u64,
+    rates: ErrorRates,
     queue: VecDeque<Waiting>,
     /// Errors that were due and not made.
     pub(crate) suppressed: u64,
@@ -57,25 +57,20 @@ pub(crate) struct Errors {
 impl Errors {
     pub(crate) fn new(per_second: u32) -> Self {
         Self {
-            spacing: spacing(per_second),
-            due: 0,
+            rates: ErrorRates::new(per_second),
             queue: VecDeque::with_capacity(QUEUE),
             suppressed: 0,
         }
     }
 
     pub(crate) fn set_rate(&mut self, per_second: u32) {
-        self.spacing = spacing(per_second);
+        self.rates.set_rate(per_second);
     }
 
-    /// True, and counted, if one more error may be made now.
-    fn may_send(&mut self, now: u64) -> bool {
-        let may = self.queue.len() < QUEUE && self.due <= now.saturating_add(SECOND - self.spacing);
-        if may {
-            self.due = self.due.max(now) + self.spacing;
-        } else {
-            self.suppressed += 1;
-        }
+    /// True, and counted, if one more error about a packet may be made now.
+    fn may_send(&mut self, now: u64, quoted: &[u8]) -> bool {
+        let may = self.queue.len() < QUEUE && self.rates.take(now, requester(quoted));
+        self.suppressed += u64::from(!may);
         may
     }
 
@@ -95,7 +90,7 @@ impl Errors {
             self.suppressed += 1;
             return;
         };
-        if self.may_send(now) {
+        if self.may_send(now, quoted) {
             let mut waiting = Waiting { side, len: 0, bytes: [0; MIN_MTU] };
             waiting.len = write_ipv6(&mut waiting.bytes, source, message, quoted);
             self.queue.push_back(waiting);
@@ -112,7 +107,7 @@ impl Errors {
         message: ErrorMessage,
         quoted: &[u8],
     ) {
-        if may_answer_ipv4(quoted) && self.may_send(now) {
+        if may_answer_ipv4(quoted) && self.may_send(now, quoted) {
             let mut waiting = Waiting { side, len: 0, bytes: [0; MIN_MTU] };
             waiting.len = write_ipv4(&mut waiting.bytes, source, message, quoted, mtu);
             self.queue.push_back(waiting);
@@ -129,7 +124,7 @@ impl Errors {
         message: ErrorMessage,
         quoted: &[u8],
     ) {
-        if !may_answer_ipv4(quoted) || !self.may_send(now) {
+        if !may_answer_ipv4(quoted) || !self.may_send(now, quoted) {
             return;
         }
         let mut inner = [0; MIN_MTU];
@@ -254,6 +249,8 @@ pub(crate) fn write_ipv4(
 mod tests {
     use super::*;
 
+    const SECOND: u64 = 1_000_000_000;
+
     const HOST: u128 = 0x2001_0db8 << 96 | 5;
     const OWN: u128 = 0x2001_0db8 << 96 | 1;
 
@@ -285,16 +282,21 @@ mod tests {
 
     #[test]
     fn errors_are_limited_in_rate_and_the_first_is_sent() {
-        let mut errors = Errors::new(10);
-        let mut send = |now| {
+        let mut errors = Errors::new(40);
+        let mut send = |now, network: u128| {
             let message = ErrorMessage::HOP_LIMIT_EXCEEDED;
-            errors.send_ipv6(now, Side::Inside, Some(OWN), message, &packet(17, &[0; 8]));
+            let mut quoted = packet(17, &[0; 8]);
+            let mut header = Ipv6::new_header_checked(&mut quoted[..]).unwrap();
+            header.set_source(HOST | network << 64);
+            errors.send_ipv6(now, Side::Inside, Some(OWN), message, &quoted);
             errors.pop().is_some()
         };
-        assert_eq!((0..100).filter(|_| send(5)).count(), 10);
-        assert_eq!((0..100).filter(|_| send(5 + SECOND / 10)).count(), 1);
-        assert_eq!((0..100).filter(|_| send(5 + 9 * SECOND)).count(), 10);
-        assert_eq!(errors.suppressed, 90 + 99 + 90);
+        // A network of 64 bits gets a quarter, and others still get errors.
+        assert_eq!((0..100).filter(|_| send(5, 0)).count(), 10);
+        assert_eq!((0..100).filter(|_| send(5, 1)).count(), 10);
+        assert_eq!((0..100).filter(|_| send(5 + SECOND / 10, 0)).count(), 1);
+        assert_eq!((0..100).filter(|_| send(5 + 9 * SECOND, 0)).count(), 10);
+        assert_eq!(errors.suppressed, 90 + 90 + 99 + 90);
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Translator {
         if from == Side::Inside && self.explain_softwire(by, packet, ends, into) {
             return;
         }
-        if self.own_addresses().contains(&Some(ends.1)) {
+        if self.is_local(from, ends.1) {
             into.note(Step::Local);
             return local(packet, from, into);
         }

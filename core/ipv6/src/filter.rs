@@ -4,84 +4,29 @@
 //! A record stands for an endpoint inside that has sent something: a protocol, an address and a
 //! port. Everybody outside may then send to the endpoint (endpoint-independent filtering, the
 //! default of RFC 6092 sections 3.2 and 3.3). IPsec, HIP, mobility headers and IKE pass without a
-//! record. An ICMPv6 error passes if the packet that it quotes came from a recorded endpoint.
+//! record. An ICMPv6 error passes if the packet that it quotes came from a recorded endpoint. A
+//! further record of each host lets fragments without ports come in.
 //!
 //! Neither a sender of many ports nor forged addresses fill the table. In a full table a new record
 //! takes the place of one whose time is over. If there is none, it takes the place of a record that
 //! nobody outside has answered. If there is none, it takes the place of a record of the /64, and in
 //! a /64 of the address, that has the most.
 
-use crate::keyed::Index;
-use alloc::{vec, vec::Vec};
-use natgate_engine::HashKey;
+mod records;
+
 use natgate_wire::ipv6::{Walk, next};
 use natgate_wire::{Ipv6, icmpv6, protocol, tcp};
+use records::{Key, Records, idle};
 
-const SECOND: u64 = 1_000_000_000;
-/// Life of a record without packets, nanoseconds: in general (RFC 6092 REC-12, REC-14), of an
-/// established TCP connection (REC-35), of another TCP connection.
-const IDLE: u64 = 300 * SECOND;
-const ESTABLISHED: u64 = 7440 * SECOND;
-const TRANSITORY: u64 = 240 * SECOND;
-/// Records of which a new one may take the place of one when the table is full.
-const LOOKED_AT: usize = 64;
-/// Counters of records by /64, and by address: networks that share one by chance share its count.
-const COUNTERS: usize = 1 << 16;
 const ESP: u8 = 50;
 const IKE: u16 = 500;
 
-/// An endpoint inside, of a protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Key {
-    address: u128,
-    port: u16,
-    protocol: u8,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Record {
-    key: Key,
-    expires: u64,
-    is_established: bool,
-    /// True if a remote host has sent a packet to the endpoint.
-    is_answered: bool,
-    /// Counters of the /64 and of the address.
-    counters: [u16; 2],
-}
-
-/// Records of each /64, and of each address.
-#[derive(Clone, Debug)]
-struct Counts([Vec<u32>; 2]);
-
-impl Counts {
-    fn of(&self, counters: [u16; 2]) -> [u32; 2] {
-        let [network, address] = &self.0;
-        [network[usize::from(counters[0])], address[usize::from(counters[1])]]
-    }
-
-    fn add(&mut self, counters: [u16; 2]) {
-        for (counts, counter) in self.0.iter_mut().zip(counters) {
-            counts[usize::from(counter)] += 1;
-        }
-    }
-
-    fn subtract(&mut self, counters: [u16; 2]) {
-        for (counts, counter) in self.0.iter_mut().zip(counters) {
-            counts[usize::from(counter)] -= 1;
-        }
-    }
-}
-
-/// The recorded endpoints.
+/// The recorded endpoints, and the hosts that have them.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
-    key: HashKey,
-    most: usize,
-    records: Vec<Record>,
-    index: Index,
-    counts: Counts,
-    /// The first of the records that the next new one looks at.
-    next: usize,
+    endpoints: Records,
+    /// A record of each host, for fragments without ports.
+    hosts: Records,
 }
 
 /// The answer to a packet from outside.
@@ -90,8 +35,10 @@ enum Permission {
     Refused,
     /// The packet needs no record.
     Granted,
-    /// The record at a place has its receiver.
-    Record(u32),
+    /// The record of an endpoint, at a place, has its receiver.
+    Endpoint(u32),
+    /// The record of a host, at a place, has its receiver.
+    Host(u32),
 }
 
 /// Source and destination port of a packet, as far as it has any.
@@ -110,24 +57,9 @@ fn ports(protocol: u8, transport: &[u8]) -> (u16, u16) {
 }
 
 impl Filter {
-    /// Makes a filter with room for `most` endpoints.
+    /// Makes a filter with room for `most` endpoints, and as many hosts.
     pub(crate) fn new(most: usize, seed: [u8; 32]) -> Self {
-        Self {
-            key: HashKey::from_seed(seed, 0x6669_6c74),
-            most,
-            records: Vec::with_capacity(most),
-            index: Index::new(most),
-            counts: Counts([vec![0; COUNTERS], vec![0; COUNTERS]]),
-            next: 0,
-        }
-    }
-
-    fn hash(&self, key: &Key) -> u64 {
-        hash(self.key, key)
-    }
-
-    fn find(&self, key: &Key) -> Option<u32> {
-        self.index.find(self.hash(key), |at| self.records[at as usize].key == *key)
+        Self { endpoints: Records::new(most, seed), hosts: Records::new(most, seed) }
     }
 
     /// The endpoint that a packet from inside makes a record of; `None`: the packet needs none.
@@ -148,8 +80,7 @@ impl Filter {
     /// True if there is room to record the sender of a packet from inside; changes nothing.
     pub(crate) fn has_room(&self, source: u128, walk: &Walk, bytes: &[u8], now: u64) -> bool {
         let Some(key) = Self::sender(source, walk, bytes) else { return true };
-        let is_known = self.records.len() < self.most || self.find(&key).is_some();
-        is_known || self.replaceable(self.counters(key.address), now).is_some()
+        self.endpoints.has_room(&key, now)
     }
 
     /// Records the sender of a packet from inside. Returns `false` if there is no room.
@@ -157,65 +88,19 @@ impl Filter {
         let Some(key) = Self::sender(source, walk, bytes) else { return true };
         let transport = &bytes[walk.transport..];
         let flags = transport.get(13).copied().filter(|_| walk.protocol == protocol::TCP);
-        let Some(at) = self.find(&key).or_else(|| self.add(key, now)) else { return false };
-        let record = &mut self.records[at as usize];
+        let Some(record) = self.endpoints.make(key, now) else { return false };
         let begins = flags.is_some_and(|flags| flags & tcp::flags::SYN != 0);
         if begins || record.expires <= now {
             record.is_established = false;
         }
         record.is_answered &= record.expires > now;
         record.expires = now + idle(record);
+        // If there is no room, fragments to the host do not come in.
+        if let Some(host) = self.hosts.make(Key::of_host(source), now) {
+            host.is_answered &= host.expires > now;
+            host.expires = now + idle(host);
+        }
         true
-    }
-
-    fn add(&mut self, key: Key, now: u64) -> Option<u32> {
-        let counters = self.counters(key.address);
-        let record =
-            Record { key, expires: 0, is_established: false, is_answered: false, counters };
-        let at = if self.records.len() < self.most {
-            self.records.push(record);
-            self.records.len() - 1
-        } else {
-            let at = self.replaceable(counters, now);
-            self.next = (self.next + LOOKED_AT) % self.records.len().max(1);
-            let at = at?;
-            let old = self.records[at];
-            let (secret, records) = (self.key, &self.records);
-            let hash_of = |other: u32| hash(secret, &records[other as usize].key);
-            self.index.remove(hash_of(at as u32), at as u32, hash_of);
-            self.counts.subtract(old.counters);
-            self.records[at] = record;
-            at
-        };
-        self.counts.add(counters);
-        self.index.insert(self.hash(&key), at as u32);
-        Some(at as u32)
-    }
-
-    /// The counters of the /64 and of the address.
-    fn counters(&self, address: u128) -> [u16; 2] {
-        [address >> 64, address].map(|part| crate::keyed::hash(self.key, part) as u16)
-    }
-
-    /// The record of a full table whose place a new one takes.
-    fn replaceable(&self, new: [u16; 2], now: u64) -> Option<usize> {
-        let count = self.records.len();
-        let first = self.next;
-        let places = (0..LOOKED_AT.min(count)).map(|step| (first + step) % count);
-        let records = &self.records;
-        if let Some(at) = places.clone().find(|at| records[*at].expires <= now) {
-            return Some(at);
-        }
-        let unanswered = places.clone().filter(|at| !records[*at].is_answered);
-        if let Some(at) = unanswered.min_by_key(|at| last_packet(&records[*at])) {
-            return Some(at);
-        }
-        let at = places.max_by_key(|at| self.counts.of(records[*at].counters))?;
-        let [most, most_of_address] = self.counts.of(records[at].counters);
-        let [own, own_of_address] = self.counts.of(new);
-        let is_larger = most > own + 1;
-        let is_same = records[at].counters[0] == new[0];
-        (is_larger || is_same && most_of_address > own_of_address + 1).then_some(at)
     }
 
     /// True if a packet from outside may come in; the record of its receiver is refreshed.
@@ -226,12 +111,12 @@ impl Filter {
         bytes: &[u8],
         now: u64,
     ) -> bool {
-        let at = match self.permission(packet, walk, bytes, now) {
-            Permission::Record(at) => at,
+        let record = match self.permission(packet, walk, bytes, now) {
+            Permission::Endpoint(at) => self.endpoints.get_mut(at),
+            Permission::Host(at) => self.hosts.get_mut(at),
             permission => return permission == Permission::Granted,
         };
-        let record = &mut self.records[at as usize];
-        if walk.protocol == protocol::TCP {
+        if record.key.protocol == protocol::TCP {
             let flags = bytes[walk.transport..].get(13).copied().unwrap_or_default();
             let ends = flags & (tcp::flags::FIN | tcp::flags::RST) != 0;
             record.is_established =
@@ -257,8 +142,9 @@ impl Filter {
     fn permission(&self, packet: &Ipv6<&[u8]>, walk: &Walk, bytes: &[u8], now: u64) -> Permission {
         let granted = |is| if is { Permission::Granted } else { Permission::Refused };
         if walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0) {
-            // A later fragment is of no use without the first, which has the ports.
-            return Permission::Granted;
+            // A later fragment has no ports, and is of no use without the first.
+            let host = self.hosts.find_valid(&Key::of_host(packet.destination()), now);
+            return host.map_or(Permission::Refused, Permission::Host);
         }
         let transport = &bytes[walk.transport..];
         let port = ports(walk.protocol, transport).1;
@@ -276,8 +162,7 @@ impl Filter {
             _ => {}
         }
         let key = Key { address: packet.destination(), port, protocol: walk.protocol };
-        let valid = |at: &u32| self.records[*at as usize].expires > now;
-        self.find(&key).filter(valid).map_or(Permission::Refused, Permission::Record)
+        self.endpoints.find_valid(&key, now).map_or(Permission::Refused, Permission::Endpoint)
     }
 
     fn admits_error(&self, destination: u128, message: &[u8], now: u64) -> bool {
@@ -289,33 +174,15 @@ impl Filter {
         }
         let port = ports(walk.protocol, &quoted[walk.transport..]).0;
         let key = Key { address: about.source(), port, protocol: walk.protocol };
-        about.source() == destination
-            && self.find(&key).is_some_and(|at| self.records[at as usize].expires > now)
+        about.source() == destination && self.endpoints.find_valid(&key, now).is_some()
     }
-}
-
-fn hash(secret: HashKey, key: &Key) -> u64 {
-    let rest = u64::from(key.port) << 8 | u64::from(key.protocol);
-    crate::keyed::hash(secret, key.address ^ u128::from(secret.hash(rest, 0)))
-}
-
-/// Life of a record without packets, nanoseconds.
-fn idle(record: &Record) -> u64 {
-    match (record.key.protocol, record.is_established) {
-        (protocol::TCP, true) => ESTABLISHED,
-        (protocol::TCP, false) => TRANSITORY,
-        _ => IDLE,
-    }
-}
-
-/// Time of the last packet of a record.
-fn last_packet(record: &Record) -> u64 {
-    record.expires - idle(record)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::records::{IDLE, SECOND};
     use super::*;
+    use alloc::{vec, vec::Vec};
     use natgate_wire::ipv6::HEADER_LEN;
 
     const SERVER: u128 = 0x2001_0db8_00ff << 80 | 1;

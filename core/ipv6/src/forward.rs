@@ -1,8 +1,11 @@
 //! IPv6 packets that are routed: hop limit, MTU, simple security, and echo of the gateway's own.
 
+use crate::Prefix6;
 use crate::convert::{ErrorMessage, Refusal};
 use crate::errors::OWN_HOPS;
+use crate::softwire::Softwires;
 use crate::translator::{Taken, Translator};
+use core::net::Ipv6Addr;
 use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp};
 use natgate_wire::{Icmpv6, Ipv6, icmpv6, protocol};
 
@@ -75,6 +78,12 @@ impl Translator {
             return Err(DropReason::NotForUs.into());
         }
         let turns = self.turns(from, destination);
+        if !turns && self.is_beside(from, destination) {
+            return Err(DropReason::SameSide.into());
+        }
+        if self.filter.is_some() {
+            self.check_beyond(from, source, packet.bytes())?;
+        }
         let is_paired = turns
             || match from {
                 Side::Inside => self.pairs.is_internal(source.into()),
@@ -98,6 +107,36 @@ impl Translator {
             Some(Err(refusal)) => Err(refusal),
             _ => Ok((source, to)),
         }
+    }
+
+    /// True if an address is in the network that is connected to a side, or, inside, in an internal
+    /// prefix. A network within the other side's network is meant if it has the address.
+    fn is_beside(&self, side: Side, address: u128) -> bool {
+        let address = Ipv6Addr::from_bits(address);
+        let network = |side: Side| {
+            let link = match side {
+                Side::Inside => self.settings.inside.address,
+                Side::Outside => self.settings.outside.address,
+            };
+            let network = link.map(|(address, len)| Prefix6 { address, len });
+            network.filter(|network| network.contains(address)).map(|network| network.len)
+        };
+        network(side).is_some_and(|len| network(side.other()).is_none_or(|other| other < len))
+            || side == Side::Inside && self.pairs.is_internal(address)
+    }
+
+    /// Refuses what simple security never lets pass: sources that belong to the other side, and
+    /// routing headers of type 0 (RFC 6092 section 3.1).
+    fn check_beyond(&self, from: Side, source: u128, bytes: &[u8]) -> Result<(), DropReason> {
+        let is_external = from == Side::Outside && self.pairs.is_external(source.into());
+        if is_external || self.is_beside(from.other(), source) {
+            return Err(DropReason::SpoofedSource);
+        }
+        let walk = Ipv6::new_checked(bytes).ok().and_then(|header| header.walk().ok());
+        let left = walk.and_then(|walk| walk.segments_left);
+        // The type is the byte before the number of segments left.
+        let is_type_0 = left.is_some_and(|at| bytes.get(at - 1) == Some(&0));
+        if is_type_0 { Err(DropReason::SegmentsLeft) } else { Ok(()) }
     }
 
     /// Asks the filter, if there is one, what it would do with a packet that came in on a side;
@@ -148,7 +187,9 @@ impl Translator {
 
     /// True if packets from inside to this address are translated to IPv4.
     pub(crate) fn is_translated(&self, destination: u128) -> bool {
+        let is_dmr = |softwires: &Softwires| softwires.has_dmr(destination);
         self.nat64.as_ref().is_some_and(|nat64| nat64.claims(destination))
+            || self.softwires.as_ref().is_some_and(is_dmr)
             || self.is_siit_prefix(destination)
     }
 }

@@ -271,8 +271,7 @@ impl Translator {
         {
             return fate;
         }
-        let own = self.own_addresses();
-        if own.contains(&Some(ends.1)) {
+        if self.is_local(from, ends.1) {
             return self.take_local(from, packet, len);
         }
         //= rfc6146#section-3.5-ipv6
@@ -412,6 +411,17 @@ impl Translator {
             }
             None => self.errors.suppressed += 1,
         }
+    }
+
+    /// True if a packet that came in on a side is for the gateway itself. From outside, the ends of
+    /// tunnels are own addresses: what is routed to them would come back as a customer's.
+    pub(crate) fn is_local(&self, from: Side, destination: u128) -> bool {
+        let is_end = || {
+            let softwires = self.softwires.as_ref();
+            let is_end = softwires.is_some_and(|softwires| softwires.is_tunnel_end(destination));
+            is_end || self.is_aftr(destination)
+        };
+        self.own_addresses().contains(&Some(destination)) || from == Side::Outside && is_end()
     }
 
     /// Own addresses, inside and outside.

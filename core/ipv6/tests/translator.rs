@@ -181,6 +181,8 @@ fn the_clat_takes_in_no_address_that_no_packet_may_have() {
         world.take(Side::Outside, &six(ends, 17, &udp(53, 5000))).0
     };
     let (host, remote) = ([192, 168, 0, 5], [8, 8, 8, 8]);
+    // The well-known prefix stands for no private addresses.
+    assert_eq!(take([10, 0, 0, 1], host), Err(DropReason::NotGlobal));
     for martian in [[127, 0, 0, 1], [224, 0, 0, 1], [255, 255, 255, 255], [0, 0, 0, 0]] {
         assert_eq!(take(remote, martian), Err(DropReason::MartianDestination), "{martian:?}");
         assert_eq!(take(martian, host), Err(DropReason::MartianSource), "{martian:?}");
@@ -301,8 +303,31 @@ const HOST: &str = "2001:db8:f::1";
 const REMOTE: &str = "2001:db8:9::1";
 
 #[test]
+fn later_fragments_pass_the_filter_to_hosts_that_have_sent_something() {
+    let mut world = filtered();
+    let later = |world: &mut World, host: &str| {
+        let mut header = [0; 8];
+        let fragment = Fragment { next_header: 17, offset: 8, more: false, identification: 7 };
+        fragment.write(&mut header);
+        let packet = six((ipv6(REMOTE), ipv6(host)), 44, &[&header[..], &[9; 16]].concat());
+        world.take(Side::Outside, &packet).0
+    };
+    assert_eq!(later(&mut world, HOST), Err(DropReason::Filtered));
+    let ends = (ipv6(HOST), ipv6(REMOTE));
+    assert!(world.take(Side::Inside, &six(ends, 17, &udp(5000, 53))).0.is_ok());
+    assert!(later(&mut world, HOST).is_ok());
+    assert_eq!(later(&mut world, "2001:db8:f::2"), Err(DropReason::Filtered));
+    world.later(299);
+    assert!(later(&mut world, HOST).is_ok());
+    world.later(301);
+    assert_eq!(later(&mut world, HOST), Err(DropReason::Filtered));
+}
+
+#[test]
 fn later_fragments_of_icmpv6_pass_the_filter_whatever_they_carry() {
     let mut world = filtered();
+    let ends = (ipv6(HOST), ipv6(REMOTE));
+    assert!(world.take(Side::Inside, &six(ends, 17, &udp(5000, 53))).0.is_ok());
     for first in [0, 1, 128, 129, 255] {
         let mut header = [0; 8];
         let fragment = Fragment { next_header: 58, offset: 8, more: false, identification: 7 };

@@ -41,7 +41,7 @@ pub(crate) struct ErrorRates {
 
 impl ErrorRates {
     /// Returns true, and counts an error, if an error may go to an address now.
-    fn take(&mut self, now: Timestamp, to: u32, rate: u32) -> bool {
+    pub(crate) fn take(&mut self, now: Timestamp, to: u32, rate: u32) -> bool {
         let share = (rate / 4).max(1);
         let own = self.requesters.entry(to & 0xfff).or_default();
         let at_rest = *own <= now.0;

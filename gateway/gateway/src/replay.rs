@@ -523,7 +523,17 @@ impl<W: Write> Replay<'_, W> {
                 Some((from, header)) if side == from => Cause::Answered(header),
                 _ => Cause::Unknown,
             };
-            self.send_converted((side, None), self.now, cause, &buffer[..len])?;
+            let packet = &mut buffer[..len];
+            if is_ipv6(packet) {
+                self.send_converted((side, None), self.now, cause, packet)?;
+                continue;
+            }
+            // A packet of a tunnel that is whole again may be too long for the other side.
+            let long = packet.len() > self.mtu(side, 0);
+            match if long { engine.identify(packet) } else { Ok(()) } {
+                Ok(()) => self.send((side, 0), self.now, cause, packet, None)?,
+                Err(reason) => self.losses.note(None, reason),
+            }
         }
         self.buffer = buffer;
         if let Some(translator) = &mut self.translator {

@@ -175,7 +175,8 @@ fn fit(
         let fragment_header = (header.len() - ipv6::HEADER_LEN) as u16;
         let growth = DIFFERENCE as u16 + fragment_header;
         //= rfc7915#section-4.1-df
-        if u32::from(from.total_len()) + u32::from(growth) > u32::from(mtu) {
+        // Options do not count: the result has none.
+        if header.len() + from.payload().len() > usize::from(mtu) {
             let error = ErrorMessage::fragmentation_needed(mtu - growth);
             return Err(Refusal::with(DropReason::TooBig, error));
         }

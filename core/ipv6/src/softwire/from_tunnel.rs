@@ -9,9 +9,9 @@ use crate::convert::{Cut, ErrorMessage, Refusal};
 use crate::errors::{HOST_UNREACHABLE, SOURCE_POLICY};
 use crate::translator::{Fate, Translator};
 use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp, is_martian};
-use natgate_wire::ipv4::Ipv4Error;
+use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
 use natgate_wire::ipv6::Fragment;
-use natgate_wire::{Ipv4, Ipv6, ipv4, ipv6, protocol};
+use natgate_wire::{Ipv4, Ipv6, Tcp, ipv4, ipv6, protocol};
 
 /// An IPv6 packet at the gateway's end of a tunnel, as read.
 #[derive(Clone, Copy, Debug)]
@@ -202,6 +202,24 @@ pub(super) fn read_inner(bytes: &[u8]) -> Result<Ipv4<&[u8]>, DropReason> {
     }
 }
 
+/// Checks what a packet carries through a tunnel, as the engine checks other packets.
+pub(super) fn check_carried(packet: &Ipv4<&[u8]>) -> Result<(), DropReason> {
+    match scan_options(packet.options()) {
+        Options::Plain => {}
+        Options::SourceRoute => return Err(DropReason::SourceRoute),
+        Options::Malformed => return Err(DropReason::BadOptions),
+    }
+    let (offset, payload) = (packet.fragment_offset(), packet.payload());
+    if packet.header_len() + offset + payload.len() > usize::from(u16::MAX) {
+        return Err(DropReason::FragmentTooLong);
+    }
+    let begins = packet.more_fragments() && offset == 0 && packet.protocol() == protocol::TCP;
+    match begins && Tcp::new_prefix_checked(payload).is_none() {
+        true => Err(DropReason::FragmentTiny),
+        false => Ok(()),
+    }
+}
+
 impl Softwires {
     /// Takes a packet out of its tunnel, and to its receiver. `outside` has the gateway's own IPv4
     /// addresses and the MTU of the outside link. If the packet is stopped by an error about the
@@ -214,6 +232,7 @@ impl Softwires {
         outside: ([Option<u32>; 2], u16),
     ) -> Result<(Passed, Option<Owner>), Stopped> {
         let inner = read_inner(&packet.bytes()[arrived.at..])?;
+        check_carried(&inner)?;
         let (source, destination) = (inner.source(), inner.destination());
         let (total_len, service) = (usize::from(inner.total_len()), inner.service());
         let mut ports = None;

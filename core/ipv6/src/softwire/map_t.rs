@@ -7,13 +7,13 @@ use super::to_tunnel::Passed;
 use super::tunnel::set_hop;
 use super::{Location, Owner, Softwires};
 use crate::Pref64;
-use crate::convert::{Addresses, Cut, Place, Refusal};
+use crate::convert::{Addresses, Cut, DIFFERENCE, ErrorMessage, Place, Refusal};
 use crate::errors::SOURCE_POLICY;
 use crate::siit::is_forbidden;
 use crate::translator::{Fate, Translator, cut_of};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp, is_martian};
-use natgate_wire::{Ipv4, Ipv6};
+use natgate_wire::{Ipv4, Ipv6, ipv6};
 
 /// Addresses of a translation: those of the customer, and the prefix of all others.
 struct Customer {
@@ -234,6 +234,7 @@ impl Softwires {
     ) -> Result<Passed, Refusal> {
         let Origin { place, ipv4, address, ports } = origin;
         let mut customer = Customer { dmr, ipv4, address, error_source };
+        let received = Head::of(packet);
         let converters = &mut self.converters[usize::from(self.converter_of[place])];
         let cut = cut_of(converters.plain.to_ipv4(packet, &mut customer)?);
         if self.mss.is_some() {
@@ -249,7 +250,7 @@ impl Softwires {
             Location::Elsewhere => Ok(Passed::Sent(Direction::Outbound, Side::Outside, cut)),
             receiver => {
                 let turned = self.turn(packet, Owner::Rule(place), receiver);
-                let cut = turned.map_err(Refusal::quiet)?;
+                let cut = turned.map_err(|refusal| too_big(refusal, received, packet))?;
                 Ok(Passed::Sent(Direction::Hairpin, Side::Inside, cut))
             }
         }
@@ -282,6 +283,40 @@ impl Translator {
         }
         fate
     }
+}
+
+/// The part of a packet as received that a conversion to IPv4 overwrites. The rest of the payload
+/// stays where it is.
+struct Head {
+    start: usize,
+    bytes: [u8; Self::LEN],
+}
+
+impl Head {
+    /// Bytes of headers, extension headers and transport headers that are kept.
+    const LEN: usize = 128;
+
+    /// The head of a packet that may be too big for a way; `None`: every way carries the packet.
+    #[inline]
+    fn of(packet: &Packet<'_>) -> Option<Self> {
+        let bytes = *packet.bytes().first_chunk().filter(|_| packet.len() > ipv6::MIN_MTU)?;
+        Some(Self { start: packet.start(), bytes })
+    }
+}
+
+/// The refusal of a packet that has become IPv4 and was to turn round. A packet that is too big for
+/// the way to the other customer becomes what it was, for the error to its sender. Other errors
+/// could not quote it.
+#[cold]
+fn too_big(refusal: Refusal, received: Option<Head>, packet: &mut Packet<'_>) -> Refusal {
+    let (Some(head), Some(error)) = (received, refusal.error) else { return refusal.quiet() };
+    if refusal.reason != DropReason::TooBig {
+        return refusal.quiet();
+    }
+    packet.set_start(head.start);
+    packet.bytes_mut()[..Head::LEN].copy_from_slice(&head.bytes);
+    let error = ErrorMessage::packet_too_big(error.word + DIFFERENCE);
+    Refusal::with(DropReason::TooBig, error)
 }
 
 /// The name of the datagram of an IPv6 fragment.

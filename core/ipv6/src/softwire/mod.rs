@@ -302,6 +302,11 @@ impl Softwires {
             || !self.domains.is_empty() && self.domains.is_br(address)
     }
 
+    /// True if an address is in the default mapping rule's prefix of a domain.
+    pub(crate) fn has_dmr(&self, address: u128) -> bool {
+        !self.domains.is_empty() && self.domains.dmr(address).is_some()
+    }
+
     /// True if an IPv4 address may be a customer's.
     #[inline]
     pub(crate) fn may_have(&self, ipv4: u32) -> bool {

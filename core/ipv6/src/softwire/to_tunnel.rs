@@ -2,6 +2,7 @@
 
 use super::endpoint::{self, End, Port};
 use super::fragments::{Datagram, Ports};
+use super::from_tunnel::check_carried;
 use super::tunnel::{encapsulate, lower_mss, set_hop};
 use super::{Answer, Located, Location, MapMode, Owner, Softwires, Stopped};
 use crate::convert::{Cut, ErrorMessage, Refusal};
@@ -53,7 +54,8 @@ impl Softwires {
         {
             return self.translate_to_customer(packet, place, dmr, to.tunnel.customer, service);
         }
-        let header = Ipv4::new_header_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
+        let header = Ipv4::new_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
+        check_carried(&header)?;
         let (ttl, may_cut) = (header.ttl(), !header.dont_fragment());
         if ttl <= 1 {
             return Err(Refusal::with(DropReason::TtlExceeded, ErrorMessage::TTL_EXCEEDED));

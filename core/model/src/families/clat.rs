@@ -1,12 +1,12 @@
 //! The CLAT (specification, 19.21; RFC 6877): IPv4 inside, IPv6 outside.
 
 use super::headers::{to_ipv4, to_ipv6};
-use super::siit::{embed, extract};
+use super::siit::{embed, extract, is_refused};
 use super::{Families, Passed};
 use crate::bytes::is_martian;
 use natgate_engine::{Direction, DropReason, Side};
-use natgate_ipv6::ClatSettings;
 use natgate_ipv6::convert::{Addresses, Hops, Place, Refusal};
+use natgate_ipv6::{ClatSettings, NonGlobal};
 use std::net::Ipv4Addr;
 
 struct Customer<'f> {
@@ -28,9 +28,11 @@ impl Addresses for Customer<'_> {
             let source = extract(inner, source).ok_or(untranslatable)?;
             return Ok((source, extract(outer, destination).ok_or(untranslatable)?));
         }
+        let is_refused = |address| is_refused(outer, address, NonGlobal::Refuse);
         let source = match (place, extract(outer, source)) {
             (Place::Error, source) => {
-                source.filter(|source| !is_martian(*source)).unwrap_or(self.error_source)
+                let source = source.filter(|source| !is_martian(*source) && !is_refused(*source));
+                source.unwrap_or(self.error_source)
             }
             (_, source) => source.ok_or(untranslatable)?,
         };
@@ -40,6 +42,9 @@ impl Addresses for Customer<'_> {
         }
         if is_martian(destination) {
             return Err(DropReason::MartianDestination.into());
+        }
+        if place == Place::Packet && is_refused(source) {
+            return Err(DropReason::NotGlobal.into());
         }
         Ok((source, destination))
     }
@@ -52,6 +57,9 @@ impl Addresses for Customer<'_> {
     ) -> Result<(u128, u128), Refusal> {
         let (outer, inner) = (self.settings.prefix, self.settings.source);
         match place {
+            Place::Packet | Place::Error if is_refused(outer, destination, NonGlobal::Refuse) => {
+                Err(DropReason::NotGlobal.into())
+            }
             Place::Quoted => Ok((embed(outer, source), embed(inner, destination))),
             _ => Ok((embed(inner, source), embed(outer, destination))),
         }

@@ -4,7 +4,6 @@ use super::headers::{Four, Six};
 use super::words::{checksum_of, pair, pair6, put, total, total_icmpv6};
 use super::{Families, is_martian};
 use crate::Transmit;
-use crate::errors::{conforms, spend};
 use natgate_engine::{Side, Timestamp};
 use natgate_ipv6::convert::ErrorMessage;
 use natgate_wire::protocol::{ICMP, ICMPV6};
@@ -33,11 +32,14 @@ impl Families {
             false => self.error4(side, received, message),
         };
         let rate = self.config.limits.icmp_errors_per_second;
-        let is_within = conforms(self.errors_due, now, rate);
-        match bytes.filter(|_| link.icmp_errors && is_within) {
+        let requester = match is_six {
+            true => (super::headers::address(received, 8) >> 64) as u32,
+            false => Four::read(received, true).map_or(0, |four| four.source),
+        };
+        let bytes = bytes.filter(|_| link.icmp_errors);
+        match bytes.filter(|_| self.errors.take(now, requester, rate)) {
             None => self.counters.errors_suppressed += 1,
             Some(bytes) => {
-                self.errors_due = spend(self.errors_due, now, rate);
                 self.counters.generated += 1;
                 self.made.push(Transmit { time: now, side, realm: 0, bytes });
             }

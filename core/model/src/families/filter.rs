@@ -61,13 +61,14 @@ const RST: u8 = 4;
 const ACK: u8 = 16;
 
 impl Families {
-    fn has_filter(&self) -> bool {
+    pub(super) fn has_filter(&self) -> bool {
         self.settings.filter == Filter::OutboundOnly
     }
 
     /// Forgets endpoints whose time is over.
     fn forget_endpoints(&mut self, now: Timestamp) {
         self.endpoints.retain(|_, (until, _)| *until > now.0);
+        self.senders.retain(|_, until| *until > now.0);
     }
 
     /// Records the sender of a packet from inside.
@@ -90,6 +91,9 @@ impl Families {
         let (until, is_established) = self.endpoints.entry(inside).or_default();
         *is_established &= flags(&six) & SYN == 0;
         *until = now.0 + life(inside.0, *is_established);
+        if self.senders.len() < MOST || self.senders.contains_key(&six.source) {
+            self.senders.insert(six.source, now.0 + life(UDP, false));
+        }
         Ok(())
     }
 
@@ -110,8 +114,12 @@ impl Families {
     fn is_asked_for(&mut self, now: Timestamp, six: &Six) -> bool {
         let protocol = six.transport.protocol;
         let is_ike = protocol == UDP && port(six, false) == 500;
-        // ESP, AH, mobility headers, HIP; fragments other than the first.
-        if [50, 51, 135, 139].contains(&protocol) || is_ike || six.transport.offset > 0 {
+        if six.transport.offset > 0 {
+            let sender = self.senders.get_mut(&six.destination);
+            return sender.map(|until| *until = now.0 + life(UDP, false)).is_some();
+        }
+        // ESP, AH, mobility headers, HIP.
+        if [50, 51, 135, 139].contains(&protocol) || is_ike {
             return true;
         }
         if six.is_error() {

@@ -172,7 +172,7 @@ fn six_of(four: &Four, settings: &ConvertSettings, addresses: &mut dyn Addresses
     let fragment_len = out.len() - 40;
     if four.bytes[6] & 0x40 != 0 {
         let growth = 20 + fragment_len as u16;
-        if four.total_len + usize::from(growth) > settings.mtu_ipv6.into() {
+        if out.len() + four.transport.full > settings.mtu_ipv6.into() {
             let error = ErrorMessage::fragmentation_needed(settings.mtu_ipv6 - growth);
             return Err(Refusal::with(DropReason::TooBig, error));
         }

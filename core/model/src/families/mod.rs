@@ -27,12 +27,14 @@ pub use fragments::Limit;
 pub use headers::{HEADROOM, Translated, to_ipv4, to_ipv6};
 pub use hosts::Host;
 
+use crate::errors::ErrorRates;
 use crate::{Effects, Model, StillHeld, Transmit};
 use filter::Endpoints;
 use headers::{Four, Six};
 use natgate_engine::{Config, Counters, Direction, DropReason, Endpoint, Outcome, Side, Timestamp};
 use natgate_ipv6::Settings;
 use natgate_ipv6::convert::{ConvertSettings, ErrorMessage, Hops, Refusal};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 /// The reference translator of both families.
@@ -49,8 +51,10 @@ pub struct Families {
     tunnels: dslite::Tunnels,
     /// Endpoints inside that have sent packets (19.24).
     endpoints: Endpoints,
-    /// Time of the next own error if errors come evenly (19.9).
-    errors_due: u64,
+    /// Hosts that have sent packets, and the end of the time without packets (19.24).
+    senders: BTreeMap<u128, u64>,
+    /// Rates of own errors (19.9).
+    errors: ErrorRates,
     /// Counts what the translator of IPv4 does not count.
     counters: Counters,
     /// Packets that the translator of IPv4 has counted and that were lost afterwards.
@@ -108,7 +112,8 @@ impl Families {
             prefixes: nat64::Prefixes::default(),
             tunnels: dslite::Tunnels::default(),
             endpoints: Endpoints::default(),
-            errors_due: 0,
+            senders: BTreeMap::new(),
+            errors: ErrorRates::default(),
             counters: Counters::default(),
             taken_back: Counters::default(),
             made: Vec::new(),
@@ -273,7 +278,8 @@ impl Families {
         if self.nat64_claims(headers::address(whole, 8)) && !is_clats {
             return self.settle(now, from, whole, Err(DropReason::SpoofedSource.into()));
         }
-        let passed = if self.is_own_ipv6(destination) {
+        let is_end = !is_inside && self.is_aftr(destination); // 20.2
+        let passed = if self.is_own_ipv6(destination) || is_end {
             local(from, whole)
         } else if is_inside && self.siit_claims_ipv6(destination) {
             self.siit_to_ipv4(whole)

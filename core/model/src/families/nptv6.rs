@@ -155,6 +155,20 @@ impl Families {
         let is_external = self.external(destination).is_some();
         let turns = from == Side::Inside && is_external;
         let is_internal = from == Side::Inside && self.internal(source).is_some();
+        if !turns && self.is_beside(from, destination) {
+            return Err(DropReason::SameSide.into());
+        }
+        if self.has_filter() {
+            let is_external = from == Side::Outside && self.external(source).is_some();
+            if is_external || self.is_beside(from.other(), source) {
+                return Err(DropReason::SpoofedSource.into());
+            }
+            let six = Six::read(received, false).ok();
+            let left = six.and_then(|six| six.segments_left);
+            if left.is_some_and(|at| received[at - 1] == 0) {
+                return Err(DropReason::SegmentsLeft.into());
+            }
+        }
         if !self.settings.forwarding && !is_external && !is_internal {
             return Err(DropReason::NoRoute.into());
         }
@@ -184,6 +198,21 @@ impl Families {
         }
         bytes[7] -= 1;
         Ok(Passed { direction, side, answers: false, bytes, limit: None })
+    }
+
+    /// 19.23: true if an address is in the network of a side. Of two such networks the smaller one
+    /// counts. Internal prefixes are inside.
+    fn is_beside(&self, side: Side, address: u128) -> bool {
+        let network = |side: Side| {
+            let link =
+                if side == Side::Inside { self.settings.inside } else { self.settings.outside };
+            let network = link.address.map(|(address, len)| Prefix6 { address, len });
+            network
+                .filter(|network| network.contains(address.into()))
+                .map_or(-1, |network| i32::from(network.len))
+        };
+        network(side) > network(side.other())
+            || side == Side::Inside && self.internal(address).is_some()
     }
 
     /// True if packets from inside to an address are translated to IPv4 by a prefix.

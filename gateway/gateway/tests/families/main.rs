@@ -7,5 +7,6 @@ mod nat64;
 mod prefixes;
 mod routing;
 mod stateless;
+mod strict;
 mod team;
 mod world;
