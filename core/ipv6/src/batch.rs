@@ -185,6 +185,9 @@ impl Translator {
             };
         }
         let Ok(header) = Ipv4::new_checked(bytes) else { return Some(Task::Pass) };
+        if self.may_amend(from, &header) {
+            return None;
+        }
         let ends = (header.source(), header.destination());
         Some(match self.claims_ipv4(from, packet.realm(), ends) {
             true => Task::Translate,

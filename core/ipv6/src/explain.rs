@@ -6,12 +6,13 @@
 //! would get. A random test compares them with the packet's fate right afterwards.
 
 use crate::Prefix6;
+use crate::check::check_ipv4;
 use crate::convert::{HEADROOM, Refusal};
 use crate::ends;
 use crate::errors::OWN_HOPS;
 use crate::explanation::{Entry, FamilyEnd, FamilyExplanation, FamilyStep as Step};
 use crate::softwire::Outer;
-use crate::translator::{Taken, Translator, check_ipv4};
+use crate::translator::{Taken, Translator};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -123,7 +124,13 @@ impl Translator {
         let is_softwires =
             from == Side::Outside && self.claims_softwire_ipv4(ends.1) && !self.is_engines(ends.1);
         if !is_softwires && !self.claims_ipv4(from, packet.realm(), ends) {
-            return self.explain_engine(asked, packet, into);
+            let is_odd =
+                Ipv4::new_checked(packet.bytes()).is_ok_and(|header| self.may_amend(from, &header));
+            let amended = if is_odd { self.amend(asked.engine, asked.now, packet) } else { Ok(()) };
+            return match amended {
+                Ok(()) => self.explain_engine(asked, packet, into),
+                Err(refusal) => self.refused(from, refusal, into),
+            };
         }
         packet.truncate(len.into());
         ends::read(packet.bytes(), false).into_iter().for_each(|step| into.note(step));

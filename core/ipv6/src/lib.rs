@@ -33,7 +33,9 @@
 extern crate alloc;
 
 pub mod addresses;
+mod amend;
 mod batch;
+mod check;
 mod clat;
 pub mod convert;
 mod eam;
@@ -57,6 +59,7 @@ mod share;
 mod siit;
 pub mod softwire;
 mod translator;
+mod untranslated;
 
 pub use eam::{Eam, EamEntry, EamError};
 pub use embedding::{EmbeddingError, LENGTHS, Pref64};

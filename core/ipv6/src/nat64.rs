@@ -5,6 +5,8 @@
 //! host may reach a remote address by several prefixes, so the prefix of each host and remote
 //! address is remembered, unless it is the first one.
 
+mod prefixes;
+
 use crate::convert::{Addresses, Converter, Cut, DIFFERENCE, ErrorMessage, Place, Plain6, Refusal};
 use crate::embedding::Pref64;
 use crate::errors;
@@ -13,17 +15,18 @@ use crate::quotes::Quotes;
 use crate::settings::{Nat64Settings, NonGlobal, StaticHost};
 use crate::share::Share;
 use crate::translator::{Fate, Translator, cut_of};
+use crate::untranslated::{Piece, Untranslated};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    Config, DropReason, Engine, HashKey, Packet, Prefix, RealmConfig, Side, SideConfig, Timestamp,
-    Verdict,
+    Config, DropReason, Engine, Packet, Prefix, RealmConfig, Side, SideConfig, Timestamp, Verdict,
 };
 use natgate_wire::ipv6::MIN_MTU;
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv6, protocol};
+use prefixes::Prefixes;
 
 /// Source of the engine's errors to the realm of numbers (RFC 7600).
 pub(crate) const DUMMY: u32 = 0xc000_0008;
@@ -35,9 +38,6 @@ const REALM: &str = "nat64";
 const SUBSCRIBERS: usize = 1 << 16;
 /// Code of ICMPv6 "destination unreachable".
 const ADDRESS_UNREACHABLE: u8 = 3;
-/// Sets of the memory of prefixes, and entries of a set.
-const SETS: usize = 1 << 14;
-const WAYS: usize = 4;
 
 /// The origin of a packet to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub(crate) struct Nat64 {
     prefixes: Prefixes,
     /// Packets from inside that have been taken last, as received.
     pub(crate) quotes: Quotes,
+    /// Datagrams to hosts whose first fragment could not be converted.
+    untranslated: Untranslated,
 }
 
 impl Nat64 {
@@ -93,6 +95,7 @@ impl Nat64 {
             hosts,
             prefixes: Prefixes::new(several, seed),
             quotes: Quotes::default(),
+            untranslated: Untranslated::default(),
             settings,
         })
     }
@@ -182,6 +185,11 @@ impl Nat64 {
         own: Option<u128>,
         origin: Origin,
     ) -> Result<Option<Cut>, DropReason> {
+        let piece = Piece::of(packet.bytes());
+        //= rfc6146#section-3.4-zero-discard
+        if let Some(reason) = piece.and_then(|piece| self.untranslated.reason(piece)) {
+            return Err(reason);
+        }
         let is_icmp = packet.bytes().get(PROTOCOL) == Some(&protocol::ICMP);
         let is_own = is_icmp && origin == Origin::Engine && is_own_error(packet.bytes());
         let received = if is_own { self.quotes.find(packet.bytes()) } else { None };
@@ -192,6 +200,10 @@ impl Nat64 {
         let about = if is_icmp { about_ipv4(packet.bytes()) } else { None };
         let mut addresses = Inward { nat64: &*self, own, is_own, about };
         let converted = self.converter.to_ipv6(packet, &mut addresses);
+        if let Some(piece) = piece {
+            let refused = converted.as_ref().err().map(|refusal| refusal.reason);
+            self.untranslated.note(piece, refused);
+        }
         let cut = cut_of(converted.map_err(|refusal| refusal.reason)?);
         if is_refusal {
             tell_address_unreachable(packet);
@@ -536,59 +548,5 @@ impl Addresses for Inward<'_> {
             }
             Place::Quoted => Ok((self.host(source)?, self.nat64.embed(source, destination))),
         }
-    }
-}
-
-/// The prefixes by which hosts reach remote addresses: a cache of fixed size. An entry that is not
-/// there means the first prefix.
-#[derive(Clone, Debug)]
-struct Prefixes {
-    key: HashKey,
-    /// Hash of the host, remote address, number of the prefix plus one; 0: a free entry.
-    sets: Vec<[(u32, u32, u8); WAYS]>,
-}
-
-impl Prefixes {
-    fn new(several: bool, seed: [u8; 32]) -> Self {
-        let sets = if several { SETS } else { 0 };
-        Self { key: HashKey::from_seed(seed, 0x7072_6566), sets: vec![[(0, 0, 0); WAYS]; sets] }
-    }
-
-    /// True if there is one prefix only.
-    fn is_off(&self) -> bool {
-        self.sets.is_empty()
-    }
-
-    /// The place of a set, and the hash of the host in it.
-    fn place(&self, host: u128, remote: u32) -> (usize, u32) {
-        let host = self.key.hash(host as u64, (host >> 64) as u64);
-        (self.key.hash(host, remote.into()) as usize % SETS, host as u32)
-    }
-
-    fn find(&self, host: u128, remote: u32) -> usize {
-        if self.is_off() {
-            return 0;
-        }
-        let (place, host) = self.place(host, remote);
-        let set = &self.sets[place];
-        let found = set.iter().find(|entry| (entry.0, entry.1) == (host, remote) && entry.2 > 0);
-        found.map_or(0, |entry| usize::from(entry.2) - 1)
-    }
-
-    /// Notes a prefix. The entry that was noted last is first in its set; the last one gives way.
-    fn note(&mut self, host: u128, remote: u32, prefix: usize) {
-        if self.is_off() {
-            return;
-        }
-        let (at, host) = self.place(host, remote);
-        let set = &mut self.sets[at];
-        let found = set.iter().position(|entry| (entry.0, entry.1) == (host, remote));
-        let place = match (found, prefix) {
-            (None, 0) => return,
-            (Some(place), _) => place,
-            (None, _) => WAYS - 1,
-        };
-        set[..=place].rotate_right(1);
-        set[0] = (host, remote, prefix as u8 + 1);
     }
 }

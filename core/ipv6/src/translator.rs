@@ -6,10 +6,11 @@
 
 use crate::addresses::{is_link_local, is_martian};
 use crate::batch::Run;
+use crate::check::check_ipv4;
 use crate::convert::{Converted, Converter, Cut, ErrorMessage, Hops, Refusal};
 use crate::errors::{Errors, Waiting};
 use crate::filter::Filter;
-use crate::nat64::{Nat64, about_ipv4};
+use crate::nat64::Nat64;
 use crate::pairs::Pairs;
 use crate::settings::{Filter as FilterKind, Settings};
 use crate::siit::Siit;
@@ -21,7 +22,6 @@ use natgate_engine::{
     AddressRange, Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Side,
     Timestamp, Verdict,
 };
-use natgate_wire::ipv4::Ipv4Error;
 use natgate_wire::{Ipv4, Ipv6};
 
 /// Least MTU of IPv6, bytes.
@@ -235,7 +235,8 @@ impl Translator {
             return true;
         }
         let Ok(header) = Ipv4::new_checked(packet) else { return false };
-        self.claims_ipv4(from, realm, (header.source(), header.destination()))
+        self.may_amend(from, &header)
+            || self.claims_ipv4(from, realm, (header.source(), header.destination()))
     }
 
     /// True if an IPv4 packet is for SIIT or the CLAT. Realms of customers have neither.
@@ -300,10 +301,15 @@ impl Translator {
         };
         let ends = (header.source(), header.destination());
         let len = usize::from(header.total_len());
+        let is_odd = self.may_amend(from, &header);
         let is_softwires =
             from == Side::Outside && self.claims_softwire_ipv4(ends.1) && !self.is_engines(ends.1);
         if !is_softwires && !self.claims_ipv4(from, packet.realm(), ends) {
-            return self.by_engine(engine, now, from, packet);
+            let amended = if is_odd { self.amend(engine, now, packet) } else { Ok(()) };
+            return match amended {
+                Ok(()) => self.by_engine(engine, now, from, packet),
+                Err(refusal) => self.refuse(now, from, packet, len, refusal),
+            };
         }
         packet.truncate(len);
         let checked = check_ipv4(packet.bytes(), ends);
@@ -569,32 +575,5 @@ pub(crate) fn cut_of(converted: Converted) -> Option<Cut> {
     match converted {
         Converted::Whole => None,
         Converted::Cut(cut) => Some(cut),
-    }
-}
-
-/// Checks an IPv4 packet as every packet is checked.
-pub(crate) fn check_ipv4(
-    bytes: &[u8],
-    (source, destination): (u32, u32),
-) -> Result<(), DropReason> {
-    let header = Ipv4::new_checked(bytes).map_err(|error| match error {
-        Ipv4Error::Version => DropReason::NotIpv4,
-        Ipv4Error::Length => DropReason::BadLength,
-    })?;
-    if !header.checksum_valid() {
-        return Err(DropReason::BadHeaderChecksum);
-    }
-    // The source of an error shows where the fault is, whatever it is (RFC 7915 section 4.1).
-    //= rfc7915#section-4.1-source
-    //= rfc7915#section-4.1-source-error
-    if natgate_engine::is_martian(source) && about_ipv4(bytes).is_none() {
-        return Err(DropReason::MartianSource);
-    }
-    if natgate_engine::is_martian(destination) {
-        return Err(DropReason::MartianDestination);
-    }
-    match source == destination {
-        true => Err(DropReason::Land),
-        false => Ok(()),
     }
 }

@@ -49,7 +49,8 @@ pub(crate) fn is_modelled(bytes: &[u8]) -> bool {
     if six.transport.protocol != IPV4 || six.transport.offset > 0 {
         return true;
     }
-    let is_complete = !six.is_fragment() || inner.len() >= 20;
+    let header_len = inner.first().map_or(20, |first| usize::from(first & 15) * 4).max(20);
+    let is_complete = !six.is_fragment() || inner.len() >= header_len;
     is_complete && !Four::read(inner, true).is_ok_and(|four| four.is_fragment())
 }
 

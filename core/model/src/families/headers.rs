@@ -85,7 +85,7 @@ impl<'p> Four<'p> {
     }
 
     /// True if a source route is not used up.
-    fn has_source_route(&self) -> bool {
+    pub(crate) fn has_source_route(&self) -> bool {
         let mut at = 0;
         while let Some(&kind) = self.options.get(at) {
             let (len, pointer) = (self.options.get(at + 1), self.options.get(at + 2));

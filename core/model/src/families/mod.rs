@@ -7,6 +7,7 @@
 //!
 //! The identifications of IPv4 packets that have none in IPv6 are left open: they are 0 here.
 
+mod amended;
 mod clat;
 mod dslite;
 mod errors;
@@ -154,11 +155,22 @@ impl Families {
                 (self.take_ipv4(now, from, bytes), Effects::default())
             }
             _ => {
-                let before = self.ipv4.counters().clone();
-                let result = self.ipv4.process(now, from, bytes, choice);
                 let is_whole = Four::read(bytes, false).is_ok();
                 let len = if is_whole { words::word(bytes, 2).into() } else { bytes.len() };
-                self.depart(&bytes[..len], &before, result)
+                let amended = self.amended(now, from, bytes, choice);
+                match amended {
+                    Some(Err(refusal)) => {
+                        let refused = self.settle(now, from, &bytes[..len], Err(refusal));
+                        (refused, Effects::default())
+                    }
+                    amended => {
+                        let amended = amended.and_then(Result::ok);
+                        let before = self.ipv4.counters().clone();
+                        let taken = amended.as_deref().unwrap_or(bytes);
+                        let result = self.ipv4.process(now, from, taken, choice);
+                        self.depart(&bytes[..len], &before, result)
+                    }
+                }
             }
         };
         let (released, errors) =

@@ -279,3 +279,105 @@ fn customers_of_map_t_hear_that_the_way_to_each_other_is_narrow() {
         assert_eq!(message.body(), &big[..message.body().len()], "it quotes what came");
     }
 }
+
+/// External port of the mapping of port 4000 of a host of NAT64 to port 53.
+fn mapped(settings: &Settings) -> (Vec<u8>, u16) {
+    let to = embedded("64:ff9b::/96", "198.51.100.7");
+    let question = ip6(HOST6, &to, UDP, &udp(4000, 53, b"question"));
+    let sent = one(settings, Side::Inside, &question);
+    let external = port(single(&sent, Side::Outside), 0);
+    (question, external)
+}
+
+/// An IPv4 packet with a list of options before its payload.
+fn with_options(packet: &[u8], options: &[u8]) -> Vec<u8> {
+    let header = ipv4::HEADER_LEN + options.len();
+    let mut bytes = [&packet[..ipv4::HEADER_LEN], options, &packet[ipv4::HEADER_LEN..]].concat();
+    bytes[0] = 0x40 | (header / 4) as u8;
+    let total = bytes.len() as u16;
+    bytes[2..4].copy_from_slice(&total.to_be_bytes());
+    Ipv4::new_checked(&mut bytes[..]).unwrap().fill_checksum();
+    bytes
+}
+
+#[test]
+fn source_routes_to_hosts_of_nat64_go_by_the_rules_between_families() {
+    let settings = with_nat64(&["64:ff9b::/96"]);
+    let (question, external) = mapped(&settings);
+    let answer = ip4("198.51.100.7", "203.0.113.1", UDP, &udp(53, external, b"answer"));
+    let used_up = with_options(&answer, &[131, 7, 8, 1, 2, 3, 4, 0]);
+    let came = [(Side::Inside, question.clone()), (Side::Outside, used_up)];
+    let sent = last(&settings, &came).0;
+    let whole =
+        last(&settings, &[(Side::Inside, question.clone()), (Side::Outside, answer.clone())]);
+    assert_eq!(sent, whole.0, "the options are gone");
+    let unexpired = with_options(&answer, &[131, 7, 4, 1, 2, 3, 4, 0]);
+    let (sent, dropped) = last(&settings, &[(Side::Inside, question), (Side::Outside, unexpired)]);
+    let told = single(&sent, Side::Outside);
+    assert_eq!((&told[20..22], dropped), (&[3, 5][..], vec![DropReason::SourceRoute]));
+    // Nobody else gets a packet with a source route.
+    let out = ip4("10.0.0.5", "198.51.100.7", UDP, &udp(4000, 53, b"question"));
+    let external = port(single(&one(&settings, Side::Inside, &out), Side::Outside), 0);
+    let answer = ip4("198.51.100.7", "203.0.113.1", UDP, &udp(53, external, b"answer"));
+    let used_up = with_options(&answer, &[131, 7, 8, 1, 2, 3, 4, 0]);
+    let found = last(&settings, &[(Side::Inside, out), (Side::Outside, used_up)]);
+    assert_eq!(found, (vec![], vec![DropReason::SourceRoute]));
+}
+
+#[test]
+fn errors_from_any_source_reach_hosts_of_nat64() {
+    let settings = with_nat64(&["64:ff9b::/96"]);
+    let (question, _) = mapped(&settings);
+    let out = one(&settings, Side::Inside, &question).remove(0).1;
+    for source in ["127.0.0.1", "0.0.0.0", "240.0.0.1", "10.0.0.1"] {
+        let told = ip4(source, "203.0.113.1", ICMP, &error(11, 0, 0, &out));
+        let sent = last(&settings, &[(Side::Inside, question.clone()), (Side::Outside, told)]).0;
+        let told = single(&sent, Side::Inside);
+        assert_eq!(ends6(told), ends(OWN_INSIDE, HOST6), "from {source}");
+        assert_eq!(told[40..42], [3, 0]);
+    }
+    // An error about nothing, and a packet that is no error.
+    let mut other = out.clone();
+    other[12..16].copy_from_slice(&[203, 0, 113, 2]);
+    let about_none = ip4("127.0.0.1", "203.0.113.1", ICMP, &error(11, 0, 0, &other));
+    let ping = ip4("127.0.0.1", "203.0.113.1", ICMP, &echo(8, 7, b"ping"));
+    for packet in [about_none, ping] {
+        let found = last(&settings, &[(Side::Inside, question.clone()), (Side::Outside, packet)]);
+        assert_eq!(found, (vec![], vec![DropReason::MartianSource]));
+    }
+}
+
+//= test rfc6146#section-3.4-zero-discard
+#[test]
+fn no_fragment_of_a_datagram_without_checksum_reaches_a_host() {
+    let settings = with_nat64(&["64:ff9b::/96"]);
+    let (question, external) = mapped(&settings);
+    let mut whole = ip4("198.51.100.7", "203.0.113.1", UDP, &udp(53, external, &[7; 48]));
+    let part = |whole: &[u8], from: usize, to: usize, identification: u16| {
+        let mut bytes = [&whole[..20], &whole[20 + from..20 + to]].concat();
+        let more = if to + 20 < whole.len() { 0x2000 } else { 0 };
+        let field = more | (from / 8) as u16;
+        let mut header = Ipv4::new_header_checked(&mut bytes[..]).unwrap();
+        header.set_total_len((20 + to - from) as u16);
+        header.set_fragment_field(field);
+        bytes[4..6].copy_from_slice(&identification.to_be_bytes());
+        Ipv4::new_checked(&mut bytes[..]).unwrap().fill_checksum();
+        (Side::Outside, bytes)
+    };
+    let parts =
+        |whole: &[u8], id| [(0, 24), (24, 40), (40, 56)].map(|(a, b)| part(whole, a, b, id));
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]] {
+        whole[26..28].fill(0);
+        let of = |parts: &[(Side, Vec<u8>)]| {
+            let mut came: Vec<Came> = vec![(Side::Inside, 1.0, question.clone())];
+            came.extend(order.iter().map(|place: &usize| {
+                let (side, bytes) = parts[*place].clone();
+                (side, 1.5, bytes)
+            }));
+            run(&settings, &came).sent[1..].iter().flatten().count()
+        };
+        assert_eq!(of(&parts(&whole, 77)), 0, "without a checksum, {order:?}");
+        let good = ip4("198.51.100.7", "203.0.113.1", UDP, &udp(53, external, &[7; 48]));
+        assert_eq!(of(&parts(&good, 77)), 3, "with a checksum, {order:?}");
+    }
+}
