@@ -89,7 +89,6 @@ psid_length = 6
 psid = 9
 dmr = "64:ff9b::/96"
 mtu = 1300
-mtu_discovery = true
 "#;
     let folder = Folder::new("every", &format!("{LW4O6}{more}{MAP}{second}"), BINDINGS);
     let configuration = folder.read().expect("a good file");
@@ -106,7 +105,7 @@ mtu_discovery = true
     let [one, two] = &settings.ipv6.map[..] else { panic!("two rules") };
     assert_eq!(one.rule.psid_of(1232), Some(0x34));
     assert_eq!((one.softwire.mtu, one.softwire.path_mtu), (None, false));
-    assert_eq!((two.softwire.mtu, two.softwire.path_mtu), (Some(1300), true));
+    assert_eq!((two.softwire.mtu, two.softwire.path_mtu), (Some(1300), false));
     assert_eq!((two.rule.own_psid(), two.rule.sets().offset()), (Some(9), 4));
     let MapMode::Translation(dmr) = two.rule.parameters().mode else { panic!("translation") };
     assert_eq!(dmr.to_string(), "64:ff9b::/96");
@@ -180,6 +179,11 @@ fn a_prefix_in_two_domains_is_refused() {
         &format!("{MAP}{pool}"),
         &[("10 map[0].ipv4: ", "overlaps pool[0].addresses[0] in line 14 (192.0.2.9)")],
     );
+    let fixed = "[[static]]\ninternal = \"10.0.0.80:80\"\nexternal = \"192.0.2.18:1232\"\n";
+    refused(
+        &format!("{MAP}{pool}{fixed}").replace("192.0.2.9", "203.0.113.1"),
+        &[("17 static[0].external: ", "192.0.2.18 is in map[0].ipv4 in line 10")],
+    );
     let translation = MAP
         .replace("encapsulation", "translation")
         .replace("br = \"2001:db8:ffff::1\"", "dmr = \"64:ff9b::/96\"");
@@ -189,6 +193,10 @@ fn a_prefix_in_two_domains_is_refused() {
              {translation}"
         ),
         &[("16 map[0].dmr: ", "64:ff9b::/96 overlaps nat64.prefixes[0] in line 10")],
+    );
+    refused(
+        &format!("{translation}mtu_discovery = true\n"),
+        &[("13 map[0].mtu_discovery: ", "is for encapsulation")],
     );
 }
 

@@ -15,7 +15,7 @@ use natgate_ipv6::softwire::{
     RuleConflict, RuleError, SoftwireSettings,
 };
 use natgate_ipv6::{Pref64, Prefix6};
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -130,6 +130,7 @@ pub(super) fn read_map(section: &Section<'_>) -> Option<MapDraft> {
         }
         Word::Translation => {
             no_key(section, "br", "is for encapsulation; write dmr");
+            no_key(section, "mtu_discovery", "is for encapsulation; leave it out");
             let dmr = section.require("dmr", "\"64:ff9b::/96\"");
             let dmr = dmr.and_then(|dmr| read_pref64(&dmr))?;
             Some((MapMode::Translation(dmr.value), dmr.place))
@@ -307,6 +308,18 @@ fn addresses_are_free(draft: &Draft, report: &Report<'_>) {
         overlaps(last.value, prefix).then_some(*last)
     };
     let remedy = "take the addresses out of one of them";
+    let fixed = |ipv4: Ipv4Addr| {
+        draft.statics.iter().map(|one| &one.external).find(|one| one.value.0 == ipv4)
+    };
+    for one in draft.statics.iter().map(|one| &one.external) {
+        let address = one.value.0.to_bits();
+        let Some(map) = draft.ipv6.map.iter().find(|map| map.ipv4.value.contains(address)) else {
+            continue;
+        };
+        let (key, line) = (&map.ipv4.place.key, report.line(map.ipv4.place.offset));
+        let message = format!("{} is in {key} in line {line}", one.value.0);
+        report.wrong(&one.place, format!("{message}, whose ports are customers'; {remedy}"));
+    }
     for map in &draft.ipv6.map {
         if let Some(range) = pool_of(map.ipv4.value) {
             let (key, line) = (&range.place.key, report.line(range.place.offset));
@@ -317,7 +330,7 @@ fn addresses_are_free(draft: &Draft, report: &Report<'_>) {
     }
     let Some(lw4o6) = &draft.ipv6.lw4o6 else { return };
     let Some(table) = &lw4o6.bindings else { return };
-    if ranges.is_empty() && draft.ipv6.map.is_empty() {
+    if ranges.is_empty() && draft.ipv6.map.is_empty() && draft.statics.is_empty() {
         return;
     }
     let rules: Vec<MapRule> = draft.ipv6.map.iter().map(|map| map.rule).collect();
@@ -328,7 +341,10 @@ fn addresses_are_free(draft: &Draft, report: &Report<'_>) {
         let rival = match (pool_of(Prefix::new(ipv4, 32)), of_map) {
             (Some(range), _) => &range.place,
             (None, Some(place)) => &draft.ipv6.map[place].ipv4.place,
-            (None, None) => continue,
+            (None, None) => match fixed(ipv4) {
+                Some(external) => &external.place,
+                None => continue,
+            },
         };
         let (key, line) = (&rival.key, report.line(rival.offset));
         let message = format!("{ipv4} of {} is in {key} in line {line}", lw4o6.file.display());
