@@ -52,6 +52,7 @@ mod numbered;
 mod pairs;
 mod prefix;
 mod quotes;
+mod requests;
 mod settings;
 mod siit;
 pub mod softwire;

@@ -195,7 +195,7 @@ fn take(translator: &mut Translator, engine: &mut Engine, from: Side, bytes: &[u
             assert!(inner.checksum_valid() && inner.ttl() == 63);
             Went::Tunnel(header.source(), header.destination())
         }
-        Fate::Nothing => {
+        Fate::Nothing | Fate::Local => {
             let differs =
                 |reason: &R| after.drops[*reason as usize] != before.drops[*reason as usize];
             Went::Dropped(R::ALL.iter().copied().find(differs).expect("a reason"))

@@ -72,7 +72,9 @@ impl World {
             |reason: &DropReason| after.drops[*reason as usize] != before.drops[*reason as usize];
         let result = match fate {
             Fate::Send(_) => Ok(packet.bytes().to_vec()),
-            Fate::Nothing => Err(DropReason::ALL.iter().copied().find(counts).expect("a reason")),
+            Fate::Nothing | Fate::Local => {
+                Err(DropReason::ALL.iter().copied().find(counts).expect("a reason"))
+            }
         };
         let mut errors = Vec::new();
         let mut buffer = [0; 1500];
@@ -90,7 +92,7 @@ impl World {
         let before = self.engine.counters().drops;
         let (engine, now) = (&mut self.engine, self.now);
         let fate = self.translator.take(engine, now, Side::Inside, &mut packet);
-        fate == Fate::Nothing && self.engine.counters().drops != before
+        !matches!(fate, Fate::Send(_)) && self.engine.counters().drops != before
     }
 
     fn later(&mut self, seconds: u64) {

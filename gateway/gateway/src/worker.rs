@@ -95,6 +95,10 @@ impl Worker {
         let families = Families::new(settings, &mut config, seed, &macs)?;
         let mut engine = Engine::new(&config, seed, now).map_err(WorkerError::Engine)?;
         engine.populate();
+        let mut pcp = PcpService::new(&settings.pcp, &settings.engine, now);
+        if let Some(families) = &families {
+            pcp.serve_nat64(families.translator.nat64_prefixes());
+        }
         let mut worker = Self {
             stages: Stages {
                 engine,
@@ -104,7 +108,7 @@ impl Worker {
                 team: None,
                 load: Arc::default(),
                 captures: Captures::default(),
-                pcp: PcpService::new(&settings.pcp, &settings.engine, now),
+                pcp,
                 local_tcp: LocalTcpPort::default(),
                 families,
                 algs: Algs::new(&settings.alg, &config, seed),

@@ -12,6 +12,7 @@
 
 mod dslite;
 mod nat64;
+mod requests;
 mod routed;
 mod softwires;
 mod stateless;

@@ -100,7 +100,7 @@ impl World {
                 let cut = departure.cut.map(|cut| cut.limit);
                 Ok((departure.side, packet.bytes().to_vec(), cut))
             }
-            Fate::Nothing => {
+            Fate::Nothing | Fate::Local => {
                 let after = self.drops();
                 let counts = |reason: &R| after[*reason as usize] != before[*reason as usize];
                 Err(R::ALL.iter().copied().find(counts).unwrap_or(R::FragmentUnmatched))

@@ -40,7 +40,7 @@ pub(super) struct Families {
     /// Buffer for packets of the gateway's own, behind headroom.
     buffer: Vec<u8>,
     /// Changes that packets have made since they were last reported.
-    told: Vec<(Event, Option<HostName>)>,
+    pub(super) told: Vec<(Event, Option<HostName>)>,
     /// New bindings of lw4o6.
     bindings: Option<BindingTaker>,
 }
@@ -88,7 +88,7 @@ impl Families {
     }
 
     /// Name of the host that a change is about, if NAT64 translates for it.
-    fn name(&self, event: &Event) -> Option<HostName> {
+    pub(super) fn name(&self, event: &Event) -> Option<HostName> {
         let (realm, number) = event.change.subject()?;
         self.translator.host(realm, number)
     }
@@ -118,8 +118,12 @@ impl Stages {
             self.engine.count_foreign(link.side, frame.len());
             return false;
         }
-        let is_forwarded =
-            families.router.receive(now, link, source, frame.bytes()) == Received::Forward;
+        let received = families.router.receive(now, link, source, frame.bytes());
+        if received == Received::Ignored && link.side == Side::Inside && self.pcp.is_open() {
+            self.take_link_local(now, source, frame.bytes());
+            return false;
+        }
+        let is_forwarded = received == Received::Forward;
         // A packet that was sent to a group of stations is not forwarded.
         let is_own = destination == self.router.mac(link);
         self.not_addressed += u64::from(is_forwarded && !is_own);
@@ -272,17 +276,17 @@ pub(super) fn input_counters(
 }
 
 /// Packets on their way through both families.
-struct Passage<'s, 't, 'r, 'd> {
-    stages: &'s mut Stages,
-    families: &'s mut Families,
-    now: Timestamp,
+pub(super) struct Passage<'s, 't, 'r, 'd> {
+    pub(super) stages: &'s mut Stages,
+    pub(super) families: &'s mut Families,
+    pub(super) now: Timestamp,
     transmitters: &'t mut [&'r mut dyn Transmit],
     /// Frames that leave, by device.
     leaving: Vec<(usize, Output<'d>)>,
 }
 
 impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
-    fn new(
+    pub(super) fn new(
         stages: &'s mut Stages,
         families: &'s mut Families,
         now: Timestamp,
@@ -310,9 +314,16 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
             let (engine, rest) = (&mut stages.engine, &mut packets.frames[taken..]);
             let count = families.translator.take_some(engine, *now, from, rest, &mut fates);
             for (number, fate) in fates[..count].iter().enumerate() {
-                if let Fate::Send(departure) = fate {
-                    let (frame, _) = packets.take(taken + number);
-                    self.depart(*departure, frame);
+                match fate {
+                    Fate::Send(departure) => {
+                        let (frame, _) = packets.take(taken + number);
+                        self.depart(*departure, frame);
+                    }
+                    Fate::Local if from == Side::Inside => {
+                        let frame = &mut packets.frames[taken + number];
+                        self.stages.take_own_ipv6(self.families, self.now, frame);
+                    }
+                    Fate::Local | Fate::Nothing => {}
                 }
             }
             self.settle();
@@ -333,23 +344,27 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         let verdict = self.verdict(fate, &before);
         let moment = Moment { now: self.now, from, turned: false };
         self.stages.captures.after(moment, std::iter::once((frame.bytes(), verdict)));
-        if let Fate::Send(departure) = fate {
-            self.depart(departure, frame);
+        match fate {
+            Fate::Send(departure) => self.depart(departure, frame),
+            Fate::Local if from == Side::Inside => {
+                self.stages.take_own_ipv6(self.families, self.now, &mut frame);
+            }
+            Fate::Local | Fate::Nothing => {}
         }
         self.settle();
     }
 
     /// Counters of the engine and of the translator together.
-    fn sum(&self) -> Counters {
+    pub(super) fn sum(&self) -> Counters {
         summed(self.stages.engine.counters(), &self.families.translator.counters())
     }
 
     /// Verdict of a packet for captures; `before` has the drops before the packet.
-    fn verdict(&self, fate: Fate, before: &Counters) -> Verdict {
+    pub(super) fn verdict(&self, fate: Fate, before: &Counters) -> Verdict {
         match fate {
             Fate::Send(Departure { side, answers: true, .. }) => Verdict::Reply(side),
             Fate::Send(Departure { side, .. }) => Verdict::Forward(side),
-            Fate::Nothing => {
+            Fate::Nothing | Fate::Local => {
                 let after = self.sum().drops;
                 let mut reasons = DropReason::ALL.iter().zip(after.iter().zip(&before.drops));
                 let reason = reasons.find(|(_, (after, before))| after != before);
@@ -413,14 +428,25 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
     }
 
     /// Sends a packet in a buffer of the gateway's own, after the frames before it.
-    fn send_now(&mut self, to: (Side, u16), mut frame: Frame<'_>, origin: Option<Origin>) {
+    pub(super) fn send_now(
+        &mut self,
+        to: (Side, u16),
+        mut frame: Frame<'_>,
+        origin: Option<Origin>,
+    ) {
         if let Some(device) = self.route(to, &mut frame, origin) {
             self.send_frame(device, frame, origin);
         }
     }
 
     /// Sends a packet in fragments. The packet counts as lost if its first fragment is lost.
-    fn send_cut(&mut self, to: (Side, u16), cut: Cut, packet: &[u8], mut origin: Option<Origin>) {
+    pub(super) fn send_cut(
+        &mut self,
+        to: (Side, u16),
+        cut: Cut,
+        packet: &[u8],
+        mut origin: Option<Origin>,
+    ) {
         let mut fragments = cut.fragments(packet);
         let mut buffer = vec![0; HEADROOM + cut.limit];
         while let Some(len) = fragments.write_next(&mut buffer[HEADROOM..]) {
@@ -524,7 +550,7 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
     }
 
     /// Takes what the engine and the translator have produced about the last packets.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         while let Some(event) = self.stages.engine.poll_event() {
             let name = self.families.name(&event);
             self.families.told.push((event, name));
