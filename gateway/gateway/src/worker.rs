@@ -478,8 +478,8 @@ impl Worker {
             observer.event_of(&event, self.stages.host_name(&event).as_ref());
             last = Some(event.time);
         }
-        for expectation in self.stages.expectations_made() {
-            observer.expectation(&expectation);
+        for (expectation, name) in self.stages.expectations_made() {
+            observer.expectation(&expectation, name.as_ref());
         }
         for change in self.fleet.iter_mut().flat_map(|fleet| fleet.new_owners()) {
             observer.slice(&SliceChange { time: now, ..change });

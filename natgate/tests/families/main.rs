@@ -11,6 +11,7 @@
 //! a time.
 
 mod dslite;
+mod ftp;
 mod nat64;
 mod requests;
 mod routed;

@@ -149,6 +149,12 @@ impl Stages {
             let packets = if is_claimed { &mut claimed } else { &mut rest };
             packets.push(frame, realm);
         }
+        if from == Side::Inside && self.algs.is_some() {
+            self.families = Some(families);
+            self.carry_controls_of_hosts(now, &mut claimed, transmitters);
+            let Some(taken) = self.families.take() else { return };
+            families = taken;
+        }
         if !claimed.is_empty() {
             let mut passage = Passage::new(self, &mut families, now, transmitters);
             passage.take_all(from, &mut claimed);

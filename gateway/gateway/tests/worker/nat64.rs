@@ -5,10 +5,13 @@ use natgate_engine::{DropReason, Prefix, Side};
 use natgate_gateway::ipv6::{
     Nat64Settings, NonGlobal, Pref64, Prefix6, Settings as Ipv6Settings, Side6,
 };
-use natgate_gateway::{PCP_PORT, PcpSettings, Settings, StaticNeighbor6, write_datagram_ipv6};
-use natgate_wire::arp;
+use natgate_gateway::{
+    AlgKind, PCP_PORT, PcpSettings, Settings, StaticNeighbor6, write_datagram_ipv6,
+};
+use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
-use natgate_wire::{Ipv6, Udp};
+use natgate_wire::protocol::TCP;
+use natgate_wire::{Ipv6, Udp, checksum};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -388,4 +391,129 @@ fn other_packets_to_the_gateway_get_no_answer() {
     });
     assert!(left_inside(&mut world).is_empty());
     assert_eq!(hosts(&mut world), 0);
+}
+
+/// A segment of TCP between two endpoints of IPv6: numbers, flags and data.
+fn segment(
+    from: (&str, u16),
+    to: (&str, u16),
+    numbers: (u32, u32),
+    flags: u8,
+    data: &[u8],
+) -> Vec<u8> {
+    let mut tcp = [from.1.to_be_bytes(), to.1.to_be_bytes()].concat();
+    tcp.extend([numbers.0.to_be_bytes(), numbers.1.to_be_bytes()].concat());
+    tcp.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    tcp.extend(data);
+    let ends = (ipv6(from.0).to_bits(), ipv6(to.0).to_bits());
+    let start = checksum::pseudo_header_v6(ends.0, ends.1, TCP, tcp.len() as u32);
+    let sum = !checksum::fold(checksum::sum(&tcp, start));
+    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+    let mut packet = vec![0; 40];
+    let mut header = Ipv6::init(&mut packet[..]);
+    header.set_payload_len(tcp.len() as u16);
+    header.set_next_header(TCP);
+    header.set_hop_limit(64);
+    header.set_source(ends.0);
+    header.set_destination(ends.1);
+    [packet, tcp].concat()
+}
+
+/// Data of a segment of IPv4 or IPv6.
+fn data(packet: &[u8]) -> &[u8] {
+    let header = if packet[0] >> 4 == 4 { 20 } else { 40 };
+    &packet[header + usize::from(packet[header + 12] >> 4) * 4..]
+}
+
+#[test]
+fn commands_of_ftp_are_translated_also_in_parts() {
+    let mut settings = settings_with_pcp();
+    settings.alg.set(AlgKind::Ftp, vec![21]);
+    let mut world = world_with(&settings);
+    let (host, server) = ((HOSTS[0], 4000), (REMOTES[0], 21));
+    let to_host = |world: &mut World| -> Vec<Vec<u8>> {
+        world.turn();
+        let frames = std::iter::from_fn(|| world.inside.take());
+        let packets = frames.map(|frame| frame[ETHERNET_LEN..].to_vec());
+        packets.filter(|packet| packet[0] >> 4 == 6 && packet[6] == TCP).collect()
+    };
+    let says = |world: &mut World, sequence: u32, acknowledgment: u32, text: &[u8]| {
+        let numbers = (sequence, acknowledgment);
+        world.inside.send(&frame(&segment(host, server, numbers, 0x18, text)));
+    };
+    world.inside.send(&frame(&segment(host, server, (1000, 0), 2, b"")));
+    let out = world.next_outside();
+    let port = u16::from_be_bytes([out[20], out[21]]);
+    let answer = |numbers: (u32, u32), flags: u8, text: &[u8]| {
+        let mut tcp = [21_u16.to_be_bytes(), port.to_be_bytes()].concat();
+        tcp.extend([numbers.0.to_be_bytes(), numbers.1.to_be_bytes()].concat());
+        tcp.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        tcp.extend(text);
+        let (from, to) = (REMOTE.to_bits(), EXTERNAL.to_bits());
+        let start = checksum::pseudo_header(from, to, TCP, tcp.len() as u16);
+        let sum = !checksum::fold(checksum::sum(&tcp, start));
+        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+        to_outside(&ip(TCP, REMOTE, EXTERNAL, &tcp))
+    };
+    world.outside.send(&answer((5000, 1001), 0x12, b""));
+    assert_eq!(to_host(&mut world).len(), 1);
+    says(&mut world, 1001, 5001, b"");
+    world.outside.send(&answer((5001, 1001), 0x18, b"220 ready\r\n"));
+    assert_eq!(data(&to_host(&mut world)[0]), b"220 ready\r\n");
+    while world.outside.take().is_some() {}
+    // A part of a command is held and acknowledged, by IPv6.
+    says(&mut world, 1001, 5012, b"EP");
+    let held = to_host(&mut world);
+    assert_eq!(held.len(), 1, "{held:02x?}");
+    assert_eq!((data(&held[0]), &held[0][48..52]), (&b""[..], &1003_u32.to_be_bytes()[..]));
+    let acknowledgment = world.next_outside();
+    assert_eq!(data(&acknowledgment), b"", "no part of the command leaves");
+    says(&mut world, 1003, 5012, b"SV\r\n");
+    assert_eq!(data(&world.next_outside()), b"PASV\r\n");
+    world.outside.send(&answer((5012, 1007), 0x18, b"227 go (192,0,2,9,4,2)\r\n"));
+    let told = to_host(&mut world);
+    assert_eq!(data(&told[0]), b"229 Entering Extended Passive Mode (|||1026|)\r\n");
+    // Active: the expectation names the host.
+    says(&mut world, 1007, 5012 + 47, b"EPRT |2|2001:db8:1::5|5282|\r\n");
+    let said = String::from_utf8_lossy(data(&world.next_outside())).into_owned();
+    assert!(said.starts_with("PORT 203,0,113,1,"), "{said}");
+    let (made, name) = world.observer.expectations[0];
+    assert_eq!((made.internal.port, made.protocol), (5282, TCP));
+    assert_eq!(name.and_then(|name| name.address), Some(ipv6(HOSTS[0])));
+}
+
+/// A flood of forged requests for five seconds, in other prefixes than the client's, whose quota is
+/// its own. The client, which the gateway knows by Neighbor Discovery, asks 20 times meanwhile.
+#[test]
+fn requests_by_ipv6_are_answered_beside_a_flood_from_forged_addresses() {
+    let forger = Mac([2, 6, 6, 6, 6, 6]);
+    let mut settings = settings_with_pcp();
+    settings.engine.limits.explicit_mappings = 50_000;
+    let mut world = world_with(&settings);
+    let (mut random, mut granted) = (7_u64, std::collections::HashSet::new());
+    for ms in 0..5500_u64 {
+        for _ in 0..if ms < 5000 { 10 } else { 0 } {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888);
+            let subnet = 2 + (random >> 48 & 0x7fff);
+            let host = format!("2001:db8:{subnet:x}::{:x}", 0x1000 + (random >> 20 & 0xfff));
+            let request = map(&host, 7001, any(), 600);
+            let packet = datagram((&host, 40_000), (OWN, PCP_PORT), &request);
+            let mut header = [0; ETHERNET_LEN];
+            arp::write_ethernet(&mut header, INSIDE, forger, ethertype::IPV6);
+            world.inside.send(&[&header, &packet[..]].concat());
+        }
+        if ms < 5000 && ms % 250 == 125 {
+            let request = map(HOSTS[0], 8000 + (ms / 250) as u16, any(), 600);
+            let packet = datagram((HOSTS[0], 40_000), (OWN, PCP_PORT), &request);
+            world.inside.send(&frame(&packet));
+        }
+        world.pass(Duration::from_millis(1));
+        for packet in left_inside(&mut world) {
+            let header = Ipv6::new_checked(&packet[..]).unwrap();
+            if header.destination() == ipv6(HOSTS[0]).to_bits() && packet[48 + 3] == 0 {
+                granted.insert([packet[48 + 40], packet[48 + 41]]);
+            }
+        }
+    }
+    assert!(granted.len() >= 19, "{} of 20", granted.len());
 }
