@@ -123,9 +123,18 @@ impl Observer for EventLog {
         output.write_all(b"\n")
     }
 
-    fn expectation(&mut self, expectation: &AlgExpectation) -> io::Result<()> {
+    fn expectation(
+        &mut self,
+        expectation: &AlgExpectation,
+        translator: Option<&Translator>,
+    ) -> io::Result<()> {
         let Some(output) = &mut self.output else { return Ok(()) };
-        serde_json::to_writer(&mut *output, &json::expectation(expectation, &self.names))?;
+        let object = json::expectation(expectation, &self.names);
+        let object = match translator {
+            Some(translator) => object.with_host_of(expectation, &Numbered(translator)),
+            None => object,
+        };
+        serde_json::to_writer(&mut *output, &object)?;
         output.write_all(b"\n")
     }
 

@@ -45,7 +45,7 @@ pub type Left = (Side, Vec<u8>);
 
 /// Effects of translator and engine.
 #[derive(Debug, Default)]
-struct Did {
+pub(crate) struct Did {
     /// Side, realm, and true for an answer.
     departure: Option<(Side, u16, bool)>,
     /// The packet that left, or its fragments.
@@ -306,7 +306,7 @@ impl FamilyPair {
     }
 
     /// Takes the engine's events and packets.
-    fn drain(&mut self, did: &mut Did) -> Result<(), Divergence> {
+    pub(crate) fn drain(&mut self, did: &mut Did) -> Result<(), Divergence> {
         while let Some(event) = self.engine.poll_event() {
             did.made.events.push(event);
         }
@@ -329,7 +329,7 @@ impl FamilyPair {
 }
 
 /// True if the translator knows a host.
-fn is_known(translator: &Translator, (subscriber, host): Host) -> bool {
+pub(crate) fn is_known(translator: &Translator, (subscriber, host): Host) -> bool {
     let number = match u32::try_from(host) {
         Ok(inner) => translator.number_behind(subscriber.into(), inner.into()),
         Err(_) => translator.hosts().and_then(|hosts| hosts.number(host)),

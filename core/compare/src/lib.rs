@@ -35,10 +35,12 @@ mod families;
 mod fill;
 mod invariants;
 mod requests;
+mod requests6;
 mod same;
 
 pub use families::{FamilyPair, Left};
 pub use fill::First;
+pub use requests6::HostRequest;
 
 use changes::{chooses, is_taken};
 use natgate_engine::{

@@ -248,10 +248,13 @@ impl Engine {
         let is_one = |engine: &Self, hold: u32| {
             let of = engine.holds.get(hold);
             let mapping = engine.table.mapping(of.slot);
-            of.remote.is_none() && of.nonce == nonce && mapping.protocol == protocol
+            of.remote.is_none()
+                && of.nonce == nonce
+                && mapping.protocol == protocol
+                && mapping.host() == host
         };
         loop {
-            let hold = self.holds.of_host(host).find(|&hold| is_one(self, hold));
+            let hold = self.holds.of_subscriber(host).find(|&hold| is_one(self, hold));
             let Some(hold) = hold else { break };
             self.end_hold(hold, self.now);
         }
@@ -315,11 +318,13 @@ impl Engine {
             return Err(ExplicitError::Protocol);
         }
         let address = internal.address.to_bits();
+        // A number is no address, so it may equal an address of the gateway.
         let is_host = self.has_realm(realm)
             && internal.port != 0
-            && !crate::parse::is_martian(address)
-            && !self.is_ours(Some(realm), address)
-            && !self.is_broadcast(Some(realm), address);
+            && (self.has_numbers(realm)
+                || !crate::parse::is_martian(address)
+                    && !self.is_ours(Some(realm), address)
+                    && !self.is_broadcast(Some(realm), address));
         let end = || Internal::new(Host::new(realm, address), internal.port);
         is_host.then(end).ok_or(ExplicitError::NotSubscriber)
     }
@@ -388,7 +393,7 @@ impl Engine {
         //= rfc6887#section-11.3-limit
         //= rfc6887#section-17.2
         let most = self.config.limits.explicit_per_subscriber as usize;
-        if self.holds.of_host(host).take(most).count() >= most {
+        if self.holds.of_subscriber(host).take(most).count() >= most {
             return Err(ExplicitError::Quota);
         }
         if self.holds.is_full() { Err(ExplicitError::Full) } else { Ok(()) }

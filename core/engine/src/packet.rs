@@ -182,7 +182,7 @@ impl Counters {
 
     /// Corrects the counters for a packet of `len` bytes to the gateway itself that was counted as
     /// not understood.
-    pub(crate) fn recount_local(&mut self, other: Option<DropReason>, len: usize) {
+    pub fn recount_local(&mut self, other: Option<DropReason>, len: usize) {
         let local = Direction::Local as usize;
         self.packets[local][Outcome::Dropped as usize] -= 1;
         self.bytes[local][Outcome::Dropped as usize] -= len as u64;

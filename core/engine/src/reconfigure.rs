@@ -21,7 +21,7 @@ use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::Engine;
 use crate::explicit::Holds;
 use crate::external::{BlockConflict, Pin, PoolChange, pins, report_only};
-use crate::host::Host;
+use crate::host::{Grouping, Host};
 use crate::random::HashKey;
 use crate::realms::Realms;
 use crate::respond::longest_inside;
@@ -144,7 +144,9 @@ impl Reconfiguration {
             static_hosts: static_hosts(config),
             statics: StaticChange::new(in_force, config),
             pins: pins(config)?,
-            holds: has_new_room.then(|| Holds::new(room, HashKey::from_words([0; 3]))),
+            // The holds in force keep their key and their grouping.
+            holds: has_new_room
+                .then(|| Holds::new(room, Grouping::NONE, HashKey::from_words([0; 3]))),
             longest_inside: longest_inside(config),
             restart: different_keys(in_force, config),
             config: without_rules(config),

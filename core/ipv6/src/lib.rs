@@ -54,6 +54,7 @@ mod numbered;
 mod pairs;
 mod prefix;
 mod quotes;
+mod requests;
 mod settings;
 mod share;
 mod siit;

@@ -56,6 +56,10 @@ pub enum Fate {
     HandOver(u16),
     /// Nothing leaves now. The packet has been counted, or will be by the engine.
     Nothing,
+    /// The packet is to an own address, and has been counted as dropped
+    /// ([`DropReason::LocalUnsupported`]). The caller may take it nevertheless, and correct the
+    /// counters ([`Translator::count_local`]).
+    Local,
 }
 
 /// The fate of a packet that the engine does not see.
@@ -546,11 +550,17 @@ impl Translator {
         }
     }
 
+    /// Corrects the counters for a packet of `len` bytes to an own address ([`Fate::Local`]): the
+    /// caller has answered it (`None`), or dropped it for another reason.
+    pub fn count_local(&mut self, other: Option<DropReason>, len: usize) {
+        self.counters.recount_local(other, len);
+    }
+
     /// Answers an echo request to one of the gateway's own addresses.
     fn take_local(&mut self, from: Side, packet: &mut Packet<'_>, len: usize) -> Fate {
         if !crate::forward::answer_echo(packet.bytes_mut()) {
             self.counters.count_drop(Direction::Local, DropReason::LocalUnsupported, len);
-            return Fate::Nothing;
+            return Fate::Local;
         }
         self.counters.count(Direction::Local, Outcome::Replied, len);
         let counted = (Direction::Local, Outcome::Replied, len);

@@ -196,7 +196,7 @@ fn take(translator: &mut Translator, engine: &mut Engine, from: Side, bytes: &[u
             Went::Tunnel(header.source(), header.destination())
         }
         Fate::HandOver(_) => unreachable!("the engine is alone"),
-        Fate::Nothing => {
+        Fate::Nothing | Fate::Local => {
             let differs =
                 |reason: &R| after.drops[*reason as usize] != before.drops[*reason as usize];
             Went::Dropped(R::ALL.iter().copied().find(differs).expect("a reason"))

@@ -73,7 +73,9 @@ impl World {
         let result = match fate {
             Fate::Send(_) => Ok(packet.bytes().to_vec()),
             Fate::HandOver(_) => unreachable!("the engine is alone"),
-            Fate::Nothing => Err(DropReason::ALL.iter().copied().find(counts).expect("a reason")),
+            Fate::Nothing | Fate::Local => {
+                Err(DropReason::ALL.iter().copied().find(counts).expect("a reason"))
+            }
         };
         let mut errors = Vec::new();
         let mut buffer = [0; 1500];
@@ -91,7 +93,7 @@ impl World {
         let before = self.engine.counters().drops;
         let (engine, now) = (&mut self.engine, self.now);
         let fate = self.translator.take(engine, now, Side::Inside, &mut packet);
-        fate == Fate::Nothing && self.engine.counters().drops != before
+        !matches!(fate, Fate::Send(_)) && self.engine.counters().drops != before
     }
 
     fn later(&mut self, seconds: u64) {

@@ -430,10 +430,12 @@ impl Flow {
         room: &mut Room<'_>,
         tools: &mut Tools<'_>,
     ) {
+        //= rfc6384#section-5-sequence
         let mss = usize::from(self.directions[from.other() as usize].mss);
         let limit = mss.saturating_sub(segment.options_len()).max(came).max(64);
         let first = limit.min(room.capacity() - segment.data).min(out.len());
         const URGENT: u8 = 0x20;
+        //= rfc6384#section-5-urgent
         // The urgent pointer counts from the segment's start: it fits only to unchanged data.
         let kept = if segment.is_urgent && out.len() == came { 0 } else { URGENT };
         let flags = |is_end: bool| {

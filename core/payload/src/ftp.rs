@@ -6,7 +6,9 @@
 //!
 //! Between families, a client inside has IPv6 and the server outside IPv4. EPSV becomes PASV and
 //! the reply 227 becomes 229, EPRT becomes PORT. EPSV with an argument that the server must not see
-//! becomes NOOP, and the reply to it gets the code of RFC 6384 section 6.
+//! becomes NOOP, and the reply to it gets the code of RFC 6384 section 6. So does ALGS, by which a
+//! client asks about the translation and turns it off and on (section 11). Text that is written
+//! here is ASCII, whatever language the client and the server speak (section 5.1).
 
 use crate::Side;
 use crate::expectation::Uses;
@@ -25,6 +27,7 @@ use winnow::{ModalResult, Parser};
 const LONGEST_LINE: usize = 4200;
 
 /// Lifetime of an expectation, seconds.
+//= rfc6384#section-12-lifetime
 const LIFETIME: u16 = 60;
 
 /// Commands: RFC 959, 775, 1639, 2228, 2389, 2428, 2640, 3659, 6384, 7151, and common ones that the
@@ -53,6 +56,12 @@ enum Command {
     OtherFamily,
     /// AUTH.
     Authentication,
+    /// ALGS that became NOOP, while translation is on.
+    StatusOn,
+    /// The same, while translation is off.
+    StatusOff,
+    /// ALGS with another argument.
+    StatusUnknown,
 }
 
 /// Commands without an answer, the oldest first: 16 of four bits.
@@ -79,6 +88,9 @@ impl Unanswered {
             2 => Command::PassiveAll,
             3 => Command::OtherFamily,
             4 => Command::Authentication,
+            5 => Command::StatusOn,
+            6 => Command::StatusOff,
+            7 => Command::StatusUnknown,
             _ => Command::Other,
         }
     }
@@ -97,6 +109,8 @@ pub(crate) struct Ftp {
     open_reply: u16,
     is_greeted: bool,
     is_authenticating: bool,
+    /// True if the client has turned the translation between families off.
+    is_disabled: bool,
 }
 
 impl Protocol for Ftp {
@@ -139,18 +153,44 @@ impl Ftp {
         let Some(verb) = known(verb) else { return Err(Step::Leave(Reason::NotProtocol)) };
         let argument = text[verb.len()..].trim_ascii_start();
         let place = start + text.len() - argument.len()..start + text.len();
+        let is_between = context.is_between_families() && context.from() == Side::Inside;
         let command = match verb {
             b"PORT" => port(argument, place, context)?,
+            b"ALGS" if is_between => self.status(argument, start..place.end, context)?,
+            //= rfc6384#section-11-set
+            b"EPRT" | b"EPSV" if is_between && self.is_disabled => Command::Other,
             b"EPRT" => extended_port(argument, start..place.end, context)?,
-            b"EPSV" if context.is_between_families() && context.from() == Side::Inside => {
-                extended_passive(argument, start..place.end, context)?
-            }
+            b"EPSV" if is_between => extended_passive(argument, start..place.end, context)?,
             b"AUTH" => Command::Authentication,
+            //= rfc6384#section-10-other
             _ => Command::Other,
         };
         self.is_authenticating = command == Command::Authentication;
         let has_room = self.unanswered.push(command);
         if has_room { Ok(Step::Pass(line.len())) } else { Err(Step::Leave(Reason::TooLong)) }
+    }
+
+    /// The client asks about the translation, or sets it; RFC 6384 section 11.
+    //= rfc6384#section-11-algs
+    fn status(
+        &mut self,
+        argument: &[u8],
+        place: Range<usize>,
+        context: &mut Context<'_>,
+    ) -> Result<Command, Step> {
+        let is = |token: &[u8]| argument.eq_ignore_ascii_case(token);
+        let is_known = is(b"STATUS64") || is(b"ENABLE64") || is(b"DISABLE64");
+        //= rfc6384#section-11-set
+        if is(b"ENABLE64") || is(b"DISABLE64") {
+            self.is_disabled = is(b"DISABLE64");
+        }
+        //= rfc6384#section-12-noop
+        context.replace(place, b"NOOP")?;
+        Ok(match (is_known, self.is_disabled) {
+            (false, _) => Command::StatusUnknown,
+            (true, false) => Command::StatusOn,
+            (true, true) => Command::StatusOff,
+        })
     }
 
     /// True if a line, or its start, can be one of a reply.
@@ -183,7 +223,7 @@ impl Ftp {
         }
         let command = self.unanswered.first();
         if is_coded {
-            edit_reply(code, command, line, is_first && is_end, context)?;
+            edit_reply(code, command, line, (is_first && is_end, is_end), context)?;
         }
         if is_end && code >= 200 {
             self.finish_reply(code, command)?;
@@ -200,6 +240,8 @@ impl Ftp {
         self.unanswered.pop();
         if command == Command::Authentication {
             self.is_authenticating = false;
+            //= rfc6384#section-5-auth-refused
+            //= rfc6384#section-5-auth
             if code < 400 {
                 return Err(Step::Leave(Reason::Encrypted));
             }
@@ -287,6 +329,7 @@ fn port(argument: &[u8], place: Range<usize>, context: &mut Context<'_>) -> Resu
 }
 
 /// The same for both families; RFC 6384 section 7.2.
+//= rfc6384#section-7.2-own
 fn extended_port(
     argument: &[u8],
     place: Range<usize>,
@@ -294,6 +337,7 @@ fn extended_port(
 ) -> Result<Command, Step> {
     if context.from() == Side::Inside
         && let Ok(named) = extended_host_port.parse(argument)
+        //= rfc6384#section-7.2-narrow
         && let Some(external) = context.expect(TCP, named, Uses::Once, LIFETIME)
     {
         let text = if named.is_ipv6() {
@@ -307,6 +351,10 @@ fn extended_port(
 }
 
 /// A client with IPv6 asks a server with IPv4 to wait; RFC 6384 section 6.
+//= rfc6384#section-4-epsv
+//= rfc6384#section-6-epsv
+//= rfc6384#section-6-family
+//= rfc6384#section-6-all
 fn extended_passive(
     argument: &[u8],
     place: Range<usize>,
@@ -350,19 +398,31 @@ fn find_port(line: &[u8]) -> Option<(Range<usize>, u16)> {
     is_right.then_some((start..line.len() - rest.len(), port))
 }
 
-/// Changes a line with the code of a reply. `is_alone`: the reply has no other line.
+/// Changes a line with the code of a reply. `is_alone`: the reply has no other line. `is_end`: it
+/// is the last line.
 fn edit_reply(
     code: u16,
     command: Command,
     line: &[u8],
-    is_alone: bool,
+    (is_alone, is_end): (bool, bool),
     context: &mut Context<'_>,
 ) -> Result<(), Step> {
     match (code, command) {
         (200, Command::PassiveAll) => return context.replace(0..3, b"504"),
         (200, Command::OtherFamily) => return context.replace(0..3, b"522"),
+        //= rfc6384#section-11-argument
+        (200, Command::StatusUnknown) => return context.replace(0..3, b"504"),
+        //= rfc6384#section-11-216
+        (200, Command::StatusOn | Command::StatusOff) => {
+            let translates = command == Command::StatusOn;
+            let text = if translates { "EPSVEPRT" } else { "NONE" };
+            let text = format!("216{}{text}", if is_end { ' ' } else { '-' });
+            return context.replace(0..line.trim_ascii_end().len(), text.as_bytes());
+        }
+        //= rfc6384#section-6-address
         (227, Command::Passive) if is_alone => {
             let Some((_, end)) = find_host_port(line) else { return Ok(()) };
+            //= rfc6384#section-5.1-ascii
             let text = format!("229 Entering Extended Passive Mode (|||{}|)", end.port());
             return context.replace(0..line.trim_ascii_end().len(), text.as_bytes());
         }

@@ -1,16 +1,17 @@
 //! IRC: offers of direct connections by DCC in the messages of a client inside.
 //!
-//! `PRIVMSG nick :^ADCC SEND file 167772165 5000 1024^A`: the address is a number of 32 bits, and
-//! the client waits at it. The other client is a third host, so the expectation is for any remote
-//! address, and for one flow. A client must have registered in the manner of RFC 2812 section 3.1,
-//! and the server must have welcomed it; each line must have a command of IRC.
+//! `PRIVMSG nick :^ADCC SEND file 167772165 5000 1024^A`: the address is a number of 32 bits, or an
+//! IPv6 address in text, and the client waits at it. What leaves is a number. The other client is a
+//! third host, so the expectation is for any remote address, and for one flow. A client must have
+//! registered in the manner of RFC 2812 section 3.1, and the server must have welcomed it; each
+//! line must have a command of IRC.
 
 use crate::Side;
 use crate::expectation::{Expectation, Uses, Wanted};
 use crate::message::{Context, Protocol, Step};
 use crate::reason::Reason;
 use alloc::format;
-use core::net::{Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use natgate_wire::protocol::TCP;
 use winnow::ascii::dec_uint;
 use winnow::combinator::{alt, delimited, preceded, terminated};
@@ -142,15 +143,17 @@ fn is_welcome(line: &[u8]) -> bool {
 }
 
 /// Reads `DCC SEND name ` or the start of another offer, and then address and port.
-fn offer(input: &mut &[u8]) -> ModalResult<(u32, u16)> {
+fn offer(input: &mut &[u8]) -> ModalResult<(IpAddr, u16)> {
+    let number = terminated(dec_uint::<_, u32, _>, b' ')
+        .map(|number| IpAddr::from(Ipv4Addr::from_bits(number)));
+    let in_text = take_while(2..=45, |byte: u8| byte.is_ascii_hexdigit() || b":.".contains(&byte))
+        .verify_map(|text| core::str::from_utf8(text).ok()?.parse::<Ipv6Addr>().ok());
+    let in_text = terminated(in_text, b' ').map(IpAddr::from);
     let kind = alt((literal(&b"SEND"[..]), literal(&b"CHAT"[..]), literal(&b"RESUME"[..])));
     let quoted = delimited('"', take_while(1.., |byte: u8| byte != b'"'), '"');
     let name = alt((quoted, take_while(1.., |byte: u8| byte != b' ')));
-    preceded(
-        (kind, b' ', name, b' '),
-        (terminated(dec_uint::<_, u32, _>, b' '), dec_uint::<_, u16, _>),
-    )
-    .parse_next(input)
+    preceded((kind, b' ', name, b' '), (alt((number, in_text)), dec_uint::<_, u16, _>))
+        .parse_next(input)
 }
 
 /// Edits an offer in a line.
@@ -167,8 +170,11 @@ fn edit(line: &[u8], context: &mut Context<'_>) -> Result<(), Step> {
         return Ok(());
     }
     let end = at + START.len() + text.len() - rest.len();
-    let start = end - format!("{address} {port}").len();
-    let internal = SocketAddr::new(Ipv4Addr::from_bits(address).into(), port);
+    // Address and port are the last two words.
+    let mut words = line[..end].rsplitn(3, |byte| *byte == b' ');
+    let Some(before) = words.nth(2) else { return Ok(()) };
+    let start = before.len() + 1;
+    let internal = SocketAddr::new(address, port);
     let external = context.expect_exactly(Expectation {
         protocol: TCP,
         remote: None,
@@ -186,13 +192,17 @@ fn edit(line: &[u8], context: &mut Context<'_>) -> Result<(), Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     #[test]
     fn offers_are_read_as_clients_write_them() {
         let read = |text: &[u8]| offer(&mut { text }).ok();
-        assert_eq!(read(b"SEND a.txt 167772165 5000 1024\x01"), Some((0x0a00_0005, 5000)));
-        assert_eq!(read(b"SEND \"a b\" 167772165 5000 1024\x01"), Some((0x0a00_0005, 5000)));
-        assert_eq!(read(b"CHAT chat 167772165 5000\x01"), Some((0x0a00_0005, 5000)));
+        let own = Some((IpAddr::from([10, 0, 0, 5]), 5000));
+        assert_eq!(read(b"SEND a.txt 167772165 5000 1024\x01"), own);
+        assert_eq!(read(b"SEND \"a b\" 167772165 5000 1024\x01"), own);
+        assert_eq!(read(b"CHAT chat 167772165 5000\x01"), own);
+        let text = read(b"CHAT chat 2001:db8::5 5000\x01").map(|(address, _)| address.to_string());
+        assert_eq!(text.as_deref(), Some("2001:db8::5"));
         for bad in
             [&b"SEND a 4294967296 5000"[..], b"SEND a 1 65536", b"SEND a 1", b"XMIT a 1 5000"]
         {

@@ -13,7 +13,7 @@ use crate::reason::Reason;
 use crate::text::{self, Header};
 use alloc::format;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{Ipv6Addr, SocketAddr};
 use core::ops::Range;
 use natgate_wire::protocol::UDP;
 use winnow::Parser;
@@ -130,6 +130,10 @@ impl Rtsp {
                 let Some(external) = expect(first, is_pair, context) else { return Ok(()) };
                 context.replace(value, &write(external, is_pair))
             }
+            b"destination" | b"source" if is_from_inside && is_own_ipv6(text, context) => {
+                let address = format!("{}", context.flow().external.ip());
+                context.replace(value, address.as_bytes())
+            }
             b"destination" | b"source" if is_from_inside => {
                 let places = text::addresses(head, value);
                 for place in places {
@@ -207,6 +211,13 @@ fn expect(port: u16, is_pair: bool, context: &mut Context<'_>) -> Option<u16> {
     Some(external.port())
 }
 
+/// True if a text is the internal host's IPv6 address, with or without brackets.
+fn is_own_ipv6(text: &[u8], context: &Context<'_>) -> bool {
+    let bare = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]")).unwrap_or(text);
+    let parsed = core::str::from_utf8(bare).ok().and_then(|text| text.parse::<Ipv6Addr>().ok());
+    parsed.is_some_and(|address| context.is_own(address.into()))
+}
+
 /// Edits `"10.0.0.5:4588"/"10.0.0.5:4589"` or `":4588"/":4589"` (RFC 7826 section 18.54).
 fn edit_addresses(head: &[u8], value: Range<usize>, context: &mut Context<'_>) -> Result<(), Step> {
     let value_start = value.start;
@@ -223,7 +234,9 @@ fn edit_addresses(head: &[u8], value: Range<usize>, context: &mut Context<'_>) -
         let Some((port, false)) = ports(&text[colon + 1..]) else { return Ok(()) };
         let host = &text[..colon];
         let address = text::ipv4.parse(host).ok();
-        if !host.is_empty() && !address.is_some_and(|address| context.is_own(address.into())) {
+        let is_own = address.is_some_and(|address| context.is_own(address.into()))
+            || is_own_ipv6(host, context);
+        if !host.is_empty() && !is_own {
             context.refuse(Reason::ForeignAddress);
             return Ok(());
         }

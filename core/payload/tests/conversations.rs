@@ -47,6 +47,8 @@ const FTP_FAMILIES: &[(Side, &str)] = &[
     (Outside, "227 Entering Passive Mode (198,51,100,2,20,20)\r\n"),
     (Inside, "EPRT |2|2001:db8:2::31|5282|\r\nEPSV ALL\r\n"),
     (Outside, "200 ok\r\n200 ok\r\n"),
+    (Inside, "ALGS DISABLE64\r\nEPSV\r\nALGS ENABLE64\r\nALGS\r\nEPSV 2\r\n"),
+    (Outside, "200 ok\r\n229 go (|||99|)\r\n200-ok\r\n200 ok\r\n200 ok\r\n227 (1,2,3,4,5,6)\r\n"),
 ];
 
 const RTSP_CLIENT: &[(Side, &str)] = &[

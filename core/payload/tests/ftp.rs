@@ -66,6 +66,8 @@ fn replies_of_a_server_inside_become_external() {
     assert_eq!(link.book.made, all);
 }
 
+//= test rfc6384#section-7.2-narrow
+//= test rfc6384#section-12-lifetime
 #[test]
 fn between_families_commands_and_replies_change() {
     let mut link = Link::open(Opening::new(Kind::Ftp, client_inside_v6(21), Inside));
@@ -88,6 +90,103 @@ fn between_families_commands_and_replies_change() {
          504 NOOP ok\r\n522 NOOP ok\r\n227 Entering Passive Mode (192,0,2,31,237,20)\r\n"
     );
     assert_eq!(link.book.made, [once("[2001:db8:2::31]:5282", "198.51.100.2", 60)]);
+}
+
+/// A client inside with IPv6, whose server has greeted.
+fn client_v6() -> Link {
+    let mut link = Link::open(Opening::new(Kind::Ftp, client_inside_v6(21), Inside));
+    link.say(Outside, "220 ready\r\n");
+    link
+}
+
+/// Says a command and its reply; returns what the server and the client hear.
+fn exchange(link: &mut Link, command: &str, reply: &str) -> (String, String) {
+    let before = (link.heard(Outside).len(), link.heard(Inside).len());
+    link.say(Inside, command);
+    link.say(Outside, reply);
+    (link.heard(Outside)[before.0..].to_owned(), link.heard(Inside)[before.1..].to_owned())
+}
+
+fn pair(one: &str, other: &str) -> (String, String) {
+    (one.to_owned(), other.to_owned())
+}
+
+//= test rfc6384#section-11-algs
+//= test rfc6384#section-11-set
+//= test rfc6384#section-11-216
+//= test rfc6384#section-11-argument
+//= test rfc6384#section-12-noop
+#[test]
+fn a_client_asks_about_the_translation_and_sets_it() {
+    let mut link = client_v6();
+    let asks = |link: &mut Link, command: &str, answer: &str| {
+        let (server, client) = exchange(link, &format!("{command}\r\n"), "200 NOOP ok\r\n");
+        assert_eq!((server.as_str(), client.as_str()), ("NOOP\r\n", answer), "{command}");
+    };
+    asks(&mut link, "ALGS STATUS64", "216 EPSVEPRT\r\n");
+    asks(&mut link, "algs disable64", "216 NONE\r\n");
+    // The commands pass as they are, and so do their replies.
+    let reply = "229 Entering Extended Passive Mode (|||6446|)\r\n";
+    assert_eq!(exchange(&mut link, "EPSV\r\n", reply), pair("EPSV\r\n", reply));
+    let command = "EPRT |2|2001:db8:2::31|5282|\r\n";
+    assert_eq!(exchange(&mut link, command, "522 no\r\n"), pair(command, "522 no\r\n"));
+    assert!(link.book.made.is_empty());
+    asks(&mut link, "ALGS STATUS64", "216 NONE\r\n");
+    asks(&mut link, "ALGS ENABLE64", "216 EPSVEPRT\r\n");
+    asks(&mut link, "ALGS", "504 NOOP ok\r\n");
+    asks(&mut link, "ALGS STATUS66", "504 NOOP ok\r\n");
+    let replies = pair("PASV\r\n", "229 Entering Extended Passive Mode (|||1026|)\r\n");
+    let server = "227 Entering Passive Mode (10,9,8,7,4,2)\r\n";
+    assert_eq!(exchange(&mut link, "EPSV 2\r\n", server), replies);
+    // A reply of several lines.
+    let several = "200-NOOP\r\n more\r\n200 ok\r\n";
+    let told = "216-EPSVEPRT\r\n more\r\n216 EPSVEPRT\r\n";
+    assert_eq!(exchange(&mut link, "ALGS STATUS64\r\n", several), pair("NOOP\r\n", told));
+}
+
+//= test rfc6384#section-4-epsv
+//= test rfc6384#section-5.1-ascii
+//= test rfc6384#section-6-epsv
+//= test rfc6384#section-6-address
+//= test rfc6384#section-6-family
+//= test rfc6384#section-6-all
+//= test rfc6384#section-7.2-own
+//= test rfc6384#section-10-other
+#[test]
+fn between_families_the_rest_passes() {
+    let mut link = client_v6();
+    for (command, server, reply, client) in [
+        ("EPSV", "PASV", "227 go (1,2,3,4,5,6)", "229 Entering Extended Passive Mode (|||1286|)"),
+        ("EPSV", "PASV", "530 log in", "530 log in"),
+        ("EPSV 3", "NOOP", "200 ok", "522 ok"),
+        ("EPSV all", "NOOP", "200 ok", "504 ok"),
+        ("PASV", "PASV", "227 go (1,2,3,4,5,6)", "227 go (1,2,3,4,5,6)"),
+        ("LANG fr", "LANG fr", "200 Je parle fran\u{e7}ais", "200 Je parle fran\u{e7}ais"),
+        ("RETR \u{e4}", "RETR \u{e4}", "150 go\r\n226 done", "150 go\r\n226 done"),
+        ("EPRT |2|2001:db8:2::32|5282|", "EPRT |2|2001:db8:2::32|5282|", "522 no", "522 no"),
+        ("EPRT |1|10.0.0.5|5282|", "EPRT |1|10.0.0.5|5282|", "200 ok", "200 ok"),
+        ("PORT 10,0,0,5,4,9", "PORT 10,0,0,5,4,9", "200 ok", "200 ok"),
+    ] {
+        let said = exchange(&mut link, &format!("{command}\r\n"), &format!("{reply}\r\n"));
+        assert_eq!(said, pair(&format!("{server}\r\n"), &format!("{client}\r\n")), "{command}");
+    }
+    assert!(link.book.made.is_empty());
+    assert_eq!(refused(&link, Reason::ForeignAddress), 3);
+}
+
+//= test rfc6384#section-5-auth
+//= test rfc6384#section-5-auth-refused
+//= test rfc6384#section-5-sequence
+#[test]
+fn between_families_tls_is_left_alone() {
+    let mut link = client_v6();
+    exchange(&mut link, "AUTH TLS\r\n", "502 no\r\n");
+    exchange(&mut link, "EPRT |2|2001:db8:2::31|5282|\r\n", "200 ok\r\n");
+    exchange(&mut link, "AUTH TLS\r\n", "234 go\r\n");
+    // The lengths differ already, and the bytes still arrive in their places.
+    let plain = pair("EPSV\r\n", "227 x (1,2,3,4,5,6)\r\n");
+    assert_eq!(exchange(&mut link, &plain.0, &plain.1), plain);
+    assert_eq!(link.book.made.len(), 1);
 }
 
 #[test]
@@ -115,4 +214,24 @@ fn without_a_port_the_command_passes_as_it_is() {
     link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
     assert_eq!(link.heard(Outside), "PORT 10,0,0,5,200,13\r\n");
     assert_eq!(refused(&link, Reason::NoPort), 1);
+}
+
+//= test rfc6384#section-5-urgent
+#[test]
+fn the_urgent_pointer_stays_where_it_fits_and_goes_where_it_does_not() {
+    const URGENT: u8 = 0x20;
+    let mut link = client_v6();
+    for (command, is_kept) in [("NOOP\r\n", true), ("EPSV\r\n", true), ("EPSV 2\r\n", false)] {
+        let start = link.write(Inside, command.as_bytes());
+        let host = &mut link.hosts[Inside as usize];
+        let (own, other) = (host.own, host.other);
+        let mut transport = host.segment(start, start + command.len(), false)[20..].to_vec();
+        transport[13] |= URGENT;
+        transport[16..20].copy_from_slice(&[0, 0, 0, 4]);
+        let packet = common::host::wrap(own, other, 6, transport, 16);
+        let out = link.process(Inside, &packet);
+        let flags = out[0].1[20 + 13];
+        assert_eq!(flags & URGENT != 0, is_kept, "{command}");
+        link.repeat_until_acknowledged(Inside);
+    }
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Link, Opening, client_inside};
+use common::{Link, Opening, client_inside, client_inside_v6};
 use natgate_payload::Side::{Inside, Outside};
 use natgate_payload::{Kind, Reason};
 
@@ -28,6 +28,21 @@ fn an_offer_becomes_external() {
     assert!(link.heard(Outside).ends_with(&expected), "{}", link.heard(Outside));
     assert_eq!(link.book.made.len(), 1);
     assert_eq!((link.book.made[0].remote, link.book.made[0].internal.port()), (None, 5000));
+}
+
+#[test]
+fn an_offer_of_an_ipv6_host_becomes_a_number() {
+    let mut link = Link::open(Opening::new(Kind::Irc, client_inside_v6(6667), Inside));
+    link.say(Inside, "NICK a\r\nUSER a 0 * :a\r\n");
+    link.say(Outside, ":server 001 a :Welcome\r\n");
+    link.say(Inside, &OFFER.replace("167772165", "2001:db8:2::31"));
+    link.say(Inside, &OFFER.replace("167772165", "2001:db8:2::32"));
+    let address = u32::from_be_bytes([203, 0, 113, 1]);
+    let expected = OFFER.replace("167772165 5000", &format!("{address} 60002"));
+    let other = OFFER.replace("167772165", "2001:db8:2::32");
+    assert!(link.heard(Outside).ends_with(&(expected + &other)), "{}", link.heard(Outside));
+    assert_eq!(link.book.made[0].internal.to_string(), "[2001:db8:2::31]:5000");
+    assert_eq!(link.book.made.len(), 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Link, Opening, client_inside, server_inside};
+use common::{Link, Opening, client_inside, client_inside_v6, server_inside};
 use natgate_payload::Side::{Inside, Outside};
 use natgate_payload::{Kind, Reason, Uses, Wanted};
 
@@ -30,6 +30,21 @@ fn ports_of_a_client_become_external_and_come_back() {
     link.say(Outside, &reply("RTP/AVP;unicast;client_port=60002-60003;server_port=6256-6257"));
     let expected = reply("RTP/AVP;unicast;client_port=4588-4589;server_port=6256-6257");
     assert_eq!(link.heard(Inside), expected);
+}
+
+#[test]
+fn ports_and_addresses_of_an_ipv6_client_become_external() {
+    let mut link = Link::open(Opening::new(Kind::Rtsp, client_inside_v6(554), Inside));
+    link.say(Inside, &setup("RTP/AVP;destination=2001:db8:2::31;client_port=4588-4589"));
+    let expected = setup("RTP/AVP;destination=203.0.113.1;client_port=60002-60003");
+    assert_eq!(link.heard(Outside), expected);
+    link.say(Outside, &reply("RTP/AVP;client_port=60002-60003;server_port=6256-6257"));
+    assert_eq!(link.heard(Inside), reply("RTP/AVP;client_port=4588-4589;server_port=6256-6257"));
+    let own = "dest_addr=\"[2001:db8:2::31]:4601\"";
+    link.say(Inside, &setup(own));
+    assert!(link.heard(Outside).ends_with(&setup("dest_addr=\"203.0.113.1:60004\"")));
+    link.say(Inside, &setup(&own.replace("31]", "32]")));
+    assert!(link.heard(Outside).ends_with(&setup(&own.replace("31]", "32]"))));
 }
 
 #[test]

@@ -3,8 +3,7 @@
 //!
 //! A control flow is told by its server's port. A client inside is known from its first packet, a
 //! server inside from its static mapping. Expectations are mappings that the engine makes as if the
-//! host had requested them, with a filter for the remote address. Hairpinned flows and flows of
-//! both families pass unread.
+//! host had requested them, with a filter for the remote address. Hairpinned flows pass unread.
 //!
 //! The settings may change. A flow that has begun under former settings stays its protocol's.
 
@@ -12,6 +11,7 @@ mod aside;
 mod dns;
 mod expected;
 mod explain;
+mod nat64;
 mod ports;
 mod settings;
 mod watched;
@@ -21,7 +21,9 @@ pub(crate) use aside::{Algs, Aside};
 use dns::Addresses;
 use expected::OpenList;
 pub use expected::{AlgExpectation, OpenExpectation};
+pub(crate) use nat64::Ends6;
 use natgate_engine::{AddressPort, Config, Engine, Packet, Ruling, Side, Timestamp, Verdict};
+use natgate_ipv6::Translator;
 use natgate_payload::{ControlPacket, Endpoints, Fate, Limits, NewFlow, Payloads, Room};
 pub use natgate_payload::{Counters as AlgCounters, Kind};
 use natgate_wire::{Ipv4, protocol};
@@ -87,12 +89,22 @@ impl Control {
     /// The same, if the rules of the translator let the protocol take the flow. A flow that is
     /// known stays its protocol's.
     fn under_rules(self, engine: &Engine) -> Self {
-        let Endpoints { internal, remote_inside, realm, .. } = self.endpoints;
+        let Endpoints { internal, remote_inside, .. } = self.endpoints;
         let (SocketAddr::V4(internal), SocketAddr::V4(remote)) = (internal, remote_inside) else {
             return self;
         };
+        self.under_rules_between(engine, internal, remote)
+    }
+
+    fn under_rules_between(
+        self,
+        engine: &Engine,
+        internal: SocketAddrV4,
+        remote: SocketAddrV4,
+    ) -> Self {
         let end = |end: SocketAddrV4| AddressPort::new(end.ip().to_bits(), end.port());
-        let algs = match engine.rules(realm).find(end(internal), end(remote)) {
+        let rules = engine.rules(self.endpoints.realm);
+        let algs = match rules.find(end(internal), end(remote)) {
             Some(Ruling::Snat(snat)) => RuleAlgs::of_mark(snat.mark),
             _ => None,
         };
@@ -304,7 +316,7 @@ impl Stage {
             (Side::Outside, Some(ends)) => {
                 let len = room.bytes().len();
                 if let Some(control) = self.inbound(ends)
-                    && self.edit(engine, arrived, control, room) == Fate::Held
+                    && self.edit((engine, None), arrived, control, room) == Fate::Held
                 {
                     losses.keep(Origin::forwarded(Side::Outside, Side::Inside, len));
                     return Taken::Kept;
@@ -316,7 +328,7 @@ impl Stage {
                 if matches!(taken, Taken::Decided(Verdict::Forward(Side::Outside), _))
                     && let Some(after) = Ends::read(room.bytes())
                     && let Some(control) = self.outbound(arrived.realm, before, after)
-                    && self.edit(engine, arrived, control, room) == Fate::Held
+                    && self.edit((engine, None), arrived, control, room) == Fate::Held
                 {
                     return Taken::Kept;
                 }
@@ -326,20 +338,27 @@ impl Stage {
         }
     }
 
+    /// Gives a packet to the framework. The translator has the hosts of NAT64, if the flow is of
+    /// one.
     fn edit(
         &mut self,
-        engine: &mut Engine,
+        (engine, translator): (&mut Engine, Option<&Translator>),
         arrived: Arrived,
         control: Control,
         room: &mut Room<'_>,
     ) -> Fate {
         let Arrived { now, from, .. } = arrived;
-        let Control { kind, endpoints, new_flow } = control.under_rules(engine);
-        let mut ports = EnginePorts { engine, now, addresses: &self.addresses };
+        let control = match translator {
+            Some(translator) => control.under_rules_of_hosts(engine, translator),
+            None => control.under_rules(engine),
+        };
+        let Control { kind, endpoints, new_flow } = control;
+        let mut ports = EnginePorts { engine, translator, now, addresses: &self.addresses };
         let packet = ControlPacket { kind, from, endpoints, new_flow };
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
         while let Some(event) = self.payloads.poll_event() {
-            for made in AlgExpectation::of(arrived, &event) {
+            let internal = ports::in_engine(event.opened.expectation.internal, translator);
+            for made in AlgExpectation::of(arrived, &event, internal) {
                 self.open.add(made, &event);
                 self.made.push_back(made);
             }
@@ -378,8 +397,13 @@ impl Stage {
     }
 
     /// Expectations whose flow may begin, in no order.
-    pub(crate) fn open(&self, engine: &mut Engine, now: Timestamp) -> Vec<OpenExpectation> {
-        self.open.list(engine, now)
+    pub(crate) fn open(
+        &self,
+        engine: &mut Engine,
+        translator: Option<&Translator>,
+        now: Timestamp,
+    ) -> Vec<OpenExpectation> {
+        self.open.list(engine, translator, now)
     }
 
     /// Forgets old flows and expectations.

@@ -113,7 +113,9 @@ pub use natgate_payload::{
 };
 pub use observer::{Observer, SideStatus, SideStatus6, Status, Status6};
 pub use ordered::{MappingPlace, Page, SubscriberPlace};
-pub use pcp::{PCP_PORT, PcpCounters, PcpSettings, ResultCode, write_datagram};
+pub use pcp::{
+    PCP_PORT, PcpCounters, PcpSettings, ResultCode, write_datagram, write_datagram_ipv6,
+};
 pub use router::KnownNeighbor;
 pub use run::{Controls, run};
 pub use settings::{

@@ -26,8 +26,8 @@ pub trait Observer {
     }
 
     /// Reports an expectation that an application-level gateway has made, after the changes that it
-    /// caused.
-    fn expectation(&mut self, _: &AlgExpectation) {}
+    /// caused. `_host` is the internal host, if it is one of NAT64.
+    fn expectation(&mut self, _: &AlgExpectation, _host: Option<&HostName>) {}
 
     /// Reports that a slice of a pair has another owner, or another epoch.
     fn slice(&mut self, _: &SliceChange) {}

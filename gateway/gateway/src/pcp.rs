@@ -5,19 +5,22 @@
 //! and no more in a second than the configuration permits. Senders that natgate knows are served
 //! first (`queue`). So a flood costs packets no more than the same datagrams to any other port
 //! would, and real clients get their answers beside it. A request is served by the worker that owns
-//! the mapping's host. No packet from outside gets here.
+//! the mapping's host. No packet from outside gets here. Hosts of IPv6 are served if NAT64
+//! translates for them.
 
 mod announce;
 mod datagram;
+mod operations;
 mod queue;
 mod service;
 
 pub(crate) use announce::Announcer;
-pub use datagram::write as write_datagram;
 pub(crate) use datagram::{Datagram, RequestClass};
+pub use datagram::{write as write_datagram, write_ipv6 as write_datagram_ipv6};
 pub(crate) use service::{Admission, Next, PcpService, Sender};
 
 use natgate_engine::Prefix;
+use natgate_ipv6::Prefix6;
 pub use natgate_pcp::{ResultCode, SERVER_PORT as PCP_PORT};
 use std::time::Duration;
 
@@ -30,6 +33,8 @@ pub struct PcpSettings {
     pub lifetime: (Duration, Duration),
     /// Clients that may request mappings for other hosts.
     pub third_party: Vec<Prefix>,
+    /// Clients of IPv6 that may request mappings for other hosts of NAT64.
+    pub third_party_ipv6: Vec<Prefix6>,
     /// True if NAT-PMP is served, too.
     pub nat_pmp: bool,
     /// True if clients are notified when mappings may have been lost.
@@ -46,6 +51,7 @@ impl Default for PcpSettings {
             enabled: false,
             lifetime: (Duration::from_secs(120), Duration::from_secs(86_400)),
             third_party: Vec::new(),
+            third_party_ipv6: Vec::new(),
             nat_pmp: true,
             announce: true,
             port_set: 64,

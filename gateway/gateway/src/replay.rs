@@ -11,13 +11,14 @@
 //! packet leaves by the other interface, in fragments if it is longer than that side's MTU. VLAN
 //! tags of the inside's frames tell realms apart.
 
+mod controls;
 mod input;
 mod output;
 
 pub use input::{Arrival, Input, InputError, Step};
 
 use crate::Settings;
-use crate::alg::{self, AlgCounters, AlgExpectation, Arrived, Kind as AlgKind, Taken};
+use crate::alg::{self, AlgCounters, AlgExpectation, Kind as AlgKind};
 use crate::counters::{Losses, Origin, summed};
 use crate::fragment::fragment;
 use crate::limits::LONGEST;
@@ -29,7 +30,6 @@ use natgate_engine::{
 use natgate_io::pcap::{Interface, LinkType};
 use natgate_ipv6::convert::Cut;
 use natgate_ipv6::{Departure, Fate, Translator};
-use natgate_payload::{Payloads, Room};
 use natgate_wire::link::ethertype;
 use output::{Cause, Header, Output};
 use std::io::{self, Read, Write};
@@ -58,7 +58,7 @@ pub trait Observer {
     ///
     /// # Errors
     /// The error of the write.
-    fn expectation(&mut self, _: &AlgExpectation) -> io::Result<()> {
+    fn expectation(&mut self, _: &AlgExpectation, _: Option<&Translator>) -> io::Result<()> {
         Ok(())
     }
 
@@ -266,6 +266,11 @@ impl<W: Write> Replay<'_, W> {
         self.output.saw(side, header);
         let packet = &frame[start..];
         let translator = self.translator.as_ref();
+        if let (Side::Inside, Some(alg), Some(translator)) = (side, &self.alg, translator)
+            && alg.claims_of_host(translator, packet)
+        {
+            return self.take_control_of_host(engine, header, packet);
+        }
         if self.alg.as_ref().is_some_and(|alg| alg.claims(side, packet))
             && !translator.is_some_and(|translator| translator.claims(side, realm, packet))
         {
@@ -281,53 +286,6 @@ impl<W: Write> Replay<'_, W> {
         let from = (side, packet.realm(), header);
         self.send_decided(engine, from, verdict, packet.bytes_mut())?;
         self.drain(engine, Some((side, header)))
-    }
-
-    /// Takes a packet that may be of a control flow.
-    fn take_control(
-        &mut self,
-        engine: &mut Engine,
-        (side, realm, header): (Side, u16, Header),
-        bytes: &[u8],
-    ) -> Result<(), ReplayError> {
-        let Some(mut alg) = self.alg.take() else { return Ok(()) };
-        let mut work = std::mem::take(&mut self.work);
-        work.resize(HEADROOM, 0);
-        work.extend_from_slice(bytes);
-        work.resize(HEADROOM + (bytes.len() + ALG_ROOM).min(LONGEST), 0);
-        let mut room = Room::new(&mut work[HEADROOM..], bytes.len());
-        let arrived = Arrived { now: self.now, from: side, realm };
-        let taken = alg.take(engine, arrived, &mut room, &mut self.losses);
-        let end = HEADROOM + room.bytes().len();
-        let of_hosts = self.translator.as_ref().and_then(Translator::realm);
-        let mut sent = match taken {
-            Taken::Decided(Verdict::Forward(Side::Inside), realm) if of_hosts == Some(realm) => {
-                let packet = Packet::new(&mut work[..end], HEADROOM);
-                let origin = Origin::forwarded(side, Side::Inside, bytes.len());
-                self.send_to_host(packet, self.now, Cause::Passed(header), Some(origin))
-            }
-            Taken::Decided(verdict, realm) => {
-                let packet = &mut work[HEADROOM..end];
-                self.send_decided(engine, (side, realm, header), verdict, packet)
-            }
-            Taken::Kept => Ok(()),
-        };
-        work.resize(work.len().max(Payloads::BUFFER), 0);
-        while let Some((to, realm, len)) =
-            alg.poll_transmit(engine, self.now, &mut work, &mut self.losses)
-        {
-            let cause = if to == side { Cause::Answered(header) } else { Cause::Passed(header) };
-            sent = sent.and(self.send((to, realm), self.now, cause, &work[..len], None));
-        }
-        alg.sweep(self.now);
-        // The mapping of an expectation is told before the expectation.
-        sent = sent.and(self.drain(engine, Some((side, header))));
-        while let Some(expectation) = alg.poll_expectation() {
-            let told = self.observer.expectation(&expectation);
-            sent = sent.and(told.map_err(ReplayError::Events));
-        }
-        (self.work, self.alg) = (work, Some(alg));
-        sent
     }
 
     /// Sends a packet on which the engine has decided. `from`: its side, the realm that it goes to,

@@ -317,7 +317,8 @@ impl SurveyContext<'_> {
 
     /// Expectations of application-level gateways.
     fn expectations(&mut self) -> Vec<OpenExpectation> {
-        self.alg.map(|alg| alg.open(self.engine, self.now)).unwrap_or_default()
+        let (translator, now) = (self.translator, self.now);
+        self.alg.map(|alg| alg.open(self.engine, translator, now)).unwrap_or_default()
     }
 
     /// Removes one turn's share of mappings or sessions.

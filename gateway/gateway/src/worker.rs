@@ -96,6 +96,10 @@ impl Worker {
         let families = Families::new(settings, &mut config, seed, &macs)?;
         let mut engine = Engine::new(&config, seed, now).map_err(WorkerError::Engine)?;
         engine.populate();
+        let mut pcp = PcpService::new(&settings.pcp, &settings.engine, now);
+        if let Some(families) = &families {
+            pcp.serve_nat64(families.translator.nat64_prefixes());
+        }
         let mut worker = Self {
             stages: Stages {
                 engine,
@@ -105,7 +109,7 @@ impl Worker {
                 team: None,
                 load: Arc::default(),
                 captures: Captures::default(),
-                pcp: PcpService::new(&settings.pcp, &settings.engine, now),
+                pcp,
                 local_tcp: LocalTcpPort::default(),
                 families,
                 algs: Algs::new(&settings.alg, &config, seed),
@@ -481,8 +485,8 @@ impl Worker {
             observer.event_of(&event, self.stages.host_name(&event).as_ref());
             last = Some(event.time);
         }
-        for expectation in self.stages.expectations_made() {
-            observer.expectation(&expectation);
+        for (expectation, name) in self.stages.expectations_made() {
+            observer.expectation(&expectation, name.as_ref());
         }
         for change in self.fleet.iter_mut().flat_map(|fleet| fleet.new_owners()) {
             observer.slice(&SliceChange { time: now, ..change });

@@ -261,8 +261,8 @@ impl Observer for Log {
         }
     }
 
-    fn expectation(&mut self, expectation: &AlgExpectation) {
-        self.feed.expectation(expectation);
+    fn expectation(&mut self, expectation: &AlgExpectation, host: Option<&HostName>) {
+        self.feed.expectation(expectation, host);
     }
 
     fn slice(&mut self, change: &SliceChange) {

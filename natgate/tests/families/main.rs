@@ -11,7 +11,9 @@
 //! a time.
 
 mod dslite;
+mod ftp;
 mod nat64;
+mod requests;
 mod routed;
 mod softwires;
 mod stateless;

@@ -1,12 +1,13 @@
 //! The network of a test, its servers, and clients of both families.
 
 use super::{PROGRAM, TAG};
-use natgate_testnet::{Gateway, Network, Turn, wait_for};
+use natgate_testnet::{Gateway, Network, Turn, terminate, wait_for, wait_for_listener};
 use serde_json::Value;
+use std::cell::RefCell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -25,6 +26,8 @@ pub(crate) struct World {
     // The network is dropped before the right to have one.
     network: Network,
     stop: Arc<AtomicBool>,
+    /// Servers that run.
+    children: RefCell<Vec<Child>>,
     _turn: Turn,
 }
 
@@ -44,7 +47,7 @@ impl World {
             let (near, far) = (device(pair[0], "outside"), device(pair[1], "inside"));
             network.cable([pair[0], near, pair[1], far]).unwrap();
         }
-        Self { network, stop: Arc::default(), _turn: turn }
+        Self { network, stop: Arc::default(), children: RefCell::default(), _turn: turn }
     }
 
     /// Gives a host addresses and routes: lines for `ip`. Its kernel has IPv6.
@@ -99,6 +102,16 @@ impl World {
                 }
             }
         });
+    }
+
+    /// Starts a server in a node, which runs until the end of the test, and waits until it listens
+    /// at a TCP port.
+    pub(crate) fn spawn(&self, node: &str, program: &str, arguments: &[&str], port: u16) {
+        let log = self.network.file(&format!("{program}.log"));
+        let node = self.network.node(node);
+        let child = node.start(program.as_ref(), arguments, &log).unwrap();
+        self.children.borrow_mut().push(child);
+        wait_for_listener(node, port, PATIENCE).unwrap();
     }
 
     /// Connects from a node to a server, sends and receives; returns the client's endpoint as the
@@ -185,6 +198,9 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        for child in self.children.get_mut() {
+            let _ = terminate(child).and_then(|()| child.wait());
+        }
     }
 }
 

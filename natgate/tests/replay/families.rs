@@ -57,6 +57,23 @@ fn a_subscriber_of_nat64_has_the_name_of_its_prefix() {
 }
 
 #[test]
+fn an_expectation_names_the_host_of_nat64() {
+    let request = udp6("2001:db8:1::5", "64:ff9b::198.51.100.7", b"\0\x01boot.img\0octet\0");
+    let directory = Directory::new("families-expectation");
+    let tables = "[[pool]]\naddresses = [\"203.0.113.1\"]\n[nat64]\n\
+                  [alg]\ntftp = { ports = [53] }\n";
+    directory.write("natgate.toml", format!("{SIDES}{tables}").as_bytes());
+    let capture = capture(&[LinkType::RAW; 2], &[packet(0, 0, request)]);
+    assert_eq!(directory.packets(&capture).len(), 1);
+    let events = directory.events("events");
+    let made = events.iter().find(|event| event["event"] == "alg_expectation").unwrap();
+    assert_eq!((&made["kind"], &made["remote"]), (&"tftp".into(), &"198.51.100.7".into()));
+    assert_eq!(made["subscriber"], "2001:db8:1::/64");
+    assert_eq!(made["mapping"]["internal"], "[2001:db8:1::5]:4000");
+    assert_eq!(directory.json("stats")["alg_expectations"]["tftp"], 1);
+}
+
+#[test]
 fn a_stateless_translator_needs_no_pool() {
     let directory = Directory::new("families-siit");
     let tables = r#"

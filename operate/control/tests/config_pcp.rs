@@ -6,6 +6,7 @@ use common::{HEAD, texts};
 use natgate_control::config::{parse, read_text};
 use natgate_engine::Prefix;
 use natgate_gateway::PcpSettings;
+use natgate_gateway::ipv6::Prefix6;
 use std::time::Duration;
 
 #[track_caller]
@@ -45,6 +46,7 @@ fn all_of_it_is_read() {
             enabled: true,
             lifetime: (Duration::from_secs(300), Duration::from_secs(7200)),
             third_party: vec![prefix([10, 0, 0, 7], 32), prefix([10, 9, 0, 0], 16)],
+            third_party_ipv6: Vec::new(),
             nat_pmp: false,
             announce: false,
             port_set: 1,
@@ -53,6 +55,19 @@ fn all_of_it_is_read() {
     );
     let limits = &read.engine.limits;
     assert_eq!((limits.explicit_mappings, limits.explicit_per_subscriber), (100, 3));
+}
+
+#[test]
+fn hosts_of_nat64_may_speak_for_others() {
+    let text = "[pcp]\nenabled = true\nthird_party = [\"10.0.0.7/32\", \"2001:db8:1::7/128\"]\n";
+    let read = read_text(&format!("{HEAD}{text}[nat64]\n"), "t").unwrap().settings.pcp;
+    assert_eq!(read.third_party, [Prefix::new([10, 0, 0, 7].into(), 32)]);
+    let address = "2001:db8:1::7".parse().unwrap();
+    assert_eq!(read.third_party_ipv6, [Prefix6 { address, len: 128 }]);
+    refused(
+        "third_party = [\"2001:db8:1::7/128\"]",
+        "8:16 pcp.third_party[0]: is of IPv6, and no [nat64] translates for it; name hosts of IPv4",
+    );
 }
 
 #[test]

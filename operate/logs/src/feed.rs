@@ -62,9 +62,14 @@ impl Feed {
         self.put(Record::Event(*event));
     }
 
-    /// Adds an expectation of an application-level gateway, no earlier than the last event.
-    pub fn expectation(&mut self, expectation: &AlgExpectation) {
-        self.put(Record::Expectation(*expectation));
+    /// Adds an expectation of an application-level gateway, no earlier than the last event. `host`
+    /// is its internal host, if it is one of NAT64.
+    pub fn expectation(&mut self, expectation: &AlgExpectation, host: Option<&HostName>) {
+        let record = Record::Expectation(*expectation);
+        match host {
+            Some(host) => self.put_of(record, host),
+            None => self.put(record),
+        }
     }
 
     /// Adds a change of a slice's owner, no earlier than the last event.
@@ -91,21 +96,25 @@ impl Feed {
 
     /// Adds an event about a host of NAT64.
     pub fn event_of(&mut self, event: &Event, name: &HostName) {
+        self.put_of(Record::Event(*event), name);
+    }
+
+    fn put_of(&mut self, record: Record, name: &HostName) {
         if !self.wanted.load(Ordering::Relaxed) {
             return;
         }
         // Room for a gap, the host and the event.
         if self.ring.slots() < 3 {
             match &mut self.gap {
-                Some(gap) => gap.add(Gap::of(event)),
-                none => *none = Some(Gap::of(event)),
+                Some(gap) => gap.add(record.missing()),
+                none => *none = Some(record.missing()),
             }
             return;
         }
         self.tell_gap();
         // There is room for both.
-        let _ = self.ring.push(Record::Host(Host::new(event.time, name)));
-        self.event(event);
+        let _ = self.ring.push(Record::Host(Host::new(record.time(), name)));
+        self.put(record);
     }
 
     /// Adds a gap after the last event.

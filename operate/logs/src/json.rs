@@ -321,7 +321,12 @@ pub fn record<'p>(
             ..EventObject::default()
         },
         Record::Expectation(made) => {
-            expectation(made, names).and(|it| it.remote = it.remote.take().filter(|_| remotes))
+            let object = expectation(made, names);
+            let object = match host_before(records, place) {
+                Some(host) => object.with_host_of(made, host),
+                None => object,
+            };
+            object.and(|it| it.remote = it.remote.take().filter(|_| remotes))
         }
         Record::Slice(change) => EventObject {
             time: seconds(change.time),
@@ -391,6 +396,18 @@ impl<'p> EventObject<'p> {
             }
             (Some(mapping), ..) => mapping.subscriber = name,
             (None, ..) => self.subscriber = Some(name),
+        }
+        self
+    }
+
+    /// The object of an expectation, with the name of a host of NAT64 in place of its number.
+    pub fn with_host_of(mut self, made: &AlgExpectation, hosts: &impl Hosts) -> Self {
+        let (realm, number, port) = (made.realm, made.internal.address, made.internal.port);
+        let Some(subscriber) = hosts.subscriber(realm, number) else { return self };
+        self.subscriber = Some(Subscriber::Text(prefix(subscriber)));
+        if let (Some(expected), Some(address)) = (&mut self.expected, hosts.address(realm, number))
+        {
+            expected.internal = host_endpoint(address, port);
         }
         self
     }
@@ -528,6 +545,7 @@ mod tests {
     use crate::record::Gap;
     use natgate_engine::MappingKind;
     use natgate_gateway::fleet::SliceChange;
+    use natgate_gateway::ipv6::HostName;
     use serde_json::{Value, json};
 
     fn id() -> MappingId {
@@ -690,6 +708,14 @@ mod tests {
         assert_eq!(line(made, true), expected);
         made.remote = None;
         assert_eq!(line(made, true), line(made, false));
+        // A host of NAT64 has its name in the record before.
+        let (address, prefix) = ("2001:db8::5".parse().unwrap(), "2001:db8::".parse().unwrap());
+        let name = HostName { address: Some(address), prefix, len: 64 };
+        let host = Record::Host(Host::new(made.time, &name));
+        let records = [host, Record::Expectation(made)];
+        let line = serde_json::to_value(record(&records, 1, &Names::default(), false)).unwrap();
+        assert_eq!(line["mapping"]["internal"], "[2001:db8::5]:4000");
+        assert_eq!(line["subscriber"], "2001:db8::/64");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! Addresses have sixteen bytes; an IPv4 address is mapped into IPv6 (::ffff:a.b.c.d).
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The version that is spoken here.
 pub const VERSION: u8 = 2;
@@ -34,6 +34,11 @@ pub fn mapped(address: Ipv4Addr) -> [u8; 16] {
 /// The IPv4 address in sixteen bytes, if it is one.
 pub(crate) fn unmapped(bytes: [u8; 16]) -> Option<Ipv4Addr> {
     Ipv6Addr::from(bytes).to_ipv4_mapped()
+}
+
+/// The address in sixteen bytes, of either family.
+pub(crate) fn address(bytes: [u8; 16]) -> IpAddr {
+    unmapped(bytes).map_or(IpAddr::V6(bytes.into()), IpAddr::V4)
 }
 
 /// Fields at their places; all of them are zero where a message is too short. There is none for
@@ -74,8 +79,8 @@ impl Fields<'_> {
     }
 
     /// The address that the client believes to have.
-    pub(crate) fn client(self) -> [u8; 16] {
-        self.bytes(8)
+    pub(crate) fn client(self) -> IpAddr {
+        address(self.bytes(8))
     }
 
     // ---- of MAP and PEER ----
@@ -114,8 +119,8 @@ impl Fields<'_> {
         self.short(60)
     }
 
-    pub(crate) fn remote_address(self) -> Option<Ipv4Addr> {
-        unmapped(self.bytes(64))
+    pub(crate) fn remote_address(self) -> IpAddr {
+        address(self.bytes(64))
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::message::Nonce;
 use crate::options::Filters;
+use crate::prefix64::Prefix64;
 use crate::{Answer, ResultCode};
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 
 /// Decisions of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,18 @@ pub struct Policy {
     pub nat_pmp: bool,
     /// Most ports that one request gets, at least 1.
     pub port_set: u16,
+}
+
+/// The sender of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Client<'p> {
+    /// The address that the request comes from.
+    pub address: IpAddr,
+    /// True if the operator trusts the client to speak for other hosts.
+    pub may_speak_for_others: bool,
+    /// Prefixes of the NAT64 that translates for the client; the first is the one for new addresses
+    /// (RFC 7225 section 4.2). Empty: there is no NAT64.
+    pub prefixes: &'p [Prefix64],
 }
 
 /// Result of reading a request's bytes. An answer lies on the stack, because nothing is allocated
@@ -41,8 +54,9 @@ pub enum Silence {
 /// A request to the translator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Host of the mapping: the client, or the host that the client speaks for.
-    pub host: Ipv4Addr,
+    /// Host of the mapping: the client, or the host that the client speaks for. Both are of one
+    /// family.
+    pub host: IpAddr,
     /// True if the client speaks for another host.
     pub is_third_party: bool,
     /// The requested operation.
@@ -123,8 +137,9 @@ pub struct Peer {
     pub external_port: u16,
     /// True if the request cannot be granted: its external address is not of IPv4.
     pub impossible: bool,
-    /// The remote endpoint, as the host knows it.
-    pub remote: (Ipv4Addr, u16),
+    /// The remote endpoint, as the host knows it. A host of IPv6 may name the remote host's IPv4
+    /// address, too.
+    pub remote: (IpAddr, u16),
     /// Lifetime, seconds.
     pub lifetime: u32,
 }
@@ -163,6 +178,6 @@ impl Refusal {
 impl Request {
     /// A request of NAT-PMP.
     pub(crate) fn old(host: Ipv4Addr, operation: Operation) -> Self {
-        Self { host, is_third_party: false, operation, is_old: true }
+        Self { host: host.into(), is_third_party: false, operation, is_old: true }
     }
 }

@@ -6,10 +6,10 @@ use crate::message::{
 };
 use crate::options::{self, Context};
 use crate::request::{
-    Granted, Map, Operation, Peer, Policy, Read, Refusal, Request, Silence, Unmap,
+    Client, Granted, Map, Operation, Peer, Policy, Read, Refusal, Request, Silence, Unmap,
 };
-use crate::{Answer, LONGEST, ResultCode, natpmp};
-use core::net::Ipv4Addr;
+use crate::{Answer, LONGEST, Prefix64, ResultCode, natpmp};
+use core::net::{IpAddr, Ipv4Addr};
 
 /// The server's side of the protocols.
 #[derive(Clone, Copy, Debug)]
@@ -23,21 +23,18 @@ impl Server {
         Self { policy }
     }
 
-    /// Reads the bytes of a request that came from `client`; `may_speak_for_others`: true if the
-    /// operator trusts the client to do so. `epoch`: seconds since mappings were lost last.
-    pub fn read(
-        &self,
-        bytes: &[u8],
-        client: Ipv4Addr,
-        may_speak_for_others: bool,
-        epoch: u32,
-    ) -> Read {
+    /// Reads the bytes of a request that came from `client`. `epoch`: seconds since mappings were
+    /// lost last. NAT-PMP is for clients of IPv4 only.
+    pub fn read(&self, bytes: &[u8], client: Client<'_>, epoch: u32) -> Read {
         let fields = Fields(bytes);
         //= rfc6887#section-8.2-two-octets
         if bytes.len() < 2 {
             return Read::Silence(Silence::Short);
         }
-        if fields.byte(0) == natpmp::VERSION && self.policy.nat_pmp {
+        if fields.byte(0) == natpmp::VERSION
+            && self.policy.nat_pmp
+            && let IpAddr::V4(client) = client.address
+        {
             return natpmp::read(bytes, client, &self.policy, epoch);
         }
         //= rfc6887#section-8.2-response
@@ -54,22 +51,18 @@ impl Server {
         if bytes.len() < HEADER_LEN {
             return Read::Silence(Silence::Short);
         }
-        let answered = self.read_valid(bytes, client, may_speak_for_others);
-        match answered {
-            Ok(Some(request)) => Read::Ask(request),
-            Ok(None) => Read::Answer(announcement(epoch)),
+        match self.read_valid(bytes, client) {
+            Ok(Asked::Mapping(request)) => Read::Ask(request),
+            Ok(Asked::Announcement { prefix64 }) => {
+                let prefixes = if prefix64 { client.prefixes } else { &[] };
+                Read::Answer(announcement(epoch, prefixes))
+            }
             Err(code) => error(code),
         }
     }
 
-    /// The operation of a request of the right version; `None`: the request asks for an
-    /// announcement.
-    fn read_valid(
-        &self,
-        bytes: &[u8],
-        client: Ipv4Addr,
-        may_speak_for_others: bool,
-    ) -> Result<Option<Request>, ResultCode> {
+    /// Reads a request of the right version.
+    fn read_valid(&self, bytes: &[u8], client: Client<'_>) -> Result<Asked, ResultCode> {
         let fields = Fields(bytes);
         let opcode = fields.opcode();
         let own_len = match opcode {
@@ -87,26 +80,27 @@ impl Server {
         let rest = bytes.get(HEADER_LEN + own_len..).ok_or(ResultCode::MalformedRequest)?;
         //= rfc6887#section-8.2-mismatch
         //= rfc6887#section-14.1.1-mismatch
-        if fields.client() != mapped(client) {
+        if fields.client() != client.address {
             return Err(ResultCode::AddressMismatch);
         }
         let context = Context {
             is_map: opcode == MAP,
             is_peer: opcode == PEER,
             creates: opcode == PEER || fields.lifetime() > 0,
-            client,
-            may_speak_for_others,
+            client: client.address,
+            may_speak_for_others: client.may_speak_for_others,
+            has_prefixes: !client.prefixes.is_empty(),
             external_port: fields.external_port(),
         };
         let options = options::read(rest, context)?;
         let operation = match opcode {
             MAP => self.read_map(fields, &options)?,
-            PEER => Operation::Peer(self.read_peer(fields)?),
-            _ => return Ok(None),
+            PEER => Operation::Peer(self.read_peer(fields, client.address)?),
+            _ => return Ok(Asked::Announcement { prefix64: options.prefix64 }),
         };
-        let host = options.third_party.unwrap_or(client);
+        let host = options.third_party.unwrap_or(client.address);
         let is_third_party = options.third_party.is_some();
-        Ok(Some(Request { host, is_third_party, operation, is_old: false }))
+        Ok(Asked::Mapping(Request { host, is_third_party, operation, is_old: false }))
     }
 
     fn read_map(
@@ -157,13 +151,13 @@ impl Server {
         size.max(1)
     }
 
-    fn read_peer(&self, fields: Fields<'_>) -> Result<Peer, ResultCode> {
+    fn read_peer(&self, fields: Fields<'_>, client: IpAddr) -> Result<Peer, ResultCode> {
         let (external, external_port, impossible) = wanted(fields);
         let (protocol, port) = (fields.protocol(), fields.internal_port());
         //= rfc6887#section-12.3-remote
-        let address = fields.remote_address().ok_or(ResultCode::MalformedRequest)?;
-        let remote = (address, fields.remote_port());
-        if port == 0 || remote.1 == 0 || protocol == 0 {
+        let remote = (fields.remote_address(), fields.remote_port());
+        let is_foreign = remote.0.is_ipv6() && client.is_ipv4();
+        if port == 0 || remote.1 == 0 || protocol == 0 || is_foreign {
             return Err(ResultCode::MalformedRequest);
         }
         let nonce = fields.nonce();
@@ -182,6 +176,16 @@ impl Server {
     }
 }
 
+/// The contents of a request.
+#[allow(clippy::large_enum_variant)]
+enum Asked {
+    Mapping(Request),
+    /// An announcement, with the prefixes of the NAT64 if `prefix64` is true.
+    Announcement {
+        prefix64: bool,
+    },
+}
+
 /// The external address and port that a client suggests; true if the address is not of IPv4.
 fn wanted(fields: Fields<'_>) -> (Option<Ipv4Addr>, u16, bool) {
     let port = fields.external_port();
@@ -193,18 +197,31 @@ fn wanted(fields: Fields<'_>) -> (Option<Ipv4Addr>, u16, bool) {
 }
 
 impl Request {
-    /// The answer to the request, whose bytes these are, after it has been carried out.
-    pub fn grant(&self, bytes: &[u8], granted: &Granted, epoch: u32) -> Answer {
+    /// The answer to the request, whose bytes these are, after it has been carried out. `prefixes`:
+    /// those of the client.
+    pub fn grant(
+        &self,
+        bytes: &[u8],
+        granted: &Granted,
+        prefixes: &[Prefix64],
+        epoch: u32,
+    ) -> Answer {
         if self.is_old {
             return natpmp::grant(bytes, granted, epoch);
         }
-        match self.try_grant(bytes, granted, epoch) {
+        match self.try_grant(bytes, granted, prefixes, epoch) {
             Ok(answer) => answer,
             Err(code) => refuse(bytes, Refusal::new(code), epoch),
         }
     }
 
-    fn try_grant(&self, bytes: &[u8], granted: &Granted, epoch: u32) -> Result<Answer, ResultCode> {
+    fn try_grant(
+        &self,
+        bytes: &[u8],
+        granted: &Granted,
+        prefixes: &[Prefix64],
+        epoch: u32,
+    ) -> Result<Answer, ResultCode> {
         let mut answer = header(bytes, ResultCode::Success, granted.lifetime, epoch);
         let own_len = if Fields(bytes).opcode() == PEER { PEER_LEN } else { MAP_LEN };
         let end = HEADER_LEN + own_len;
@@ -235,7 +252,9 @@ impl Request {
             // The answer is about another mapping that the request meets (RFC 7753 section 4.4.1).
             answer[INTERNAL_PORT..][..2].copy_from_slice(&granted.port.to_be_bytes());
         }
-        options::write(&mut answer, rest, (granted.port, granted.ports))?;
+        // A PEER request has no prefixes.
+        let prefixes = if own_len == MAP_LEN { prefixes } else { &[] };
+        options::write(&mut answer, rest, (granted.port, granted.ports), prefixes)?;
         Ok(answer)
     }
 
@@ -248,11 +267,14 @@ impl Request {
     }
 }
 
-/// Announcement to a client, or to all: there is a server, and since when.
+/// Announcement to a client, or to all: there is a server, and since when. To clients of a NAT64 it
+/// tells the prefixes, too.
 //= rfc6887#section-14.1.2-success
 //= rfc6887#section-14.1.3-success
-pub fn announcement(epoch: u32) -> Answer {
-    header(&[VERSION, ANNOUNCE, 0, 0], ResultCode::Success, 0, epoch)
+pub fn announcement(epoch: u32, prefixes: &[Prefix64]) -> Answer {
+    let mut answer = header(&[VERSION, ANNOUNCE, 0, 0], ResultCode::Success, 0, epoch);
+    options::write_prefixes(&mut answer, prefixes);
+    answer
 }
 
 /// The header of an answer.

@@ -1,11 +1,20 @@
 //! Whatever comes in: nothing panics, answers have the form that clients rely on, and what was
 //! written is read as it was meant.
 
-use natgate_pcp::{Granted, Operation, Policy, Read, Refusal, ResultCode, Server};
+use natgate_pcp::{
+    Client, Granted, Operation, Policy, Prefix64, Read, Refusal, ResultCode, Server,
+};
 use proptest::prelude::*;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
+
+/// A client of IPv6, behind a NAT64.
+const CLIENT6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 5);
+
+fn client(may_speak_for_others: bool) -> Client<'static> {
+    Client { address: CLIENT.into(), may_speak_for_others, prefixes: &[] }
+}
 
 fn server() -> Server {
     Server::new(Policy { lifetime: (120, 86_400), nat_pmp: true, port_set: 64 })
@@ -25,10 +34,12 @@ fn nearly() -> impl Strategy<Value = Vec<u8>> {
         bytes
     });
     let own = prop::collection::vec(any::<u8>(), 0..60);
-    (0u8..4, any::<u32>(), own, options).prop_map(|(opcode, lifetime, own, options)| {
+    let head = (0u8..4, any::<u32>(), any::<bool>());
+    (head, own, options).prop_map(|((opcode, lifetime, is_ipv4), own, options)| {
         let mut bytes = vec![2, opcode, 0, 0];
         bytes.extend(lifetime.to_be_bytes());
-        bytes.extend(CLIENT.to_ipv6_mapped().octets());
+        let client = if is_ipv4 { CLIENT.to_ipv6_mapped() } else { CLIENT6 };
+        bytes.extend(client.octets());
         bytes.extend(own);
         bytes.extend(options);
         bytes
@@ -46,8 +57,14 @@ fn check(request: &[u8], answer: &[u8]) {
 }
 
 fn try_all(bytes: &[u8]) {
-    for trusted in [false, true] {
-        match server().read(bytes, CLIENT, trusted, 77) {
+    let prefix = |text: &str, len| Prefix64::new(text.parse().unwrap(), len).unwrap();
+    let all = [prefix("64:ff9b::", 96), prefix("2001:db8:100::", 40)].repeat(30);
+    let clients: [(IpAddr, &[Prefix64]); 3] =
+        [(CLIENT.into(), &[]), (CLIENT6.into(), &all[..2]), (CLIENT6.into(), &all)];
+    for (may_speak_for_others, (address, prefixes)) in
+        [false, true].into_iter().flat_map(|trusted| clients.map(|client| (trusted, client)))
+    {
+        match server().read(bytes, Client { address, may_speak_for_others, prefixes }, 77) {
             Read::Silence(_) => {}
             Read::Answer(answer) => check(bytes, &answer),
             Read::Ask(request) => {
@@ -55,7 +72,7 @@ fn try_all(bytes: &[u8]) {
                 for ports in [1, 64] {
                     let (external_port, lifetime, port) = (9, 60, 65_500);
                     let granted = Granted { external, external_port, lifetime, port, ports };
-                    check(bytes, &request.grant(bytes, &granted, 77));
+                    check(bytes, &request.grant(bytes, &granted, prefixes, 77));
                 }
                 for code in ResultCode::ALL {
                     check(bytes, &request.refuse(bytes, Refusal::new(code), 77));
@@ -94,7 +111,7 @@ proptest! {
         bytes.extend(external.1.to_be_bytes());
         let address = Ipv4Addr::from_bits(external.0);
         bytes.extend(address.to_ipv6_mapped().octets());
-        let Read::Ask(request) = server().read(&bytes, CLIENT, false, 0) else { panic!() };
+        let Read::Ask(request) = server().read(&bytes, client(false), 0) else { panic!() };
         let Operation::Map(map) = &request.operation else { panic!() };
         prop_assert_eq!((map.protocol, map.port, map.nonce), (protocol, port, nonce));
         prop_assert_eq!(map.external, (external.0 != 0).then_some(address));
@@ -102,7 +119,7 @@ proptest! {
         // And the answer says what was granted.
         let granted =
             Granted { external: address, external_port: 5, lifetime: 6, port, ports: 1 };
-        let answer = request.grant(&bytes, &granted, 7);
+        let answer = request.grant(&bytes, &granted, &[], 7);
         prop_assert_eq!(&answer[24..40], &bytes[24..40]);
         prop_assert_eq!(&answer[40..42], &bytes[40..42]);
         prop_assert_eq!(&answer[42..44], &[0, 5]);

@@ -1,7 +1,7 @@
 //! Messages as the RFCs' diagrams have them, byte by byte, and what is answered to them.
 
 use natgate_pcp::{
-    Granted, Map, Operation, Policy, Read, Refusal, Request, ResultCode, Server, Silence,
+    Client, Granted, Map, Operation, Policy, Read, Refusal, Request, ResultCode, Server, Silence,
     announcement, nat_pmp_announcement,
 };
 use std::net::Ipv4Addr;
@@ -13,6 +13,11 @@ const NONCE: [u8; 12] = *b"twelve bytes";
 
 fn server() -> Server {
     Server::new(Policy { lifetime: (120, 86_400), nat_pmp: true, port_set: 64 })
+}
+
+/// The client, as the server sees it.
+fn client(may_speak_for_others: bool) -> Client<'static> {
+    Client { address: CLIENT.into(), may_speak_for_others, prefixes: &[] }
 }
 
 fn v4(address: Ipv4Addr) -> [u8; 16] {
@@ -80,11 +85,11 @@ fn any() -> (Ipv4Addr, u16) {
 }
 
 fn read(bytes: &[u8]) -> Read {
-    server().read(bytes, CLIENT, false, EPOCH)
+    server().read(bytes, client(false), EPOCH)
 }
 
 fn asked(bytes: &[u8]) -> Request {
-    match server().read(bytes, CLIENT, true, EPOCH) {
+    match server().read(bytes, client(true), EPOCH) {
         Read::Ask(request) => request,
         other => panic!("{other:?} to {bytes:02x?}"),
     }
@@ -103,7 +108,7 @@ fn refused(bytes: &[u8]) -> ResultCode {
 }
 
 fn refused_by(bytes: &[u8], may_speak_for_others: bool) -> ResultCode {
-    match server().read(bytes, CLIENT, may_speak_for_others, EPOCH) {
+    match server().read(bytes, client(may_speak_for_others), EPOCH) {
         Read::Answer(answer) => {
             let code = ResultCode::ALL[usize::from(answer[3])];
             assert_error(bytes, &answer, code, code.lifetime());
@@ -157,7 +162,7 @@ fn another_version_is_answered_with_ours() {
     assert_eq!(refused(&[9, 1]), ResultCode::UnsupportedVersion);
     // If NAT-PMP is not spoken, its clients can read why.
     let alone = Server::new(Policy { lifetime: (120, 86_400), nat_pmp: false, port_set: 1 });
-    let Read::Answer(answer) = alone.read(&[0, 0], CLIENT, false, EPOCH) else { panic!() };
+    let Read::Answer(answer) = alone.read(&[0, 0], client(false), EPOCH) else { panic!() };
     assert_eq!(answer[..4], [2, 128, 0, 1]);
 }
 
@@ -209,7 +214,7 @@ fn announce_is_answered_with_the_epoch() {
     let mut expected = vec![2, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
     expected.extend([0; 12]);
     assert_eq!(answer[..], expected);
-    assert_eq!(announcement(EPOCH)[..], expected);
+    assert_eq!(announcement(EPOCH, &[])[..], expected);
 }
 
 //= test rfc6887#section-11.1-assigned
@@ -220,7 +225,7 @@ fn map_is_granted() {
     let mut bytes = map(17, 50_000, (EXTERNAL, 6000), 3600);
     bytes[37..40].fill(0xff);
     let request = asked(&bytes);
-    assert_eq!((request.host, request.is_third_party), (CLIENT, false));
+    assert_eq!((request.host, request.is_third_party), (CLIENT.into(), false));
     let map = asked_map(&bytes);
     assert_eq!((map.protocol, map.port, map.nonce), (17, 50_000, NONCE));
     assert_eq!((map.external, map.external_port), (Some(EXTERNAL), 6000));
@@ -232,7 +237,7 @@ fn map_is_granted() {
     expected.extend(NONCE);
     expected.extend([17, 0, 0, 0, 0xc3, 0x50, 0x17, 0x71]);
     expected.extend(v4(EXTERNAL));
-    assert_eq!(request.grant(&bytes, &granted, EPOCH)[..], expected);
+    assert_eq!(request.grant(&bytes, &granted, &[], EPOCH)[..], expected);
     let refusal = Refusal { code: ResultCode::NotAuthorized, lifetime: 99 };
     let answer = request.refuse(&bytes, refusal, EPOCH);
     assert_error(&bytes, &answer, ResultCode::NotAuthorized, 99);
@@ -270,7 +275,7 @@ fn a_deletion_repeats_what_was_suggested() {
     let request = asked(&bytes);
     assert!(matches!(request.operation, Operation::Unmap(_)));
     let granted = Granted { external: EXTERNAL, external_port: 9, lifetime: 0, port: 80, ports: 1 };
-    let answer = request.grant(&bytes, &granted, EPOCH);
+    let answer = request.grant(&bytes, &granted, &[], EPOCH);
     assert_eq!(answer[24..], bytes[24..]);
     assert_eq!(answer[3..8], [0, 0, 0, 0, 0]);
 }
@@ -284,11 +289,11 @@ fn peer_is_granted() {
     let bytes = peer(6, 4000, remote, 3600);
     let request = asked(&bytes);
     let Operation::Peer(asked) = request.operation else { panic!("{:?}", request.operation) };
-    assert_eq!((asked.protocol, asked.port, asked.remote), (6, 4000, remote));
+    assert_eq!((asked.protocol, asked.port, asked.remote), (6, 4000, (remote.0.into(), remote.1)));
     assert_eq!((asked.external, asked.external_port, asked.lifetime), (None, 0, 3600));
     let granted =
         Granted { external: EXTERNAL, external_port: 7000, lifetime: 60, port: 4000, ports: 1 };
-    let answer = request.grant(&bytes, &granted, EPOCH);
+    let answer = request.grant(&bytes, &granted, &[], EPOCH);
     assert_eq!(answer.len(), 80);
     assert_eq!(answer[42..44], 7000u16.to_be_bytes());
     assert_eq!(answer[44..60], v4(EXTERNAL));
@@ -320,8 +325,8 @@ fn what_is_reserved_is_not_looked_at() {
     let granted =
         Granted { external: EXTERNAL, external_port: 1, lifetime: 3600, port: 80, ports: 1 };
     assert_eq!(asked(&dirty), asked(&clean));
-    let answer = asked(&dirty).grant(&dirty, &granted, EPOCH);
-    assert_eq!(answer, asked(&clean).grant(&clean, &granted, EPOCH));
+    let answer = asked(&dirty).grant(&dirty, &granted, &[], EPOCH);
+    assert_eq!(answer, asked(&clean).grant(&clean, &granted, &[], EPOCH));
     assert_eq!(answer[60..], clean[60..], "options come back as they are written rightly");
 
     let clean = peer(6, 80, remote, 3600);
@@ -330,8 +335,8 @@ fn what_is_reserved_is_not_looked_at() {
         dirty[at] = 0xff;
     }
     assert_eq!(asked(&dirty), asked(&clean));
-    let answer = asked(&dirty).grant(&dirty, &granted, EPOCH);
-    assert_eq!(answer, asked(&clean).grant(&clean, &granted, EPOCH));
+    let answer = asked(&dirty).grant(&dirty, &granted, &[], EPOCH);
+    assert_eq!(answer, asked(&clean).grant(&clean, &granted, &[], EPOCH));
 }
 
 /// Nothing but zeros is no wish, also as an address of IPv6.
@@ -368,7 +373,7 @@ fn options_that_are_not_known() {
     let request = asked(&ignored);
     let granted =
         Granted { external: EXTERNAL, external_port: 1, lifetime: 3600, port: 80, ports: 1 };
-    assert_eq!(request.grant(&ignored, &granted, EPOCH).len(), 60);
+    assert_eq!(request.grant(&ignored, &granted, &[], EPOCH).len(), 60);
 }
 
 //= test rfc6887#section-13.1-prohibited
@@ -382,10 +387,10 @@ fn speaking_for_others() {
     let bytes = [plain.clone(), third_party(host)].concat();
     assert_eq!(refused(&bytes), ResultCode::UnsupportedOption);
     let request = asked(&bytes);
-    assert_eq!((request.host, request.is_third_party), (host, true));
+    assert_eq!((request.host, request.is_third_party), (host.into(), true));
     let granted =
         Granted { external: EXTERNAL, external_port: 1, lifetime: 3600, port: 80, ports: 1 };
-    assert_eq!(request.grant(&bytes, &granted, EPOCH)[60..], third_party(host));
+    assert_eq!(request.grant(&bytes, &granted, &[], EPOCH)[60..], third_party(host));
     let own = [plain.clone(), third_party(CLIENT)].concat();
     assert_eq!(refused_by(&own, true), ResultCode::MalformedRequest);
     let twice = [bytes, third_party(host)].concat();
@@ -429,13 +434,13 @@ fn filters() {
     let filters = asked_map(&with(&[filter(120, remote, 443), filter(128, remote, 0)])).filters;
     assert!(!filters.replace);
     let told: Vec<_> = filters.add.iter().map(|f| (f.address, f.prefix_len, f.port)).collect();
-    assert_eq!(told, [(Ipv4Addr::new(198, 51, 100, 0), 24, 443), (remote, 32, 0)]);
+    assert_eq!(told, [(Ipv4Addr::new(198, 51, 100, 0).into(), 24, 443), (remote.into(), 32, 0)]);
     // Filters that came before the removal are removed, too.
     let none = filter(0, Ipv4Addr::UNSPECIFIED, 0);
     let filters = asked_map(&with(&[filter(128, remote, 1), none, filter(96, remote, 0)])).filters;
     assert!(filters.replace);
     assert_eq!(filters.add.len(), 1);
-    assert_eq!((filters.add[0].address, filters.add[0].prefix_len), (any().0, 0));
+    assert_eq!((filters.add[0].address, filters.add[0].prefix_len), (any().0.into(), 0));
     for wrong in [95, 129, 255, 1] {
         let bytes = with(&[filter(wrong, remote, 0)]);
         assert_eq!(refused(&bytes), ResultCode::MalformedOption, "prefix length {wrong}");
@@ -465,7 +470,7 @@ fn port_sets() {
     let grant = |port, ports| {
         let granted =
             Granted { external: EXTERNAL, external_port: 37_056, lifetime: 3600, port, ports };
-        request.grant(&bytes, &granted, EPOCH)
+        request.grant(&bytes, &granted, &[], EPOCH)
     };
     assert_eq!(grant(50_000, 32)[60..], [130, 0, 0, 5, 0, 32, 0xc3, 0x50, 1, 0, 0, 0]);
     assert_eq!(grant(50_000, 1).len(), 60, "a single port is no set");
@@ -497,7 +502,7 @@ fn the_longest_answer_fits() {
     let request = asked(&bytes);
     let granted =
         Granted { external: EXTERNAL, external_port: 1, lifetime: 3600, port: 80, ports: 2 };
-    let answer = request.grant(&bytes, &granted, EPOCH);
+    let answer = request.grant(&bytes, &granted, &[], EPOCH);
     assert_eq!((answer[3], answer.len()), (0, bytes.len()));
 }
 
@@ -530,7 +535,7 @@ fn nat_pmp_tells_the_address() {
     assert_eq!(request.operation, Operation::Address);
     let granted = Granted { external: EXTERNAL, external_port: 0, lifetime: 0, port: 0, ports: 1 };
     let expected = [0, 128, 0, 0, 1, 2, 3, 4, 203, 0, 113, 1];
-    assert_eq!(request.grant(&[0, 0], &granted, EPOCH)[..], expected);
+    assert_eq!(request.grant(&[0, 0], &granted, &[], EPOCH)[..], expected);
     assert_eq!(nat_pmp_announcement(EXTERNAL, EPOCH)[..], expected);
     let refusal = Refusal::new(ResultCode::NetworkFailure);
     assert_eq!(request.refuse(&[0, 0], refusal, EPOCH)[..], [0, 128, 0, 3, 1, 2, 3, 4, 0, 0, 0, 0]);
@@ -560,7 +565,7 @@ fn nat_pmp_maps() {
     let granted =
         Granted { external: EXTERNAL, external_port: 8081, lifetime: 60, port: 80, ports: 1 };
     assert_eq!(
-        request.grant(&bytes, &granted, EPOCH)[..],
+        request.grant(&bytes, &granted, &[], EPOCH)[..],
         [0, 130, 0, 0, 1, 2, 3, 4, 0, 80, 0x1f, 0x91, 0, 0, 0, 60]
     );
     let refusal = Refusal::new(ResultCode::UserExceededQuota);
@@ -575,7 +580,7 @@ fn nat_pmp_maps() {
     for lifetime in [0, 300] {
         let gone = Granted { lifetime, ..granted };
         assert_eq!(
-            request.grant(&delete, &gone, EPOCH)[..],
+            request.grant(&delete, &gone, &[], EPOCH)[..],
             [0, 129, 0, 0, 1, 2, 3, 4, 0, 80, 0, 0, 0, 0, 0, 0]
         );
     }

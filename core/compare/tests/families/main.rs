@@ -9,8 +9,8 @@ mod packets;
 mod rng;
 mod tunnels;
 
-use natgate_compare::{Divergence, FamilyPair, Left};
-use natgate_engine::{Counters, Direction, DropReason, Outcome, Side, Timestamp};
+use natgate_compare::{Divergence, FamilyPair, HostRequest, Left};
+use natgate_engine::{Counters, Direction, DropReason, Outcome, Side, Timestamp, WantedEndpoint};
 use natgate_ipv6::Settings;
 use proptest::prelude::*;
 use rng::Rng;
@@ -70,6 +70,10 @@ impl World {
             return self.pair.advance(self.now);
         }
         self.now = self.now.plus(Duration::from_micros(rng.next() % 5000));
+        if self.settings.nat64.is_some() && rng.chance(6) {
+            let request = self.request(&mut rng);
+            return self.pair.request(self.now, &request);
+        }
         let Some((side, mut bytes)) = self.packet(&mut rng) else { return Ok(()) };
         packets::mutate(&mut rng, &mut bytes);
         if !self.pair.is_modelled(side, &bytes) {
@@ -78,6 +82,31 @@ impl World {
         self.left.extend(self.pair.take(self.now, side, &bytes)?);
         self.given.push((side, bytes));
         Ok(())
+    }
+
+    /// A request of a host of NAT64 for a mapping or a session.
+    fn request(&self, rng: &mut Rng) -> HostRequest {
+        let (host, remote) = match configs::host_and_remote(rng, &self.settings) {
+            Some(ends) if !rng.chance(4) => ends,
+            _ => {
+                let mut address = || configs::ipv6_address(rng, &self.settings);
+                (address(), address())
+            }
+        };
+        let remote = (remote.into(), rng.one_of(&[53, 80, 4000, 0]));
+        HostRequest {
+            host: host.into(),
+            protocol: rng.one_of(&[6, 17, 17, 33, 50]),
+            port: rng.one_of(&[80, 4000, 4001, 5000, 0]),
+            remote: rng.chance(3).then_some(remote),
+            wanted: WantedEndpoint {
+                address: rng.chance(4).then_some(configs::EXTERNAL),
+                port: rng.one_of(&[0, 0, 2001, 2004]),
+                strict: rng.chance(4),
+            },
+            lifetime: Duration::from_secs(rng.one_of(&[0, 1, 30, 300, 7200])),
+            nonce: [rng.one_of(&[1, 1, 1, 2]); 12],
+        }
     }
 
     /// A packet and the side that it comes from.

@@ -78,7 +78,7 @@ impl Engine {
             statics: WholeStatics::new(config, &external),
             services: Services::new(key),
             rings: Rings::new(config, sizes.room.dynamic + sizes.room.fixed),
-            holds: Holds::new(config.limits.explicit_mappings as usize, key),
+            holds: Holds::new(config.limits.explicit_mappings as usize, Grouping::new(config), key),
             static_hosts: static_hosts(config),
             broadcasts: broadcasts(config, &external),
             external,

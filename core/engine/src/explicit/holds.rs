@@ -5,7 +5,7 @@
 use super::{Nonce, RemoteFilter};
 use crate::calendar::{Calendar, Link, Links, NONE};
 use crate::endpoint::AddressPort;
-use crate::host::Host;
+use crate::host::{Grouping, Host};
 use crate::index::Index;
 use crate::random::HashKey;
 use crate::table::REACH;
@@ -81,7 +81,8 @@ pub(crate) struct Hold {
     pub(crate) nonce: Nonce,
     /// Tick at which the hold ends.
     pub(crate) until: u32,
-    host: Host,
+    /// The mapping's subscriber: the first of its possible hosts.
+    subscriber: Host,
     pub(crate) filters: Filters,
     /// Neighbours in the list of the subscriber's holds. In a free slot `next` is the next free
     /// slot.
@@ -122,28 +123,30 @@ impl Links for Slots {
 #[derive(Clone, Debug)]
 pub(crate) struct Holds {
     key: HashKey,
+    grouping: Grouping,
     slots: Slots,
     room: usize,
     used: usize,
     free: u32,
     by_mapping: Index,
     /// The first hold of each subscriber.
-    by_host: Index,
+    by_subscriber: Index,
     timers: Calendar,
     /// Number of mappings that were removed despite a hold.
     pub(crate) lost: u64,
 }
 
 impl Holds {
-    pub(crate) fn new(room: usize, key: HashKey) -> Self {
+    pub(crate) fn new(room: usize, grouping: Grouping, key: HashKey) -> Self {
         Self {
             key,
+            grouping,
             slots: Slots(Vec::with_capacity(room)),
             room,
             used: 0,
             free: NONE,
             by_mapping: Index::new(room),
-            by_host: Index::new(room),
+            by_subscriber: Index::new(room),
             timers: Calendar::new(if room > 0 { REACH } else { 0 }),
             lost: 0,
         }
@@ -155,8 +158,8 @@ impl Holds {
         if self.has_room() {
             return new;
         }
-        let (key, lost) = (self.key, self.lost);
-        core::mem::replace(self, Self { key, lost, ..new })
+        let Self { key, grouping, lost, .. } = *self;
+        core::mem::replace(self, Self { key, grouping, lost, ..new })
     }
 
     /// Number of holds that there may be.
@@ -203,8 +206,8 @@ impl Holds {
         self.key.hash(u64::from(slot) | 1 << 59, remote)
     }
 
-    fn hash_host(&self, host: Host) -> u64 {
-        self.key.hash(host.bits(), 1 << 58)
+    fn hash_subscriber(&self, subscriber: Host) -> u64 {
+        self.key.hash(subscriber.bits(), 1 << 58)
     }
 
     /// Finds the hold on a mapping for all remote endpoints (`None`), or for one.
@@ -218,13 +221,15 @@ impl Holds {
         })
     }
 
-    fn first_of(&self, host: Host) -> Option<u32> {
-        self.by_host.find(self.hash_host(host), |hold| self.get(hold).host == host)
+    fn first_of(&self, subscriber: Host) -> Option<u32> {
+        let is_of = |hold| self.get(hold).subscriber == subscriber;
+        self.by_subscriber.find(self.hash_subscriber(subscriber), is_of)
     }
 
-    /// The holds of a subscriber.
-    pub(crate) fn of_host(&self, host: Host) -> impl Iterator<Item = u32> + '_ {
-        let first = if self.used == 0 { None } else { self.first_of(host) };
+    /// The holds of a host's subscriber.
+    pub(crate) fn of_subscriber(&self, host: Host) -> impl Iterator<Item = u32> + '_ {
+        let subscriber = self.grouping.subscriber(host);
+        let first = if self.used == 0 { None } else { self.first_of(subscriber) };
         core::iter::successors(first, |&hold| {
             Some(self.get(hold).next).filter(|&next| next != NONE)
         })
@@ -252,25 +257,26 @@ impl Holds {
             self.schedule(hold, now);
             return;
         }
-        let first = self.first_of(host);
+        let subscriber = self.grouping.subscriber(host);
+        let first = self.first_of(subscriber);
         let hold = match self.free {
             NONE => self.slots.0.len() as u32,
             free => free,
         };
         let next = first.unwrap_or(NONE);
         let (prev, timer) = (NONE, Link::default());
-        let made = Hold { slot, remote, nonce, until, host, filters, next, prev, timer };
+        let made = Hold { slot, remote, nonce, until, subscriber, filters, next, prev, timer };
         match self.slots.0.get_mut(hold as usize) {
             Some(place) => self.free = core::mem::replace(place, made).next,
             None => self.slots.0.push(made),
         }
         self.used += 1;
-        let hash = self.hash_host(host);
+        let hash = self.hash_subscriber(subscriber);
         if let Some(first) = first {
-            self.by_host.remove(hash, first);
+            self.by_subscriber.remove(hash, first);
             self.get_mut(first).prev = hold;
         }
-        self.by_host.insert(hash, hold);
+        self.by_subscriber.insert(hash, hold);
         self.by_mapping.insert(self.hash_mapping(slot, remote), hold);
         self.schedule(hold, now);
     }
@@ -284,7 +290,7 @@ impl Holds {
 
     /// Removes a hold. Returns its mapping, and true if the mapping has no other hold.
     pub(crate) fn remove(&mut self, hold: u32) -> (u32, bool) {
-        let Hold { slot, remote, host, next, prev, .. } = *self.get(hold);
+        let Hold { slot, remote, subscriber, next, prev, .. } = *self.get(hold);
         self.timers.take(&mut self.slots, hold);
         self.by_mapping.remove(self.hash_mapping(slot, remote), hold);
         if next != NONE {
@@ -293,22 +299,22 @@ impl Holds {
         if prev != NONE {
             self.get_mut(prev).next = next;
         } else {
-            let hash = self.hash_host(host);
-            self.by_host.remove(hash, hold);
+            let hash = self.hash_subscriber(subscriber);
+            self.by_subscriber.remove(hash, hold);
             if next != NONE {
-                self.by_host.insert(hash, next);
+                self.by_subscriber.insert(hash, next);
             }
         }
         let free = core::mem::replace(&mut self.free, hold);
         self.get_mut(hold).next = free;
         self.used -= 1;
-        (slot, !self.of_host(host).any(|other| self.get(other).slot == slot))
+        (slot, !self.of_subscriber(subscriber).any(|other| self.get(other).slot == slot))
     }
 
     /// Removes all holds on a mapping of a subscriber.
     pub(crate) fn remove_all(&mut self, host: Host, slot: u32) {
         loop {
-            let hold = self.of_host(host).find(|&hold| self.get(hold).slot == slot);
+            let hold = self.of_subscriber(host).find(|&hold| self.get(hold).slot == slot);
             let Some(hold) = hold else { return };
             self.remove(hold);
         }
@@ -321,7 +327,7 @@ impl Holds {
                 let hold = self.get(hold);
                 hold.slot == slot && hold.remote.is_some()
             };
-            let hold = self.of_host(host).find(is_one);
+            let hold = self.of_subscriber(host).find(is_one);
             let Some(hold) = hold else { return self.find(slot, None).is_some() };
             self.remove(hold);
         }
@@ -329,7 +335,7 @@ impl Holds {
 
     /// The tick at which the last hold on a mapping of a subscriber ends.
     pub(crate) fn latest(&self, host: Host, slot: u32) -> Option<u32> {
-        let of_mapping = self.of_host(host).map(|hold| self.get(hold));
+        let of_mapping = self.of_subscriber(host).map(|hold| self.get(hold));
         of_mapping.filter(|hold| hold.slot == slot).map(|hold| hold.until).max()
     }
 

@@ -246,7 +246,7 @@ impl Engine {
     fn holds_of(&self, slot: u32) -> impl Iterator<Item = HoldFields> + '_ {
         let mapping = self.table.mapping(slot);
         let host = mapping.is_explicit().then(|| mapping.host());
-        let all = host.into_iter().flat_map(|host| self.holds.of_host(host));
+        let all = host.into_iter().flat_map(|host| self.holds.of_subscriber(host));
         let of_mapping = all.map(|hold| self.holds.get(hold)).filter(move |hold| hold.slot == slot);
         of_mapping.take(usize::from(u16::MAX)).map(|hold| HoldFields {
             remote: hold.remote,

@@ -58,7 +58,7 @@ fn check(
         Fate::Send(departure) if departure.answers => Verdict::Reply(departure.side),
         Fate::Send(departure) => Verdict::Forward(departure.side),
         Fate::HandOver(_) => Verdict::HandOver,
-        Fate::Nothing => reason.map_or(Verdict::Held, Verdict::Drop),
+        Fate::Nothing | Fate::Local => reason.map_or(Verdict::Held, Verdict::Drop),
     };
     let counts = |direction: Direction| {
         let total = |all: &Counters| {

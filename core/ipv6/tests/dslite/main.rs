@@ -101,7 +101,7 @@ impl World {
                 Ok((departure.side, packet.bytes().to_vec(), cut))
             }
             Fate::HandOver(_) => unreachable!("the engine is alone"),
-            Fate::Nothing => {
+            Fate::Nothing | Fate::Local => {
                 let after = self.drops();
                 let counts = |reason: &R| after[*reason as usize] != before[*reason as usize];
                 Err(R::ALL.iter().copied().find(counts).unwrap_or(R::FragmentUnmatched))

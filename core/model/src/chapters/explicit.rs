@@ -57,7 +57,7 @@ impl Model {
             return as_wanted(wanted, Explicit { external, lifetime: None });
         }
         let source = self.source_for(protocol, realm, internal, UNSPECIFIED)?;
-        let key = Key { protocol, realm, internal, remote: None, beside: None, host_bits: 0 };
+        let key = self.key_for_all(protocol, realm, internal);
         let hold =
             self.mappings.get(&key).and_then(|mapping| mapping.marks.holds.get(&None)).cloned();
         self.check_nonce(hold.as_ref(), request.nonce)?;
@@ -117,7 +117,7 @@ impl Model {
         if self.static_external(protocol, realm, internal).is_some() {
             return Err(ExplicitError::NotExplicit);
         }
-        let key = Key { protocol, realm, internal, remote: None, beside: None, host_bits: 0 };
+        let key = self.key_for_all(protocol, realm, internal);
         let Some(mapping) = self.mappings.get(&key) else { return Ok(Duration::ZERO) };
         let hold = mapping.marks.holds.get(&None).ok_or(ExplicitError::NotExplicit)?;
         self.check_nonce(Some(hold), nonce)?;
@@ -209,6 +209,12 @@ impl Model {
         Ok(())
     }
 
+    /// The key of a mapping for all remote endpoints.
+    fn key_for_all(&self, protocol: u8, realm: u16, internal: Endpoint) -> Key {
+        let host_bits = self.host_bits(realm).unwrap_or(0);
+        Key { protocol, realm, internal, remote: None, beside: None, host_bits }
+    }
+
     fn check_host(&self, protocol: u8, realm: u16, internal: Endpoint) -> Asked<()> {
         if !is_mapped(protocol) {
             return Err(ExplicitError::Protocol);
@@ -216,9 +222,10 @@ impl Model {
         let address = internal.address.to_bits();
         let is_host = self.config.has_realm(realm)
             && internal.port != 0
-            && !is_martian(address)
-            && !self.is_ours_in(realm, address)
-            && !self.is_broadcast_in(realm, address);
+            && (self.host_bits(realm).is_some()
+                || !is_martian(address)
+                    && !self.is_ours_in(realm, address)
+                    && !self.is_broadcast_in(realm, address));
         if is_host { Ok(()) } else { Err(ExplicitError::NotSubscriber) }
     }
 

@@ -2,7 +2,8 @@
 //! [`Families`] decides which table claims a packet. Its files: the headers of RFC 7915
 //! (`headers`, `transport`, `quotation`), the gateway's own errors (`errors`), SIIT (`siit`), the
 //! CLAT (`clat`), prefixes of NPTv6 (`nptv6`), the filter (`filter`), NAT64 (`nat64`), tunnels
-//! (`dslite`, `reassembly`), and the hosts of both in the translator of IPv4 (`hosts`, `realm`).
+//! (`dslite`, `reassembly`), and the hosts of both in the translator of IPv4 (`hosts`, `realm`),
+//! with their requests (`requests`).
 //! `words` has the arithmetic.
 //!
 //! The identifications of IPv4 packets that have none in IPv6 are left open: they are 0 here.
@@ -20,6 +21,7 @@ mod nptv6;
 mod quotation;
 mod realm;
 mod reassembly;
+mod requests;
 mod siit;
 mod transport;
 mod words;

@@ -29,7 +29,7 @@ pub(crate) fn first_hosts(nat64: &Nat64Settings) -> Hosts {
 }
 
 /// The host that has an address.
-fn host_of(nat64: &Nat64Settings, address: u128) -> Host {
+pub(crate) fn host_of(nat64: &Nat64Settings, address: u128) -> Host {
     let length = u32::from(nat64.subscriber_length);
     (address & !u128::MAX.checked_shr(length).unwrap_or(0), address)
 }
@@ -48,7 +48,7 @@ struct Outward<'f> {
 }
 
 /// An IPv4 address in one of the prefixes, and the number of the prefix.
-fn extracted(settings: &Nat64Settings, address: u128) -> Result<(usize, u32), Refusal> {
+pub(crate) fn extracted(settings: &Nat64Settings, address: u128) -> Result<(usize, u32), Refusal> {
     let mut all = settings.prefixes.iter().enumerate();
     let found = all.find_map(|(number, prefix)| Some((number, extract(*prefix, address)?)));
     let (number, ipv4) = found.ok_or(DropReason::Untranslatable)?;

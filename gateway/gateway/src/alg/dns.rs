@@ -158,7 +158,7 @@ impl Stage {
             && let Some(control) = self.message(arrived, (before, after), realm)
         {
             // A datagram always passes.
-            let _ = self.edit(engine, arrived, control, room);
+            let _ = self.edit((engine, None), arrived, control, room);
         }
         taken
     }

@@ -2,9 +2,10 @@
 
 use super::Arrived;
 use natgate_engine::{Endpoint, Engine, RemoteFilter, Timestamp};
+use natgate_ipv6::{HostName, Translator};
 use natgate_payload::{Event, Kind, Uses, Wanted};
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 /// An expectation that an application-level gateway has made.
@@ -18,7 +19,7 @@ pub struct AlgExpectation {
     pub protocol: u8,
     /// Number of the realm that the internal endpoint is in.
     pub realm: u16,
-    /// Internal endpoint of the mapping.
+    /// Internal endpoint of the mapping. A host of NAT64 has its number.
     pub internal: Endpoint,
     /// External endpoint of the mapping.
     pub external: Endpoint,
@@ -29,12 +30,17 @@ pub struct AlgExpectation {
 }
 
 impl AlgExpectation {
-    /// The expectations of the framework's event: one, or two for a pair of ports.
-    pub(super) fn of(arrived: Arrived, event: &Event) -> impl Iterator<Item = Self> + use<> {
+    /// The expectations of the framework's event: one, or two for a pair of ports. `internal` is
+    /// the internal endpoint as the engine knows it.
+    pub(super) fn of(
+        arrived: Arrived,
+        event: &Event,
+        internal: Option<SocketAddrV4>,
+    ) -> impl Iterator<Item = Self> + use<> {
         let Event { kind, opened, .. } = *event;
         let wanted = opened.expectation;
         let of = move |further: u16| {
-            let SocketAddr::V4(internal) = wanted.internal else { return None };
+            let internal = internal?;
             let external = opened.external;
             Some(Self {
                 time: arrived.now,
@@ -67,6 +73,8 @@ pub struct OpenExpectation {
     pub left: Duration,
     /// True if the first flow uses it up.
     pub once: bool,
+    /// The internal host, if it is one of NAT64.
+    pub host: Option<HostName>,
 }
 
 /// Internal end of an expectation: protocol, realm and endpoint of the internal host.
@@ -108,12 +116,19 @@ impl OpenList {
     }
 
     /// The expectations that the engine still admits.
-    pub(super) fn list(&self, engine: &mut Engine, now: Timestamp) -> Vec<OpenExpectation> {
+    pub(super) fn list(
+        &self,
+        engine: &mut Engine,
+        translator: Option<&Translator>,
+        now: Timestamp,
+    ) -> Vec<OpenExpectation> {
         let mut open = Vec::new();
         for (made, until, once) in self.0.values().flatten() {
             let AlgExpectation { protocol, realm, internal, .. } = *made;
             if *until > now && engine.admits_requested(protocol, realm, internal, filter(made)) {
-                open.push(OpenExpectation { made: *made, left: until.since(now), once: *once });
+                let host = translator.and_then(|one| one.host(realm, internal.address));
+                let (left, once) = (until.since(now), *once);
+                open.push(OpenExpectation { made: *made, left, once, host });
             }
         }
         open

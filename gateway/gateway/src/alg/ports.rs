@@ -8,6 +8,7 @@ use natgate_engine::{
     Endpoint, Engine, ExplicitError, MapRequest, Nonce, RemoteFilter, Side, Timestamp,
     WantedEndpoint,
 };
+use natgate_ipv6::Translator;
 use natgate_payload::{Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -21,6 +22,8 @@ const DRAWS: usize = 8;
 /// The ports of an engine.
 pub(super) struct EnginePorts<'e> {
     pub(super) engine: &'e mut Engine,
+    /// The hosts of NAT64, if the flow is theirs.
+    pub(super) translator: Option<&'e Translator>,
     pub(super) now: Timestamp,
     pub(super) addresses: &'e Addresses,
 }
@@ -97,7 +100,7 @@ impl EnginePorts<'_> {
 
 impl Ports for EnginePorts<'_> {
     fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
-        let SocketAddr::V4(internal) = wanted.internal else { return None };
+        let internal = in_engine(wanted.internal, self.translator)?;
         let address = *flow.external.ip();
         let request = Request { realm: flow.realm, wanted, internal, external: (address, 0) };
         match wanted.wanted {
@@ -111,6 +114,20 @@ impl Ports for EnginePorts<'_> {
 
     fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {
         self.addresses.counterpart(self.engine, flow, from, address)
+    }
+}
+
+/// An internal endpoint as the engine knows it: a host of NAT64 has a number.
+pub(super) fn in_engine(
+    internal: SocketAddr,
+    translator: Option<&Translator>,
+) -> Option<SocketAddrV4> {
+    match internal {
+        SocketAddr::V4(internal) => Some(internal),
+        SocketAddr::V6(host) => {
+            let (_, number) = translator?.number_of(*host.ip())?;
+            Some(SocketAddrV4::new(number, host.port()))
+        }
     }
 }
 

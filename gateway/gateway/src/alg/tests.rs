@@ -261,7 +261,7 @@ fn media_get_two_ports_that_follow_each_other() {
     let second = world.stage.poll_expectation().expect("an expectation for RTCP");
     assert_eq!((second.external.port, second.internal.port), (external.port + 1, 4001));
     // Both may begin, until their time has passed.
-    let open = world.stage.open(&mut world.engine, world.now);
+    let open = world.stage.open(&mut world.engine, None, world.now);
     assert_eq!(open.iter().filter(|one| one.made.internal.port / 2 == 2000).count(), 2);
     for (above, port) in [(0, 4000), (1, 4001)] {
         let to = SocketAddrV4::new(external.address, external.port + above);

@@ -1,6 +1,8 @@
 //! The ports that a packet of a control flow has: one of its ports is among them. A bit for each
 //! port answers for nearly all packets, with some dozen instructions.
 
+use natgate_wire::{ipv6, protocol};
+
 /// A set of ports.
 #[derive(Debug)]
 pub(super) struct WatchedPorts(Box<[u64; 1024]>);
@@ -26,6 +28,18 @@ impl WatchedPorts {
     fn has(&self, port: [u8; 2]) -> bool {
         let port = u16::from_be_bytes(port);
         self.0[usize::from(port >> 6)] >> (port & 63) & 1 == 1
+    }
+
+    /// False if a packet of IPv6 certainly has none of the ports. With extension headers it may.
+    #[inline]
+    pub(super) fn may_have_ipv6(&self, packet: &[u8]) -> bool {
+        match (packet.get(ipv6::NEXT_HEADER), packet.get(ipv6::HEADER_LEN..ipv6::HEADER_LEN + 4)) {
+            (Some(&(protocol::TCP | protocol::UDP)), Some(&[a, b, c, d])) => {
+                self.has([a, b]) || self.has([c, d])
+            }
+            (Some(&next), Some(_)) => ipv6::is_extension(next),
+            _ => false,
+        }
     }
 
     /// False if an IPv4 packet certainly has none of the ports.

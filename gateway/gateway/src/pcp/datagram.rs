@@ -1,11 +1,13 @@
 //! Requests as they come in packets, and packets with answers.
 
 use natgate_pcp::{LONGEST, SERVER_PORT};
-use natgate_wire::{Ipv4, Udp, checksum, protocol};
-use std::net::Ipv4Addr;
+use natgate_wire::{Ipv4, Ipv6, Udp, checksum, ipv6, protocol, udp};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes of the headers of IPv4 and UDP.
 const HEADERS: usize = 28;
+/// Bytes of the headers of IPv6 and UDP.
+const HEADERS_IPV6: usize = ipv6::HEADER_LEN + udp::HEADER_LEN;
 /// Bytes of a request that are kept: enough to see that a request is too long.
 const KEPT: usize = LONGEST + 4;
 const DONT_FRAGMENT: u16 = 0x4000;
@@ -28,9 +30,9 @@ pub(crate) struct Datagram {
     /// Realm that the request came from.
     pub(crate) realm: u16,
     /// Endpoint of the sender.
-    pub(crate) client: (Ipv4Addr, u16),
-    /// Address of the gateway that was asked.
-    pub(crate) asked: Ipv4Addr,
+    pub(crate) client: (IpAddr, u16),
+    /// Address of the gateway that was asked, of the same family.
+    pub(crate) asked: IpAddr,
     /// True if this worker is known to own the host that the request is about.
     pub(crate) is_here: bool,
     /// Class to which the receiving worker admitted the request.
@@ -50,27 +52,48 @@ impl Datagram {
         if !to_us || !is_whole || ip.protocol() != protocol::UDP {
             return None;
         }
-        let udp = Udp::new_checked(ip.payload())?;
+        let (client, asked) = (Ipv4Addr::from_bits(source), Ipv4Addr::from_bits(destination));
+        Self::read_udp(realm, ip.payload(), (client.into(), asked.into()), |datagram, checksum| {
+            checksum == 0 || sum((source, destination), datagram) == 0
+        })
+    }
+
+    /// Reads the request in an IPv6 packet, if the packet is a request to an own address.
+    pub(crate) fn read_ipv6(packet: &[u8], is_own: impl FnOnce(Ipv6Addr) -> bool) -> Option<Self> {
+        let ip = Ipv6::new_checked(packet).ok()?;
+        let (source, destination) = (ip.source(), ip.destination());
+        let asked = Ipv6Addr::from_bits(destination);
+        let walk = ip.walk().ok().filter(|_| is_own(asked))?;
+        let is_whole = walk.fragment.is_none() && walk.segments_left.is_none();
+        if !is_whole || walk.protocol != protocol::UDP {
+            return None;
+        }
+        let bytes = packet.get(walk.transport..ip.total_len())?;
+        let ends = (Ipv6Addr::from_bits(source).into(), asked.into());
+        Self::read_udp(0, bytes, ends, |datagram, checksum| {
+            checksum != 0 && sum_ipv6((source, destination), datagram) == 0
+        })
+    }
+
+    /// Reads the request in a UDP datagram from `client` to `asked`. `is_intact` gets the datagram
+    /// and its checksum.
+    fn read_udp(
+        realm: u16,
+        bytes: &[u8],
+        (client, asked): (IpAddr, IpAddr),
+        is_intact: impl FnOnce(&[u8], u16) -> bool,
+    ) -> Option<Self> {
+        let udp = Udp::new_checked(bytes)?;
         if udp.destination_port() != SERVER_PORT || udp.source_port() == 0 {
             return None;
         }
-        let datagram = ip.payload().get(..usize::from(udp.length()))?;
-        let is_intact = udp.checksum() == 0 || sum((source, destination), datagram) == 0;
-        let payload = datagram.get(8..).filter(|_| is_intact)?;
+        let datagram = bytes.get(..usize::from(udp.length()))?;
+        let payload = datagram.get(8..).filter(|_| is_intact(datagram, udp.checksum()))?;
         let len = payload.len().min(KEPT);
         let mut bytes = [0; KEPT];
         bytes[..len].copy_from_slice(&payload[..len]);
-        let client = (Ipv4Addr::from_bits(source), udp.source_port());
-        let asked = Ipv4Addr::from_bits(destination);
-        Some(Self {
-            realm,
-            client,
-            asked,
-            is_here: false,
-            class: RequestClass::default(),
-            len,
-            bytes,
-        })
+        let (client, class) = ((client, udp.source_port()), RequestClass::default());
+        Some(Self { realm, client, asked, is_here: false, class, len, bytes })
     }
 
     /// Bytes of the request.
@@ -78,19 +101,29 @@ impl Datagram {
         &self.bytes[..self.len]
     }
 
-    /// Writes the packet of the request to the front of a buffer, for another worker; returns its
-    /// length.
-    pub(crate) fn packet(&self, into: &mut [u8]) -> usize {
-        let (client, port) = self.client;
-        let len = write(((client, port), (self.asked, SERVER_PORT)), TTL, self.request(), into);
+    /// Writes the packet of a request of IPv4 to the front of a buffer, for another worker; returns
+    /// its length. `None`: the request is of IPv6, which has one worker.
+    pub(crate) fn packet(&self, into: &mut [u8]) -> Option<usize> {
+        let ((IpAddr::V4(client), port), IpAddr::V4(asked)) = (self.client, self.asked) else {
+            return None;
+        };
+        let len = write(((client, port), (asked, SERVER_PORT)), TTL, self.request(), into);
         // Bytes do not change between workers, so the checksum is left out.
         into[26..28].fill(0);
-        len
+        Some(len)
     }
 
     /// Writes the packet with an answer to the front of a buffer; returns its length.
     pub(crate) fn reply(&self, answer: &[u8], into: &mut [u8]) -> usize {
-        write(((self.asked, SERVER_PORT), self.client), TTL, answer, into)
+        match (self.asked, self.client) {
+            (IpAddr::V4(asked), (IpAddr::V4(client), port)) => {
+                write(((asked, SERVER_PORT), (client, port)), TTL, answer, into)
+            }
+            (IpAddr::V6(asked), (IpAddr::V6(client), port)) => {
+                write_ipv6(((asked, SERVER_PORT), (client, port)), TTL, answer, into)
+            }
+            _ => 0,
+        }
     }
 }
 
@@ -117,17 +150,59 @@ pub fn write(
     ip.set_destination(destination);
     ip.fill_checksum();
     let datagram = &mut into[20..];
-    datagram[..2].copy_from_slice(&from_port.to_be_bytes());
-    datagram[2..4].copy_from_slice(&port.to_be_bytes());
+    write_udp((from_port, port), payload, datagram);
+    let sum = sum((source, destination), datagram);
+    set_checksum(datagram, sum);
+    len
+}
+
+/// Writes an IPv6 packet with a UDP datagram between two endpoints to the front of a buffer.
+/// Returns its length, 48 bytes more than the payload.
+///
+/// # Panics
+/// If the packet does not fit the buffer or its payload is longer than 65,527 bytes.
+pub fn write_ipv6(
+    ((from, from_port), (to, port)): ((Ipv6Addr, u16), (Ipv6Addr, u16)),
+    hop_limit: u8,
+    payload: &[u8],
+    into: &mut [u8],
+) -> usize {
+    let len = HEADERS_IPV6 + payload.len();
+    let into = &mut into[..len];
+    let (source, destination) = (from.to_bits(), to.to_bits());
+    let mut ip = Ipv6::init(&mut into[..]);
+    let payload_len = u16::try_from(8 + payload.len()).expect("a packet has no more bytes");
+    ip.set_payload_len(payload_len);
+    ip.set_next_header(protocol::UDP);
+    ip.set_hop_limit(hop_limit);
+    ip.set_source(source);
+    ip.set_destination(destination);
+    let datagram = &mut into[ipv6::HEADER_LEN..];
+    write_udp((from_port, port), payload, datagram);
+    let sum = sum_ipv6((source, destination), datagram);
+    set_checksum(datagram, sum);
+    len
+}
+
+/// Writes a datagram without a checksum.
+fn write_udp((from, to): (u16, u16), payload: &[u8], datagram: &mut [u8]) {
+    datagram[..2].copy_from_slice(&from.to_be_bytes());
+    datagram[2..4].copy_from_slice(&to.to_be_bytes());
     datagram[4..6].copy_from_slice(&((8 + payload.len()) as u16).to_be_bytes());
     datagram[6..8].fill(0);
     datagram[8..].copy_from_slice(payload);
-    let sum = match sum((source, destination), datagram) {
-        0 => 0xffff,
-        sum => sum,
-    };
+}
+
+fn set_checksum(datagram: &mut [u8], sum: u16) {
+    let sum = if sum == 0 { 0xffff } else { sum };
     datagram[6..8].copy_from_slice(&sum.to_be_bytes());
-    len
+}
+
+/// As [`sum`], between addresses of IPv6.
+fn sum_ipv6((source, destination): (u128, u128), datagram: &[u8]) -> u16 {
+    let len = datagram.len() as u32;
+    let start = checksum::pseudo_header_v6(source, destination, protocol::UDP, len);
+    !checksum::fold(checksum::sum(datagram, start))
 }
 
 /// Checksum of a datagram; zero for a datagram with a correct checksum.
@@ -154,7 +229,8 @@ mod tests {
     #[test]
     fn a_request_is_read_and_answered() {
         let datagram = Datagram::read(3, &request(b"hello"), Some(OWN)).unwrap();
-        assert_eq!((datagram.realm, datagram.client, datagram.asked), (3, CLIENT, OWN));
+        let client = (IpAddr::from(CLIENT.0), CLIENT.1);
+        assert_eq!((datagram.realm, datagram.client, datagram.asked), (3, client, OWN.into()));
         assert_eq!(datagram.request(), b"hello");
         let mut bytes = [0; 100];
         let len = datagram.reply(b"yes", &mut bytes);
@@ -165,9 +241,42 @@ mod tests {
         assert_eq!(sum((ip.source(), ip.destination()), &bytes[20..len]), 0);
         // Another worker reads the packet that was handed over.
         let mut handed = [0; 1500];
-        let len = datagram.packet(&mut handed);
+        let len = datagram.packet(&mut handed).unwrap();
         let again = Datagram::read(3, &handed[..len], Some(OWN)).unwrap();
-        assert_eq!((again.client, again.request()), (CLIENT, datagram.request()));
+        assert_eq!((again.client, again.request()), (client, datagram.request()));
+    }
+
+    #[test]
+    fn a_request_by_ipv6_is_read_and_answered() {
+        let [own, client] = ["2001:db8::1", "2001:db8::5"].map(|text| text.parse().unwrap());
+        let is_own = |address| address == own;
+        let mut packet = [0; 100];
+        let ends = ((client, 40_000), (own, SERVER_PORT));
+        let len = write_ipv6(ends, 64, b"hello", &mut packet);
+        let packet = &packet[..len];
+        let datagram = Datagram::read_ipv6(packet, is_own).unwrap();
+        let ends = ((IpAddr::from(client), 40_000), IpAddr::from(own));
+        assert_eq!((datagram.client, datagram.asked), ends);
+        assert_eq!((datagram.request(), datagram.packet(&mut [0; 100])), (&b"hello"[..], None));
+        let mut reply = [0; 100];
+        let len = datagram.reply(b"yes", &mut reply);
+        let ip = Ipv6::new_checked(&reply[..len]).unwrap();
+        assert_eq!((ip.source(), ip.destination()), (own.to_bits(), client.to_bits()));
+        assert_eq!(reply[40..46], [0x14, 0xe7, 0x9c, 0x40, 0, 11]);
+        assert_eq!(sum_ipv6((ip.source(), ip.destination()), ip.payload()), 0);
+        let with = |at: usize, value: u8| {
+            let mut bytes = packet.to_vec();
+            bytes[at] = value;
+            Datagram::read_ipv6(&bytes, is_own)
+        };
+        assert!(with(39, 9).is_none() && with(6, 6).is_none() && with(43, 1).is_none());
+        assert!(with(50, 1).is_none() && with(46, 0).is_none() && with(45, 200).is_none());
+        // In a fragment, or with a route that is not used up.
+        for (next, rest) in [(44, [17, 0, 0, 1, 0, 0, 0, 9]), (43, [17, 0, 0, 1, 0, 0, 0, 0])] {
+            let mut bytes = [&packet[..40], &rest, &packet[40..]].concat();
+            (bytes[6], bytes[5]) = (next, bytes[5] + 8);
+            assert!(Datagram::read_ipv6(&bytes, is_own).is_none(), "{next}");
+        }
     }
 
     //= test rfc6886#section-3.3-inside

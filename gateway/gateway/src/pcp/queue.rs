@@ -163,7 +163,7 @@ mod tests {
     use crate::pcp::write_datagram;
     use natgate_pcp::SERVER_PORT;
     use proptest::prelude::*;
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
 
     /// A request of the client with this number.
     fn datagram(number: u32) -> Datagram {
@@ -175,7 +175,8 @@ mod tests {
     }
 
     fn number(datagram: &Datagram) -> u32 {
-        datagram.client.0.to_bits() - 0x0a01_0000
+        let IpAddr::V4(client) = datagram.client.0 else { panic!("{datagram:?}") };
+        client.to_bits() - 0x0a01_0000
     }
 
     #[test]

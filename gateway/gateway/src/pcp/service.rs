@@ -1,26 +1,21 @@
 //! The PCP service of one worker: admits requests, reads them and carries them out.
 
 use super::queue::{Pushed, Waiting};
-use super::{Announcer, Datagram, PcpCounters, PcpSettings, RequestClass};
-use natgate_engine::{
-    AddressRange, Config, Endpoint, Engine, Explicit, ExplicitError, MapRequest, PeerRequest,
-    RemoteFilter, Timestamp, WantedEndpoint,
-};
+use super::{Announcer, Datagram, PcpCounters, PcpSettings, RequestClass, operations};
+use natgate_engine::{AddressRange, Config, Engine, Timestamp};
+use natgate_ipv6::{Prefix6, Translator};
 use natgate_pcp::{
-    Answer, Granted, Map, Operation, Peer, Policy, Read, Refusal, Request, ResultCode, Server,
-    Unmap, announcement, nat_pmp_announcement,
+    Answer, Client, Policy, Prefix64, Read, Refusal, Request, ResultCode, Server, announcement,
+    nat_pmp_announcement,
 };
 use natgate_wire::arp::Mac;
 use std::hash::{BuildHasher, RandomState};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 /// Number of rate counters among which clients are spread.
 const COUNTS: usize = 4096;
 const SECOND: u64 = 1_000_000_000;
-/// Nonce, port and lifetime of a mapping that serves only to learn a host's external address. The
-/// port is that of the discard service.
-const OF_ADDRESS: ([u8; 12], u16, Duration) = (*b"external add", 9, Duration::from_secs(120));
 
 /// A rate limiter: events come evenly, and one second's worth may come at once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,8 +53,12 @@ pub(crate) struct Sender {
     pub(crate) is_known: bool,
     /// The frame's source, if the frame's header is at hand.
     pub(crate) hardware: Option<Mac>,
-    /// The first 24 bits of the sender's address, if hardware does not tell senders apart.
-    pub(crate) prefix: Option<u32>,
+    /// The first 24 bits of the sender's IPv4 address, or the bits of its IPv6 address that 256
+    /// subscribers have in common, if hardware does not tell senders apart.
+    pub(crate) prefix: Option<u128>,
+    /// The client whose rate the request counts in: an IPv4 address, or the prefix of a subscriber
+    /// of IPv6.
+    pub(crate) account: u128,
 }
 
 /// Result of a packet to the gateway itself.
@@ -104,6 +103,8 @@ pub(crate) struct PcpService {
     announcer: Announcer,
     /// True if this worker makes the announcements to all hosts.
     speaks: bool,
+    /// Prefixes of NAT64. They do not change while the gateway runs.
+    prefixes: Vec<Prefix64>,
     pub(crate) counters: PcpCounters,
 }
 
@@ -122,10 +123,23 @@ impl PcpService {
             addresses: addresses(config),
             announcer: Announcer::default(),
             speaks: true,
+            prefixes: Vec::new(),
             counters: PcpCounters::default(),
         };
         service.begin_announcing(now);
         service
+    }
+
+    /// Serves hosts of IPv6, too, for which a NAT64 with these prefixes translates.
+    pub(crate) fn serve_nat64(&mut self, prefixes: impl IntoIterator<Item = Prefix6>) {
+        let prefixes = prefixes.into_iter();
+        self.prefixes =
+            prefixes.filter_map(|Prefix6 { address, len }| Prefix64::new(address, len)).collect();
+    }
+
+    /// True if hosts of IPv6 are served, too.
+    pub(crate) fn serves_nat64(&self) -> bool {
+        !self.prefixes.is_empty()
     }
 
     /// Leaves the announcements to another worker.
@@ -215,6 +229,12 @@ impl PcpService {
         }
     }
 
+    /// The message of an announcement to hosts of IPv6. They learn the prefixes of NAT64 anew.
+    //= rfc7225#section-4.2-announce
+    pub(crate) fn message_to_nat64(&self, announcement: Announcement) -> Answer {
+        natgate_pcp::announcement(announcement.epoch, &self.prefixes)
+    }
+
     /// The announcement that is due now to all hosts, if any.
     pub(crate) fn announcement(&mut self, now: Timestamp) -> Option<Announcement> {
         if !self.is_open() || !self.announcer.is_due(now) {
@@ -226,22 +246,18 @@ impl PcpService {
 
     // ---- requests ----
 
-    /// Takes a packet from a realm to the gateway itself, if it is a request to its address there.
-    pub(crate) fn take(
+    /// Admits a request to the gateway itself.
+    pub(crate) fn admit(
         &mut self,
         now: Timestamp,
-        realm: u16,
-        packet: &[u8],
-        own: Option<Ipv4Addr>,
-        sender: impl FnOnce(Ipv4Addr) -> Sender,
+        mut datagram: Datagram,
+        sender: Sender,
     ) -> Admission {
-        let Some(mut datagram) = Datagram::read(realm, packet, own) else {
-            return Admission::NoRequest;
-        };
-        let client = datagram.client.0;
-        let Sender { is_known, hardware, prefix } = sender(client);
+        let Sender { is_known, hardware, prefix, account } = sender;
+        let (realm, is_ipv4) = (datagram.realm, datagram.client.0.is_ipv4());
         // Requests with a client's address and other hardware do not use up the client's own rate.
-        let count = self.hasher.hash_one((realm, client, is_known)) as usize % COUNTS;
+        let client = (realm, is_ipv4, account, is_known);
+        let count = self.hasher.hash_one(client) as usize % COUNTS;
         let group = self.hasher.hash_one((realm, hardware, prefix)) as u8;
         let queue = self.waiting.of(is_known);
         //= rfc6887#section-8.2-overload
@@ -285,11 +301,16 @@ impl PcpService {
 
     /// Reads a request; returns the next step.
     pub(crate) fn read(&mut self, datagram: &Datagram, now: Timestamp) -> Next {
-        let client = datagram.client.0;
+        let address = datagram.client.0;
+        let PcpSettings { third_party, third_party_ipv6, .. } = &self.settings;
         //= rfc6887#section-13.1-permitted
-        let trusted = self.settings.third_party.iter();
-        let is_trusted = trusted.into_iter().any(|prefix| prefix.contains(client.to_bits()));
-        match self.server.read(datagram.request(), client, is_trusted, self.seconds(now)) {
+        let may_speak_for_others = match address {
+            IpAddr::V4(host) => third_party.iter().any(|prefix| prefix.contains(host.to_bits())),
+            IpAddr::V6(host) => third_party_ipv6.iter().any(|prefix| prefix.contains(host)),
+        };
+        let prefixes = self.prefixes_for(address);
+        let client = Client { address, may_speak_for_others, prefixes };
+        match self.server.read(datagram.request(), client, self.seconds(now)) {
             Read::Silence(_) => {
                 self.counters.ignored += 1;
                 Next::Nothing
@@ -302,36 +323,41 @@ impl PcpService {
         }
     }
 
+    /// Prefixes of NAT64, if it translates for a client.
+    fn prefixes_for(&self, client: IpAddr) -> &[Prefix64] {
+        if client.is_ipv6() { &self.prefixes } else { &[] }
+    }
+
     fn count(&mut self, code: ResultCode) {
         self.counters.results[code as usize] += 1;
     }
 
-    /// Carries a request out.
+    /// Carries a request out. The translator has the hosts of NAT64.
     //= rfc6888#REQ-9
     pub(crate) fn carry_out(
         &mut self,
-        engine: &mut Engine,
+        (engine, translator): (&mut Engine, Option<&mut Translator>),
         datagram: &Datagram,
         request: &Request,
         now: Timestamp,
     ) -> Answer {
-        let (realm, host) = (datagram.realm, request.host);
-        let done = match &request.operation {
-            Operation::Map(map) => grant_map(engine, now, (realm, host), map),
-            Operation::Unmap(unmap) => give_back(engine, now, (realm, host), unmap),
-            Operation::Peer(peer) => grant_peer(engine, now, (realm, host), peer),
-            Operation::UnmapAll { protocol } => {
-                match engine.unmap_all(now, *protocol, realm, host, [0; 12]) {
-                    true => Ok(granted(Ipv4Addr::UNSPECIFIED, 0)),
-                    false => Err(Refusal::new(ResultCode::NotAuthorized)),
-                }
+        let done = match (request.host, translator) {
+            (IpAddr::V4(host), _) => {
+                let host = (datagram.realm, host);
+                operations::carry_out(engine, now, host, &request.operation)
             }
-            Operation::Address => tell_address(engine, now, (realm, host)),
+            (IpAddr::V6(host), Some(translator)) => {
+                let operation = &request.operation;
+                operations::carry_out_for_ipv6(engine, translator, now, host, operation)
+            }
+            (IpAddr::V6(_), None) => Err(Refusal::new(ResultCode::NotAuthorized)),
         };
         let (bytes, epoch) = (datagram.request(), self.seconds(now));
         self.count(done.map_or_else(|refusal| refusal.code, |_| ResultCode::Success));
         match done {
-            Ok(granted) => request.grant(bytes, &granted, epoch),
+            Ok(granted) => {
+                request.grant(bytes, &granted, self.prefixes_for(datagram.client.0), epoch)
+            }
             Err(refusal) => request.refuse(bytes, refusal, epoch),
         }
     }
@@ -350,7 +376,7 @@ impl Announcement {
     pub(crate) fn messages(self, external: Option<Ipv4Addr>) -> impl Iterator<Item = Answer> {
         let old = external.filter(|_| self.nat_pmp);
         let old = old.map(|external| nat_pmp_announcement(external, self.epoch));
-        std::iter::once(announcement(self.epoch)).chain(old)
+        std::iter::once(announcement(self.epoch, &[])).chain(old)
     }
 }
 
@@ -379,172 +405,11 @@ fn addresses(config: &Config) -> Vec<AddressRange> {
     all
 }
 
-type InternalHost = (u16, Ipv4Addr);
-
-//= rfc7753#section-4.2-fewer
-fn grant_map(
-    engine: &mut Engine,
-    now: Timestamp,
-    (realm, address): InternalHost,
-    map: &Map,
-) -> Result<Granted, Refusal> {
-    if map.impossible {
-        return Err(Refusal::new(ResultCode::CannotProvideExternal));
-    }
-    let filter = |filter: &natgate_pcp::Filter| RemoteFilter {
-        address: filter.address.to_bits(),
-        prefix_len: filter.prefix_len,
-        port: filter.port,
-    };
-    let filters: arrayvec::ArrayVec<RemoteFilter, { RemoteFilter::MOST }> =
-        map.filters.add.iter().map(filter).collect();
-    let mut ask = |port, wanted| {
-        let internal = Endpoint { address, port };
-        engine.map(
-            now,
-            &MapRequest {
-                protocol: map.protocol,
-                realm,
-                internal,
-                wanted,
-                lifetime: Duration::from_secs(map.lifetime.into()),
-                nonce: map.nonce,
-                replaces_filters: map.filters.replace,
-                filters: &filters,
-            },
-        )
-    };
-    let wanted = WantedEndpoint {
-        address: map.external,
-        port: map.external_port,
-        strict: map.prefer_failure,
-    };
-    let first = ask(map.port, wanted).map_err(refusal)?;
-    // The following ports are mapped while each can have the external port that follows.
-    let mut ports = 1;
-    while ports < map.ports {
-        let Some(port) = first.external.port.checked_add(ports) else { break };
-        let wanted = WantedEndpoint { address: Some(first.external.address), port, strict: true };
-        if ask(map.port + ports, wanted).is_err() {
-            break;
-        }
-        ports += 1;
-    }
-    Ok(Granted { port: map.port, ports, ..told(&first) })
-}
-
-fn give_back(
-    engine: &mut Engine,
-    now: Timestamp,
-    (realm, address): InternalHost,
-    unmap: &Unmap,
-) -> Result<Granted, Refusal> {
-    let mut left = Duration::ZERO;
-    for more in 0..unmap.ports {
-        let internal = Endpoint { address, port: unmap.port.saturating_add(more) };
-        match engine.unmap(now, unmap.protocol, realm, internal, unmap.nonce) {
-            Ok(of_this) => left = left.max(of_this),
-            Err(error) if more == 0 => return Err(refusal(error)),
-            // The mapping belongs to another request.
-            Err(_) => {}
-        }
-    }
-    let lifetime = seconds(left);
-    Ok(Granted { lifetime, port: unmap.port, ports: unmap.ports, ..granted(address, 0) })
-}
-
-fn grant_peer(
-    engine: &mut Engine,
-    now: Timestamp,
-    (realm, address): InternalHost,
-    peer: &Peer,
-) -> Result<Granted, Refusal> {
-    if peer.impossible {
-        return Err(Refusal::new(ResultCode::CannotProvideExternal));
-    }
-    let granted = engine.peer(
-        now,
-        &PeerRequest {
-            protocol: peer.protocol,
-            realm,
-            internal: Endpoint { address, port: peer.port },
-            remote: Endpoint { address: peer.remote.0, port: peer.remote.1 },
-            wanted: WantedEndpoint {
-                address: peer.external,
-                port: peer.external_port,
-                strict: true,
-            },
-            lifetime: Duration::from_secs(peer.lifetime.into()),
-            nonce: peer.nonce,
-        },
-    );
-    let granted = granted.map_err(refusal)?;
-    Ok(Granted { port: peer.port, ..told(&granted) })
-}
-
-/// Returns the external address of a host. A host without one gets a mapping for a short time.
-fn tell_address(
-    engine: &mut Engine,
-    now: Timestamp,
-    (realm, address): InternalHost,
-) -> Result<Granted, Refusal> {
-    if let Some(external) = engine.external_address(realm, address) {
-        return Ok(granted(external, 0));
-    }
-    let (nonce, port, lifetime) = OF_ADDRESS;
-    let map = MapRequest {
-        protocol: natgate_wire::protocol::UDP,
-        realm,
-        internal: Endpoint { address, port },
-        wanted: WantedEndpoint::default(),
-        lifetime,
-        nonce,
-        replaces_filters: false,
-        filters: &[],
-    };
-    let made = engine.map(now, &map).map_err(|error| match refusal(error).code {
-        ResultCode::NoResources => Refusal::new(ResultCode::NetworkFailure),
-        code => Refusal::new(code),
-    })?;
-    Ok(granted(made.external.address, 0))
-}
-
-fn told(explicit: &Explicit) -> Granted {
-    let lifetime = explicit.lifetime.map_or(u32::MAX, seconds);
-    Granted { lifetime, ..granted(explicit.external.address, explicit.external.port) }
-}
-
-fn granted(external: Ipv4Addr, external_port: u16) -> Granted {
-    Granted { external, external_port, lifetime: 0, port: 0, ports: 1 }
-}
-
-/// Whole seconds, rounded down: no host may count on more time than there is. A timer is at most
-/// one tick late and never early, so the lifetime told is the lifetime requested.
-fn seconds(time: Duration) -> u32 {
-    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
-}
-
-fn refusal(error: ExplicitError) -> Refusal {
-    match error {
-        ExplicitError::Nonce(left) => {
-            Refusal { code: ResultCode::NotAuthorized, lifetime: seconds(left) }
-        }
-        ExplicitError::NotSubscriber | ExplicitError::NotExplicit => {
-            Refusal::new(ResultCode::NotAuthorized)
-        }
-        ExplicitError::Protocol => Refusal::new(ResultCode::UnsupportedProtocol),
-        ExplicitError::Quota => Refusal::new(ResultCode::UserExceededQuota),
-        ExplicitError::Full => Refusal::new(ResultCode::NoResources),
-        ExplicitError::External => Refusal::new(ResultCode::CannotProvideExternal),
-        ExplicitError::Filters => Refusal::new(ResultCode::ExcessiveRemotePeers),
-        ExplicitError::Remote => Refusal::new(ResultCode::MalformedRequest),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::operations::{refusal, tell_address};
     use super::*;
-    use natgate_engine::{Limits, PoolConfig};
+    use natgate_engine::{ExplicitError, Limits, PoolConfig};
 
     fn config(last: u8) -> Config {
         let address = |last| Ipv4Addr::new(203, 0, 113, last);

@@ -173,6 +173,11 @@ impl Router6 {
         Received::Ignored
     }
 
+    /// Corrects the counters: the last packet that was [`Received::Ignored`] has been taken.
+    pub fn take_ignored(&mut self) {
+        self.outbox.counters.packets_ignored -= 1;
+    }
+
     /// Finds the next hop of an IPv6 packet that leaves by a link. The frame's bytes are the
     /// packet. After [`Fate::Ready`] they are the Ethernet frame; the header has taken headroom.
     /// The router's own packets have no origin.
@@ -236,6 +241,13 @@ impl Router6 {
         if let Ok(ends) = self.find(now, link, &frame[ETHERNET_LEN..], None) {
             self.outbox.push(link, ends, frame, None);
         }
+    }
+
+    /// Sends an IPv6 packet of the gateway's own to all hosts of a link.
+    pub fn send_to_all(&mut self, link: impl Into<Link>, packet: &[u8]) {
+        let link = link.into();
+        let mac = self.mac(link);
+        self.outbox.push_own(link, (mac, nd::group_mac(nd::ALL_NODES)), packet);
     }
 
     /// Returns the next frame to send, oldest first: its link, its bytes, and the origin if it was

@@ -169,14 +169,14 @@ fn hear(router: &mut Router6, now: Timestamp, link: Link, said: Advertisement) {
     let to = if said.solicited { nd::link_local(own) } else { nd::ALL_NODES };
     let packet = said.packet(said.target, to);
     let sender = said.mac.unwrap_or(OTHER);
-    assert_eq!(router.receive(now, link, sender, &packet), Received::Taken);
+    assert_eq!(router.receive(now, link, sender, &packet), Received::Discovery);
 }
 
 /// Lets the router receive a solicitation of a host.
 fn solicit(router: &mut Router6, now: Timestamp, link: Link, source: (&str, Mac), target: &str) {
     let question = Solicitation { target: ip(target), mac: source.1 };
     let question = question.packet(Some(ip(source.0)), nd::solicited_node(ip(target)));
-    assert_eq!(router.receive(now, link, source.1, question.bytes()), Received::Taken);
+    assert_eq!(router.receive(now, link, source.1, question.bytes()), Received::Discovery);
 }
 
 fn state(router: &Router6, link: Link, address: &str) -> Option<NeighborState6> {
@@ -346,7 +346,7 @@ fn an_advertisement_tells_whether_its_sender_is_a_router() {
     let mut solicitation = vec![0; 48];
     let kind = icmpv6::kind::ROUTER_SOLICITATION;
     nd::finish(&mut solicitation, kind, (ip("fe80::54"), nd::ALL_ROUTERS));
-    assert_eq!(router.receive(at(22), OUT, OTHER, &solicitation), Received::Taken);
+    assert_eq!(router.receive(at(22), OUT, OTHER, &solicitation), Received::Discovery);
     assert!(!router.neighbors(OUT)[0].router);
 }
 
@@ -358,7 +358,7 @@ fn a_solicitation_without_a_hardware_address_is_answered_and_teaches_nothing() {
     question[48..].copy_from_slice(&ip("2001:db8:1::1").octets());
     let ends = (ip("2001:db8:1::5"), ip("2001:db8:1::1"));
     nd::finish(&mut question, icmpv6::kind::NEIGHBOR_SOLICITATION, ends);
-    assert_eq!(router.receive(at(0), IN, HOST, &question), Received::Taken);
+    assert_eq!(router.receive(at(0), IN, HOST, &question), Received::Discovery);
     let out = take(&mut router);
     assert!(matches!(out[..], [Out::Message(IN, HOST, ..)]), "{out:?}");
     assert_eq!(router.neighbors(IN), []);
@@ -377,7 +377,7 @@ fn messages_of_other_routers_change_nothing() {
             message[64..].copy_from_slice(&ip("2001:db8:99::1").octets());
         }
         nd::finish(&mut message, kind, (ip("fe80::54"), nd::link_local(OUTSIDE_MAC)));
-        assert_eq!(router.receive(at(20), OUT, UPSTREAM, &message), Received::Taken);
+        assert_eq!(router.receive(at(20), OUT, UPSTREAM, &message), Received::Discovery);
     }
     assert_eq!(router.counters().discovery_invalid, 0);
     assert_eq!(router.neighbors(OUT), before);

@@ -7,12 +7,16 @@
 //! Workers divide packets by the subscriber of their mapping before this stage. So both directions
 //! of a control flow, and the expectations that it makes, are of one worker.
 
+use super::families::{Families, Passage};
 use super::stages::{NO_VERDICTS, Packets, Stages, seen};
-use crate::alg::{AlgExpectation, Algs, Arrived};
+use crate::alg::{AlgExpectation, Algs, Arrived, Ends6};
+use crate::counters::Origin;
 use crate::link::Link;
 use crate::tap::Moment;
-use natgate_engine::{Side, Timestamp, Verdict};
+use natgate_engine::{Packet, Side, Timestamp, Verdict};
 use natgate_io::{BATCH, Frame, HEADROOM, Transmit};
+use natgate_ipv6::{Departure, Fate, HostName};
+use natgate_payload::{Fate as AlgFate, Room};
 
 const _: () = assert!(BATCH <= u64::BITS as usize);
 
@@ -45,6 +49,44 @@ impl Stages {
             });
         }
         self.algs = Some(algs);
+    }
+
+    /// Takes the packets of control flows of NAT64's hosts out of a batch, through all stages.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn carry_controls_of_hosts(
+        &mut self,
+        now: Timestamp,
+        packets: &mut Packets<'_>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        let Some(mut algs) = self.algs.take() else { return };
+        packets.frames.retain(|frame| {
+            let claims = |families: &Families| {
+                algs.stage.claims_of_host(&families.translator, frame.bytes())
+            };
+            let is_claimed = self.families.as_deref().is_some_and(claims);
+            if is_claimed {
+                self.carry_control_of_host(&mut algs, now, frame.bytes(), transmitters);
+            }
+            !is_claimed
+        });
+        self.algs = Some(algs);
+    }
+
+    /// Takes a packet of a control flow of a host of NAT64 through all stages.
+    fn carry_control_of_host(
+        &mut self,
+        algs: &mut Algs,
+        now: Timestamp,
+        packet: &[u8],
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        let Some(mut families) = self.families.take() else { return };
+        let mut passage = Passage::new(self, &mut families, now, transmitters);
+        passage.take_control(algs, packet);
+        self.families = Some(families);
+        self.send_of_algs(algs, now, transmitters);
     }
 
     /// Takes a packet of a control flow through all stages.
@@ -108,6 +150,11 @@ impl Stages {
             &mut buffer[HEADROOM..],
             self.router.losses_mut(),
         ) {
+            if self.is_of_hosts(side, realm) {
+                let packet = &buffer[HEADROOM..HEADROOM + len];
+                self.send_made_to_host(now, packet, transmitters);
+                continue;
+            }
             self.send_own(now, Link::new(side, realm), (buffer, len), transmitters);
         }
     }
@@ -121,8 +168,57 @@ impl Stages {
     }
 
     /// Returns the expectations that packets have made.
-    pub(super) fn expectations_made(&mut self) -> impl Iterator<Item = AlgExpectation> + '_ {
-        let algs = self.algs.iter_mut();
-        algs.flat_map(|algs| std::iter::from_fn(|| algs.stage.poll_expectation()))
+    pub(super) fn expectations_made(
+        &mut self,
+    ) -> impl Iterator<Item = (AlgExpectation, Option<HostName>)> + '_ {
+        let Self { algs, families, .. } = self;
+        let made =
+            algs.iter_mut().flat_map(|algs| std::iter::from_fn(|| algs.stage.poll_expectation()));
+        made.map(|made| {
+            let families = families.as_deref();
+            let name =
+                |families: &Families| families.translator.host(made.realm, made.internal.address);
+            (made, families.and_then(name))
+        })
+    }
+}
+
+impl Passage<'_, '_, '_, '_> {
+    /// Takes a packet of a control flow from inside.
+    fn take_control(&mut self, algs: &mut Algs, packet: &[u8]) {
+        let before = self.sum();
+        let is_watched = self.stages.captures.is_on();
+        if is_watched {
+            self.stages.captures.before(std::iter::once((packet, 0)));
+        }
+        let Algs { stage, buffer } = algs;
+        buffer[HEADROOM..][..packet.len()].copy_from_slice(packet);
+        let ends = Ends6::read(packet);
+        let mut packet = Packet::new(&mut buffer[..HEADROOM + packet.len()], HEADROOM);
+        let Self { stages, families, now, .. } = self;
+        let (engine, translator) = (&mut stages.engine, &mut families.translator);
+        let fate = translator.take(engine, *now, Side::Inside, &mut packet);
+        let (start, mut end) = (packet.start(), packet.end());
+        let mut is_held = false;
+        if let (Fate::Send(Departure { side: Side::Outside, .. }), Some(ends)) = (fate, ends) {
+            let mut room = Room::new(&mut buffer[start..], end - start);
+            let edited = stage.edit_of_host(engine, translator, *now, ends, &mut room);
+            end = start + room.bytes().len();
+            is_held = edited == AlgFate::Held;
+        }
+        if is_watched {
+            let verdict = if is_held { Verdict::Held } else { self.verdict(fate, &before) };
+            let moment = Moment { now: self.now, from: Side::Inside, turned: false };
+            self.stages.captures.after(moment, std::iter::once((&buffer[start..end], verdict)));
+        }
+        if let (Fate::Send(departure), false) = (fate, is_held) {
+            let Departure { side, realm, cut, counted: (direction, outcome, len), .. } = departure;
+            let origin = Some(Origin { direction, outcome, len });
+            match cut {
+                Some(cut) => self.send_cut((side, realm), cut, &buffer[start..end], origin),
+                None => self.send_now((side, realm), Frame::of(buffer, start, end), origin),
+            }
+        }
+        self.settle();
     }
 }

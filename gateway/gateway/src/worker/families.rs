@@ -9,6 +9,7 @@
 //! sends to that realm are converted here. Changes are kept with the names of their hosts as soon
 //! as a run is taken, because a number may pass to another host with the next run.
 
+mod made;
 mod together;
 
 use super::stages::{NO_VERDICTS, Output, Packets, Stages, Verdicts};
@@ -42,7 +43,7 @@ pub(super) struct Families {
     /// Buffer for packets of the gateway's own, behind headroom.
     buffer: Vec<u8>,
     /// Changes that packets have made since they were last reported.
-    told: Vec<(Event, Option<HostName>)>,
+    pub(super) told: Vec<(Event, Option<HostName>)>,
     /// New bindings of lw4o6.
     bindings: Option<BindingTaker>,
 }
@@ -90,7 +91,7 @@ impl Families {
     }
 
     /// Name of the host that a change is about, if NAT64 translates for it.
-    fn name(&self, event: &Event) -> Option<HostName> {
+    pub(super) fn name(&self, event: &Event) -> Option<HostName> {
         let (realm, number) = event.change.subject()?;
         self.translator.host(realm, number)
     }
@@ -120,16 +121,15 @@ impl Stages {
             self.engine.count_foreign(link.side, frame.len());
             return false;
         }
-        let is_forwarded = match families.router.receive(now, link, source, frame.bytes()) {
-            Received::Forward => true,
-            Received::Discovery => {
-                if let Some(team) = &mut self.team {
-                    team.tell_ipv6(link, source, frame.bytes());
-                }
-                false
-            }
-            Received::Taken | Received::Ignored => false,
-        };
+        let received = families.router.receive(now, link, source, frame.bytes());
+        if received == Received::Ignored && link.side == Side::Inside && self.pcp.is_open() {
+            self.take_ignored(now, link, source, frame);
+            return false;
+        }
+        if let (Received::Discovery, Some(team)) = (received, &mut self.team) {
+            team.tell_ipv6(link, source, frame.bytes());
+        }
+        let is_forwarded = received == Received::Forward;
         // A packet that was sent to a group of stations is not forwarded.
         let is_own = destination == self.router.mac(link);
         self.not_addressed += u64::from(is_forwarded && !is_own);
@@ -156,6 +156,12 @@ impl Stages {
             let is_claimed = families.translator.claims(from, realm, frame.bytes());
             let packets = if is_claimed { &mut claimed } else { &mut rest };
             packets.push(frame, realm);
+        }
+        if from == Side::Inside && self.algs.is_some() {
+            self.families = Some(families);
+            self.carry_controls_of_hosts(now, &mut claimed, transmitters);
+            let Some(taken) = self.families.take() else { return };
+            families = taken;
         }
         if !claimed.is_empty() {
             let mut passage = Passage::new(self, &mut families, now, transmitters);
@@ -187,42 +193,6 @@ impl Stages {
     pub(super) fn is_of_hosts(&self, side: Side, realm: u16) -> bool {
         let of_hosts = self.families.as_ref().and_then(|families| families.translator.realm());
         side == Side::Inside && of_hosts == Some(realm)
-    }
-
-    /// Sends an IPv4 packet of the engine's own to a host of NAT64.
-    pub(super) fn send_made_to_host(
-        &mut self,
-        now: Timestamp,
-        packet: &[u8],
-        transmitters: &mut [&mut dyn Transmit],
-    ) {
-        let Some(mut families) = self.families.take() else { return };
-        let mut buffer = std::mem::take(&mut families.buffer);
-        buffer[ROOM..ROOM + packet.len()].copy_from_slice(packet);
-        let mut passage = Passage::new(self, &mut families, now, transmitters);
-        passage.send_to_host(&mut buffer, packet.len());
-        families.buffer = buffer;
-        self.families = Some(families);
-    }
-
-    /// Sends an ICMP error of the IPv4 router's to a host of NAT64.
-    pub(super) fn send_error_to_host(
-        &mut self,
-        now: Timestamp,
-        error: &[u8],
-        transmitters: &mut [&mut dyn Transmit],
-    ) {
-        let Some(mut families) = self.families.take() else { return };
-        let mut buffer = std::mem::take(&mut families.buffer);
-        buffer[ROOM..ROOM + error.len()].copy_from_slice(error);
-        let mut packet = Packet::new(&mut buffer[..ROOM + error.len()], ROOM);
-        if families.translator.convert_own_to_host(&mut packet).is_ok() {
-            let (start, end) = (packet.start(), packet.end());
-            let mut passage = Passage::new(self, &mut families, now, transmitters);
-            passage.send_error(Side::Inside, Frame::of(&mut buffer, start, end));
-        }
-        families.buffer = buffer;
-        self.families = Some(families);
     }
 
     /// Does what is due for IPv6 without a packet, and sends what the router of IPv6 has to send.
@@ -284,17 +254,17 @@ pub(super) fn input_counters(
 }
 
 /// Packets on their way through both families.
-struct Passage<'s, 't, 'r, 'd> {
-    stages: &'s mut Stages,
-    families: &'s mut Families,
-    now: Timestamp,
+pub(super) struct Passage<'s, 't, 'r, 'd> {
+    pub(super) stages: &'s mut Stages,
+    pub(super) families: &'s mut Families,
+    pub(super) now: Timestamp,
     transmitters: &'t mut [&'r mut dyn Transmit],
     /// Frames that leave, by device.
     leaving: Vec<(usize, Output<'d>)>,
 }
 
 impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
-    fn new(
+    pub(super) fn new(
         stages: &'s mut Stages,
         families: &'s mut Families,
         now: Timestamp,
@@ -322,9 +292,16 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
             let (engine, rest) = (&mut stages.engine, &mut packets.frames[taken..]);
             let count = families.translator.take_some(engine, *now, from, rest, &mut fates);
             for (number, fate) in fates[..count].iter().enumerate() {
-                if *fate != Fate::Nothing {
-                    let (frame, _) = packets.take(taken + number);
-                    self.carry_out(*fate, frame);
+                match fate {
+                    Fate::Local if from == Side::Inside => {
+                        let frame = &mut packets.frames[taken + number];
+                        self.stages.take_own_ipv6(self.families, self.now, frame);
+                    }
+                    Fate::Local | Fate::Nothing => {}
+                    fate => {
+                        let (frame, _) = packets.take(taken + number);
+                        self.carry_out(*fate, frame);
+                    }
                 }
             }
             self.settle();
@@ -345,36 +322,27 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         let verdict = self.verdict(fate, &before);
         let moment = Moment { now: self.now, from, turned: false };
         self.stages.captures.after(moment, std::iter::once((frame.bytes(), verdict)));
-        self.carry_out(fate, frame);
+        match fate {
+            Fate::Local if from == Side::Inside => {
+                self.stages.take_own_ipv6(self.families, self.now, &mut frame);
+            }
+            fate => self.carry_out(fate, frame),
+        }
         self.settle();
     }
 
-    /// Does with a packet what the translator has decided.
-    fn carry_out(&mut self, fate: Fate, frame: Frame<'d>) {
-        match fate {
-            Fate::Send(departure) => self.depart(departure, frame),
-            Fate::HandOver(realm) => {
-                let turned = self.stages.turn_over(self.now, frame, realm);
-                if let Some(turned) = turned {
-                    self.send_turned(turned);
-                }
-            }
-            Fate::Nothing => {}
-        }
-    }
-
     /// Counters of the engine and of the translator together.
-    fn sum(&self) -> Counters {
+    pub(super) fn sum(&self) -> Counters {
         summed(self.stages.engine.counters(), &self.families.translator.counters())
     }
 
     /// Verdict of a packet for captures; `before` has the drops before the packet.
-    fn verdict(&self, fate: Fate, before: &Counters) -> Verdict {
+    pub(super) fn verdict(&self, fate: Fate, before: &Counters) -> Verdict {
         match fate {
             Fate::Send(Departure { side, answers: true, .. }) => Verdict::Reply(side),
             Fate::Send(Departure { side, .. }) => Verdict::Forward(side),
             Fate::HandOver(_) => Verdict::HandOver,
-            Fate::Nothing => {
+            Fate::Nothing | Fate::Local => {
                 let after = self.sum().drops;
                 let mut reasons = DropReason::ALL.iter().zip(after.iter().zip(&before.drops));
                 let reason = reasons.find(|(_, (after, before))| after != before);
@@ -438,14 +406,25 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
     }
 
     /// Sends a packet in a buffer of the gateway's own, after the frames before it.
-    fn send_now(&mut self, to: (Side, u16), mut frame: Frame<'_>, origin: Option<Origin>) {
+    pub(super) fn send_now(
+        &mut self,
+        to: (Side, u16),
+        mut frame: Frame<'_>,
+        origin: Option<Origin>,
+    ) {
         if let Some(device) = self.route(to, &mut frame, origin) {
             self.send_frame(device, frame, origin);
         }
     }
 
     /// Sends a packet in fragments. The packet counts as lost if its first fragment is lost.
-    fn send_cut(&mut self, to: (Side, u16), cut: Cut, packet: &[u8], mut origin: Option<Origin>) {
+    pub(super) fn send_cut(
+        &mut self,
+        to: (Side, u16),
+        cut: Cut,
+        packet: &[u8],
+        mut origin: Option<Origin>,
+    ) {
         let mut fragments = cut.fragments(packet);
         let mut buffer = vec![0; HEADROOM + cut.limit];
         while let Some(len) = fragments.write_next(&mut buffer[HEADROOM..]) {
@@ -549,7 +528,7 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
     }
 
     /// Takes what the engine and the translator have produced about the last packets.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         while let Some(event) = self.stages.engine.poll_event() {
             let name = self.families.name(&event);
             self.families.told.push((event, name));

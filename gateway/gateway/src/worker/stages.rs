@@ -11,7 +11,7 @@ use crate::link::Link;
 use crate::links::Header;
 use crate::load::Load;
 use crate::local_tcp_port::LocalTcpPort;
-use crate::pcp::{Admission, PcpService};
+use crate::pcp::{Admission, Datagram, PcpService};
 use crate::router::{Fate, Router};
 use crate::tap::{Captures, Moment};
 use crate::team::Member;
@@ -21,7 +21,7 @@ use natgate_engine::{DropReason, Engine, Side, Timestamp, Verdict};
 use natgate_io::{BATCH, Batch, Frame, Lost, Transmit};
 use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// Parts of a worker that packets need, and the stages of a batch in order of the methods.
@@ -445,11 +445,12 @@ impl Stages {
         let packet = frame.bytes();
         let own = self.engine.config().inside_of(realm).address;
         let mut taken = Admission::NoRequest;
-        if self.pcp.is_open() {
-            let known = (&self.router, &self.engine);
-            taken = self.pcp.take(now, realm, packet, own, |client| {
-                serve::sender(known, realm, hardware, client)
-            });
+        if self.pcp.is_open()
+            && let Some(request) = Datagram::read(realm, packet, own)
+            && let IpAddr::V4(client) = request.client.0
+        {
+            let sender = serve::sender((&self.router, &self.engine), realm, hardware, client);
+            taken = self.pcp.admit(now, request, sender);
         }
         if realm == 0 && taken == Admission::NoRequest {
             taken = self.local_tcp.take(packet, own);

@@ -11,6 +11,7 @@ use crate::team::{HandedPacket, Kind, Member, OwnerLookup, Way};
 use crate::wiring::Devices;
 use natgate_engine::{Direction, DropReason, Side, Timestamp, Verdict};
 use natgate_io::{Frame, HEADROOM, Transmit};
+use natgate_wire::Ipv6;
 use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 
@@ -193,6 +194,10 @@ impl Stages {
             let frame = Frame::of(buffer, *start, *end);
             if let Kind::Arp(link) = *kind {
                 self.router.overhear_arp(now, link, frame.bytes());
+            } else if let Kind::Packet(Link { side: Side::Inside, .. }, source) = *kind
+                && is_link_local(frame.bytes())
+            {
+                self.take_link_local(now, source, frame.bytes());
             } else if let Kind::Told(link, source) = *kind {
                 self.overhear_ipv6(now, link, source, frame.bytes());
             } else if self.is_settled(now, (*kind, *asked), frame.bytes()) {
@@ -258,6 +263,12 @@ impl Stages {
             self.engine.count_lost(direction_of(kind), reason, len);
         }
     }
+}
+
+/// True if an IPv6 packet is for a link-local address.
+fn is_link_local(packet: &[u8]) -> bool {
+    let header = Ipv6::new_header_checked(packet);
+    header.is_ok_and(|header| header.destination() >> 118 == 0xfe80 >> 6)
 }
 
 /// Direction for the counters of a handed packet.

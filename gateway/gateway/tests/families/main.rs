@@ -2,6 +2,7 @@
 
 #![allow(missing_docs)]
 
+mod algs;
 mod customer;
 mod nat64;
 mod prefixes;

@@ -3,6 +3,7 @@
 mod capture;
 mod fragments;
 mod mtu;
+mod nat64;
 mod pcp;
 mod realms;
 mod reload;

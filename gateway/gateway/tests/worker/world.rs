@@ -9,7 +9,8 @@ use natgate_engine::{
     AddressRange, Config, Direction, DropReason, Event, Outcome, PoolConfig, Prefix, Side,
     SideConfig, Timestamp,
 };
-use natgate_gateway::{Observer, Settings, SideSettings, Status, Worker};
+use natgate_gateway::ipv6::HostName;
+use natgate_gateway::{AlgExpectation, Observer, Settings, SideSettings, Status, Worker};
 use natgate_io::memory::{self, Wire};
 use natgate_io::{Change, Device, LinkInfo};
 use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
@@ -62,11 +63,16 @@ pub(crate) fn settings() -> Settings {
 pub(crate) struct RecordingObserver {
     pub(crate) events: Vec<Event>,
     pub(crate) links: Vec<(Side, bool)>,
+    pub(crate) expectations: Vec<(AlgExpectation, Option<HostName>)>,
 }
 
 impl Observer for RecordingObserver {
     fn event(&mut self, event: &Event) {
         self.events.push(*event);
+    }
+
+    fn expectation(&mut self, made: &AlgExpectation, host: Option<&HostName>) {
+        self.expectations.push((*made, host.copied()));
     }
 
     fn link(&mut self, side: Side, link: &LinkInfo, _: &Change) {

@@ -4,8 +4,10 @@ use super::problem::Located;
 use super::reader::{Section, Value};
 use super::sections::{bounded, read_duration};
 use super::values::{self, show_duration};
+use super::values6;
 use natgate_engine::{Limits, Prefix};
 use natgate_gateway::PcpSettings;
+use natgate_gateway::ipv6::Prefix6;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -22,7 +24,8 @@ const MOST_PER_SUBSCRIBER: u64 = 1024;
 const MOST_TRUSTED: usize = 256;
 
 /// Reads the table. The total of requested mappings goes to the translator's `limits`.
-pub(super) fn read(section: &Section<'_>, limits: &mut Limits) -> PcpSettings {
+/// `has_nat64`: the file has `[nat64]`.
+pub(super) fn read(section: &Section<'_>, has_nat64: bool, limits: &mut Limits) -> PcpSettings {
     let mut settings = PcpSettings::default();
     for (key, slot) in [
         ("enabled", &mut settings.enabled),
@@ -34,8 +37,9 @@ pub(super) fn read(section: &Section<'_>, limits: &mut Limits) -> PcpSettings {
         }
     }
     settings.lifetime = read_lifetimes(section, settings.lifetime);
-    settings.third_party =
-        section.get("third_party").map(|value| read_trusted(&value)).unwrap_or_default();
+    if let Some(value) = section.get("third_party") {
+        read_trusted(&value, has_nat64, &mut settings);
+    }
     let (each, all) = settings.requests_per_second;
     let most = 1_000_000;
     settings.requests_per_second = (
@@ -81,20 +85,34 @@ fn read_lifetimes(section: &Section<'_>, usual: (Duration, Duration)) -> (Durati
     (least, most)
 }
 
+/// A prefix of either family.
+enum Trusted {
+    Ipv4(Prefix),
+    Ipv6(Prefix6),
+}
+
 /// Reads the hosts that may request mappings for other hosts.
-fn read_trusted(value: &Value<'_>) -> Vec<Prefix> {
-    let Some(items) = value.items("an array of prefixes") else { return Vec::new() };
+fn read_trusted(value: &Value<'_>, has_nat64: bool, settings: &mut PcpSettings) {
+    let Some(items) = value.items("an array of prefixes") else { return };
     if items.len() > MOST_TRUSTED {
         value.wrong(format!("has {} prefixes; it may have {MOST_TRUSTED}", items.len()));
-        return Vec::new();
+        return;
     }
-    let read = |item: &Value<'_>| {
-        let prefix = item.parsed("a prefix in quotes", values::prefix)?.value;
-        if prefix.is_empty() {
-            item.wrong("lets every subscriber take and give away the others' ports; name hosts");
-            return None;
-        }
-        Some(prefix)
+    let read = |text: &str| match text.contains(':') {
+        true => values6::prefix6(text).map(Trusted::Ipv6),
+        false => values::prefix(text).map(Trusted::Ipv4),
     };
-    items.iter().filter_map(read).collect()
+    for item in &items {
+        let Some(found) = item.parsed("a prefix in quotes", read) else { continue };
+        match found.value {
+            Trusted::Ipv4(prefix) if !prefix.is_empty() => settings.third_party.push(prefix),
+            Trusted::Ipv6(_) if !has_nat64 => {
+                item.wrong("is of IPv6, and no [nat64] translates for it; name hosts of IPv4");
+            }
+            Trusted::Ipv6(prefix) if prefix.len > 0 => settings.third_party_ipv6.push(prefix),
+            _ => {
+                item.wrong("lets every subscriber take and give away the others' ports; name hosts")
+            }
+        }
+    }
 }

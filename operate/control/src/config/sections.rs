@@ -74,7 +74,8 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     read_timeouts(&root.section("timeouts", "timeouts"), &mut config.timeouts);
     let (subscribers, no_subscribers) = read_subscribers(&nat, &config.subscribers);
     read_nat(&nat, &mut config);
-    let pcp = pcp::read(&root.section("pcp", "pcp"), &mut config.limits);
+    let has_nat64 = root.get("nat64").is_some();
+    let pcp = pcp::read(&root.section("pcp", "pcp"), has_nat64, &mut config.limits);
     admission::warn(&limits, &config.limits);
     let alg = alg::read(&root.section("alg", "alg"), &mut config.limits);
     let mut router6 = Router6Draft::default();

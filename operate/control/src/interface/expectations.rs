@@ -5,6 +5,7 @@ use super::{Answer, Of, lists, stopping};
 use crate::json;
 use crate::socket::blocking;
 use axum::extract::{RawQuery, State};
+use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{OpenExpectation, Settings};
 use natgate_logs::endpoint;
 use serde_json::{Value, json};
@@ -18,7 +19,8 @@ pub(super) async fn expectations(State(interface): Of, RawQuery(query): RawQuery
     lists::whole("expectations", objects.collect(), false)
 }
 
-fn object(OpenExpectation { made, left, once }: &OpenExpectation, settings: &Settings) -> Value {
+fn object(open: &OpenExpectation, settings: &Settings) -> Value {
+    let OpenExpectation { made, left, once, host } = open;
     let mut object = json!({
         "kind": made.kind.name(),
         "protocol": json::protocol(made.protocol),
@@ -29,6 +31,12 @@ fn object(OpenExpectation { made, left, once }: &OpenExpectation, settings: &Set
         "expires_in_s": left.as_secs_f64(),
         "once": once,
     });
+    if let Some(HostName { address, prefix, len }) = *host {
+        object["subscriber"] = json::prefix((prefix, len)).into();
+        if let Some(address) = address {
+            object["internal"] = json::host_endpoint(address, made.internal.port).into();
+        }
+    }
     if !settings.realms.is_empty() {
         object["realm"] = settings.realm_name(made.realm).into();
     }
@@ -57,7 +65,8 @@ mod tests {
             remote: Some(Ipv4Addr::new(192, 0, 2, 1)),
             remote_port: 0,
         };
-        let open = OpenExpectation { made, left: Duration::from_millis(29_500), once: true };
+        let open =
+            OpenExpectation { made, left: Duration::from_millis(29_500), once: true, host: None };
         let mut expected = json!({
             "kind": "tftp", "protocol": "udp", "internal": "10.0.0.5:4000",
             "external": "203.0.113.1:5000", "subscriber": "10.0.0.5", "remote": "192.0.2.1",
@@ -67,5 +76,10 @@ mod tests {
         let anybody = AlgExpectation { remote: None, ..made };
         expected["remote"] = Value::Null;
         assert_eq!(object(&OpenExpectation { made: anybody, ..open }, &settings), expected);
+        let prefix = "2001:db8::".parse().unwrap();
+        let name = HostName { address: Some("2001:db8::5".parse().unwrap()), prefix, len: 64 };
+        let of_host = object(&OpenExpectation { host: Some(name), ..open }, &settings);
+        assert_eq!(of_host["internal"], "[2001:db8::5]:4000");
+        assert_eq!(of_host["subscriber"], "2001:db8::/64");
     }
 }

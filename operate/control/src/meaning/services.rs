@@ -7,7 +7,7 @@ use crate::config::{show_duration, show_prefix};
 use natgate_engine::Allocation;
 use natgate_gateway::{
     Collector, ControlSettings, LogSettings, LogTo, LogWhat, Master, MetricsPlace, PagePlace,
-    Settings, SnmpSettings, Transport,
+    PcpSettings, Settings, SnmpSettings, Transport,
 };
 use natgate_http::DEFAULT_PATH;
 use serde::Serialize;
@@ -127,6 +127,12 @@ pub(super) fn logs(settings: &Settings) -> Vec<LogMeaning> {
     settings.logs.iter().map(LogMeaning::new).collect()
 }
 
+/// Prefixes of the hosts that may request mappings for other hosts, of both families.
+fn trusted(pcp: &PcpSettings) -> Vec<String> {
+    let of_ipv6 = pcp.third_party_ipv6.iter().map(ToString::to_string);
+    pcp.third_party.iter().map(|prefix| show_prefix(*prefix)).chain(of_ipv6).collect()
+}
+
 /// The meaning of `[pcp]`.
 pub(super) fn pcp(settings: &Settings) -> Option<PcpMeaning> {
     let (pcp, limits) = (&settings.pcp, &settings.engine.limits);
@@ -138,7 +144,7 @@ pub(super) fn pcp(settings: &Settings) -> Option<PcpMeaning> {
         mappings: limits.explicit_mappings.into(),
         mappings_per_subscriber: limits.explicit_per_subscriber.into(),
         port_set: pcp.port_set.into(),
-        third_party: pcp.third_party.iter().map(|prefix| show_prefix(*prefix)).collect(),
+        third_party: trusted(pcp),
         client_requests_per_second: pcp.requests_per_second.0.into(),
         requests_per_second: pcp.requests_per_second.1.into(),
     })
@@ -272,9 +278,13 @@ impl Meaning {
         let port = natgate_gateway::PCP_PORT;
         writeln!(f, "  {protocols} at UDP port {port} of the gateway's inside addresses")?;
         write!(f, "  every subscriber may ask for itself")?;
-        match &self.settings.pcp.third_party[..] {
+        let hosts: Vec<&String> = pcp.third_party.iter().collect();
+        match &hosts[..] {
             [] => writeln!(f, ", and nobody for others")?,
-            hosts => writeln!(f, ", and {} for others", list(hosts, show_prefix))?,
+            hosts => writeln!(f, ", and {} for others", list(hosts, String::clone))?,
+        }
+        if self.settings.ipv6.nat64.is_some() && self.settings.ipv6.inside.address.is_some() {
+            writeln!(f, "  hosts of IPv6 ask by PCP at the gateway's IPv6 addresses inside")?;
         }
         let (least, most) = self.settings.pcp.lifetime;
         let (least, most) = (show_duration(least), show_duration(most));

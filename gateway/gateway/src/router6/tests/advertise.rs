@@ -136,7 +136,7 @@ fn a_solicitation_is_answered_soon_and_not_too_often() {
     let kind = icmpv6::kind::ROUTER_SOLICITATION;
     nd::finish(&mut solicitation, kind, (Ipv6Addr::UNSPECIFIED, nd::ALL_ROUTERS));
     let ask = |router: &mut Router6, millis| {
-        assert_eq!(router.receive(at(millis), IN, HOST, &solicitation), Received::Taken);
+        assert_eq!(router.receive(at(millis), IN, HOST, &solicitation), Received::Discovery);
     };
     ask(&mut router, 100_000);
     assert_eq!(router.neighbors(IN), [], "it has no source");
@@ -163,7 +163,7 @@ fn a_router_solicitation_tells_of_its_sender() {
     solicitation[50..].copy_from_slice(&HOST.0);
     let kind = icmpv6::kind::ROUTER_SOLICITATION;
     nd::finish(&mut solicitation, kind, (ip("fe80::5"), nd::ALL_ROUTERS));
-    assert_eq!(router.receive(at(0), IN, HOST, &solicitation), Received::Taken);
+    assert_eq!(router.receive(at(0), IN, HOST, &solicitation), Received::Discovery);
     assert_eq!(state(&router, IN, "fe80::5"), Some(NeighborState6::Stale));
 }
 

@@ -31,7 +31,7 @@ fn inside_alone() -> Router6 {
 fn contend(router: &mut Router6, now: Timestamp, target: &str) {
     let group = nd::solicited_node(ip(target));
     let question = Solicitation { target: ip(target), mac: OTHER }.packet(None, group);
-    assert_eq!(router.receive(now, IN, OTHER, question.bytes()), Received::Taken);
+    assert_eq!(router.receive(now, IN, OTHER, question.bytes()), Received::Discovery);
 }
 
 //= test rfc4862#section-5.4

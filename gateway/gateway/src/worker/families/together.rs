@@ -6,7 +6,9 @@ use crate::link::Link;
 use crate::worker::stages::{NO_VERDICTS, Packets, Stages, TranslatedPacket, Verdicts};
 use natgate_engine::{Direction, Side, Timestamp};
 use natgate_io::{Frame, Transmit};
+use natgate_ipv6::Fate;
 use natgate_wire::arp::Mac;
+use natgate_wire::{ipv6, protocol};
 
 impl Stages {
     /// True if this worker owns an IPv6 packet that came in by a link; otherwise the packet has
@@ -26,6 +28,25 @@ impl Stages {
         }
         let way = team.dispatch_ipv6(link, source, frame.bytes());
         self.has_come(way, Direction::forwarded(link.side, link.side.other()), frame.len())
+    }
+
+    /// Takes a packet to a link-local address if it is a request for a mapping, or hands it to the
+    /// worker of its host.
+    pub(super) fn take_ignored(
+        &mut self,
+        now: Timestamp,
+        link: Link,
+        source: Mac,
+        frame: &Frame<'_>,
+    ) {
+        let bytes = frame.bytes();
+        let is_elsewhere = self.team.is_some()
+            && is_request(bytes)
+            && !self.is_here_ipv6(now, link, source, frame);
+        let is_taken = is_elsewhere || self.take_link_local(now, source, bytes);
+        if let Some(families) = self.families.as_mut().filter(|_| is_taken) {
+            families.router.take_ignored();
+        }
     }
 
     /// Learns from an IPv6 packet that another worker has received.
@@ -61,8 +82,22 @@ impl Stages {
 }
 
 impl<'d> Passage<'_, '_, '_, 'd> {
+    /// Does with a packet what the translator has decided.
+    pub(super) fn carry_out(&mut self, fate: Fate, frame: Frame<'d>) {
+        match fate {
+            Fate::Send(departure) => self.depart(departure, frame),
+            Fate::HandOver(realm) => {
+                let turned = self.stages.turn_over(self.now, frame, realm);
+                if let Some(turned) = turned {
+                    self.send_turned(turned);
+                }
+            }
+            Fate::Local | Fate::Nothing => {}
+        }
+    }
+
     /// Sends a hairpin packet whose receiver's endpoint is translated.
-    pub(super) fn send_turned(&mut self, (frame, verdict, realm): TranslatedPacket<'d>) {
+    fn send_turned(&mut self, (frame, verdict, realm): TranslatedPacket<'d>) {
         let (mut packets, mut verdicts) = (Packets::one(frame, realm), NO_VERDICTS);
         verdicts[0] = verdict;
         self.send_to_hosts(Side::Inside, &mut packets, &mut verdicts);
@@ -87,4 +122,11 @@ impl<'d> Passage<'_, '_, '_, 'd> {
             }
         }
     }
+}
+
+/// True if an IPv6 packet may be a request for a mapping.
+fn is_request(packet: &[u8]) -> bool {
+    const PORT: [u8; 2] = natgate_pcp::SERVER_PORT.to_be_bytes();
+    let port = packet.get(ipv6::HEADER_LEN + 2..ipv6::HEADER_LEN + 4);
+    packet.get(ipv6::NEXT_HEADER) == Some(&protocol::UDP) && port == Some(&PORT)
 }

@@ -1,0 +1,146 @@
+//! Mappings that hosts of NAT64 request: the names in a request become those that the engine knows.
+//!
+//! A host has its number, a remote host its IPv4 address. A host without a number gets one, as with
+//! its first packet, and loses it if the request leads to no mapping.
+
+use crate::addresses::{is_link_local, is_martian};
+use crate::nat64::Reached;
+use crate::translator::Translator;
+use crate::{Pref64, Prefix6};
+use core::net::{Ipv4Addr, Ipv6Addr};
+use natgate_engine::{DropReason, Side, Timestamp, Verdict};
+
+impl Translator {
+    /// Prefixes of NAT64; the first is that of new sources.
+    pub fn nat64_prefixes(&self) -> impl Iterator<Item = Prefix6> + '_ {
+        let prefixes = self.settings.nat64.iter().flat_map(|nat64| &nat64.prefixes);
+        prefixes.map(|prefix| prefix.prefix())
+    }
+
+    /// Length of the prefix that is a subscriber of NAT64, bits.
+    pub fn subscriber_length(&self) -> u8 {
+        self.settings.nat64.as_ref().map_or(128, |nat64| nat64.subscriber_length)
+    }
+
+    /// True if NAT64 translates packets of a host.
+    pub fn translates_for(&self, host: Ipv6Addr) -> bool {
+        let address = host.to_bits();
+        self.nat64.as_ref().is_some_and(|nat64| {
+            nat64.is_subscriber(address)
+                && !nat64.claims(address)
+                && !is_martian(address)
+                && !is_link_local(address)
+                && !self.own_addresses().contains(&Some(address))
+        })
+    }
+
+    /// Realm and number of a host that has a number.
+    pub fn number_of(&self, host: Ipv6Addr) -> Option<(u16, Ipv4Addr)> {
+        let nat64 = self.nat64.as_ref()?;
+        Some((self.realm, nat64.hosts.number(host.to_bits())?))
+    }
+
+    /// Realm and number of a host that requests a mapping. If the request leads to no mapping, call
+    /// [`Translator::refuse_requester`] with the number.
+    ///
+    /// # Errors
+    /// [`DropReason::NotSubscriber`] if NAT64 does not translate for the host,
+    /// [`DropReason::PortQuota`] and [`DropReason::MappingTableFull`] as for the first packet of a
+    /// host.
+    pub fn number_requester(
+        &mut self,
+        host: Ipv6Addr,
+        now: Timestamp,
+    ) -> Result<(u16, Ipv4Addr), DropReason> {
+        let is_permitted = self.translates_for(host);
+        let nat64 = self.nat64.as_mut().filter(|_| is_permitted);
+        let nat64 = nat64.ok_or(DropReason::NotSubscriber)?;
+        Ok((self.realm, nat64.hosts.intern(host.to_bits(), now.0)?))
+    }
+
+    /// Notes that the last request for a number has led to no mapping: a new host loses the number,
+    /// when its events have been named.
+    pub fn refuse_requester(&mut self, number: Ipv4Addr) {
+        if let Some(nat64) = &mut self.nat64 {
+            nat64.hosts.note_refused(Some(number));
+        }
+    }
+
+    /// The IPv4 address of a remote host that a host with a number knows by an address of IPv6;
+    /// `None`: packets to that address are not translated.
+    pub fn remote_of(&self, remote: Ipv6Addr) -> Option<Ipv4Addr> {
+        let (_, address) = self.nat64.as_ref()?.extract(remote.to_bits()).ok()?;
+        Some(Ipv4Addr::from_bits(address))
+    }
+
+    /// Notes by which prefix a host with a number reaches a remote host.
+    pub fn note_remote(&mut self, number: Ipv4Addr, remote: Ipv6Addr) {
+        if let Some(nat64) = &mut self.nat64
+            && let Ok((prefix, remote)) = nat64.extract(remote.to_bits())
+        {
+            let verdict = Verdict::Forward(Side::Outside);
+            nat64.note_prefix(number.to_bits(), Reached { remote, prefix }, verdict);
+        }
+    }
+
+    /// The IPv4 addresses of remote hosts that a host knows by addresses of a prefix of `len` bits,
+    /// as a prefix; `None`: there are none.
+    pub fn remotes_of(&self, address: Ipv6Addr, len: u8) -> Option<(Ipv4Addr, u8)> {
+        let prefixes = &self.settings.nat64.as_ref()?.prefixes;
+        prefixes.iter().find_map(|prefix| embedded(*prefix, address, len))
+    }
+}
+
+/// The IPv4 addresses that stand in the addresses of a prefix of `len` bits.
+fn embedded(prefix: Pref64, address: Ipv6Addr, len: u8) -> Option<(Ipv4Addr, u8)> {
+    let Prefix6 { address: of_prefix, len: prefix_len } = prefix.prefix();
+    if len <= prefix_len {
+        let other = Prefix6 { address, len };
+        return other.contains(of_prefix).then_some((Ipv4Addr::UNSPECIFIED, 0));
+    }
+    // The reserved octet, bits 64 to 71, is no part of the embedded address.
+    let len = match prefix_len {
+        96 => len - 96,
+        _ => len.min(64) - prefix_len + len.saturating_sub(72),
+    };
+    let len = len.min(32);
+    let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+    Some((Ipv4Addr::from_bits(prefix.extract(address)?.to_bits() & mask), len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LENGTHS;
+
+    #[test]
+    fn prefixes_of_remote_hosts_stand_in_addresses() {
+        let remote = Ipv4Addr::new(198, 51, 100, 7);
+        for prefix_len in LENGTHS {
+            let network: Ipv6Addr = "2001:db8::".parse().unwrap();
+            let prefix = Pref64::new(Prefix6 { address: network, len: prefix_len }).unwrap();
+            let address = prefix.embed(remote);
+            let end = if prefix_len == 96 { 128 } else { prefix_len + 40 };
+            assert_eq!(embedded(prefix, address, 128), Some((remote, 32)), "{prefix_len}");
+            assert_eq!(embedded(prefix, address, end), Some((remote, 32)), "{prefix_len}");
+            for len in 0..=prefix_len {
+                let all = Some((Ipv4Addr::UNSPECIFIED, 0));
+                assert_eq!(embedded(prefix, address, len), all, "{prefix_len}, {len}");
+            }
+            // A prefix has exactly the remote hosts whose addresses begin with its bits.
+            for len in prefix_len..=128 {
+                let found = embedded(prefix, address, len).expect("the prefix agrees");
+                let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+                for bit in 0..32 {
+                    let other = Ipv4Addr::from_bits(remote.to_bits() ^ 1 << (31 - bit));
+                    let differs = prefix.embed(other).to_bits() ^ address.to_bits();
+                    let is_in = differs & mask == 0;
+                    assert_eq!(is_in, bit >= found.1, "{prefix_len}, {len}, {bit}");
+                }
+            }
+            let other: Ipv6Addr = "2001:db9::".parse().unwrap();
+            assert_eq!(embedded(prefix, other, 128), None);
+            assert_eq!(embedded(prefix, other, 32), None);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Requests of NAT64's hosts for mappings (specification, 19.38): the request of the place of the
+//! host, in the realm.
+
+use super::Families;
+use super::nat64::{extracted, host_of};
+use natgate_engine::{Endpoint, Explicit, ExplicitError, MapRequest, PeerRequest, Timestamp};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+type Asked<T> = Result<T, ExplicitError>;
+
+impl Families {
+    /// A request of a host for a mapping for all remote endpoints; realm and address in the request
+    /// are not used. `choice` is the engine's external endpoint, if it made a mapping.
+    ///
+    /// # Errors
+    /// The errors of the same method of [`natgate_engine::Engine`].
+    pub fn map(
+        &mut self,
+        now: Timestamp,
+        host: Ipv6Addr,
+        request: &MapRequest<'_>,
+        choice: Option<Endpoint>,
+    ) -> Asked<Explicit> {
+        let (realm, address) = self.requester(host)?;
+        let internal = Endpoint { address: address.into(), ..request.internal };
+        self.ipv4.map(now, &MapRequest { realm, internal, ..*request }, choice)
+    }
+
+    /// Gives up a requested mapping of a host.
+    ///
+    /// # Errors
+    /// The errors of the same method of [`natgate_engine::Engine`].
+    pub fn unmap(
+        &mut self,
+        now: Timestamp,
+        host: Ipv6Addr,
+        request: &MapRequest<'_>,
+    ) -> Asked<Duration> {
+        let (realm, address) = self.requester(host)?;
+        let internal = Endpoint { address: address.into(), ..request.internal };
+        self.ipv4.unmap(now, request.protocol, realm, internal, request.nonce)
+    }
+
+    /// A request of a host for a session with a remote host that it knows by an address of IPv6;
+    /// realm and addresses in the request are not used.
+    ///
+    /// # Errors
+    /// The errors of the same method of [`natgate_engine::Engine`].
+    pub fn peer(
+        &mut self,
+        now: Timestamp,
+        (host, remote): (Ipv6Addr, Ipv6Addr),
+        request: &PeerRequest,
+        choice: Option<Endpoint>,
+    ) -> Asked<Explicit> {
+        let (realm, address) = self.requester(host)?;
+        let nat64 = self.settings.nat64.as_ref().expect("there is a realm");
+        let found = extracted(nat64, remote.to_bits()).map_err(|_| ExplicitError::Remote)?;
+        let (prefix, remote) = found;
+        let internal = Endpoint { address: address.into(), ..request.internal };
+        let remote_end = Endpoint { address: remote.into(), ..request.remote };
+        let request = PeerRequest { realm, internal, remote: remote_end, ..*request };
+        let granted = self.ipv4.peer(now, &request, choice)?;
+        if !request.lifetime.is_zero() {
+            self.prefixes.insert((address, remote), prefix); // 19.14
+        }
+        Ok(granted)
+    }
+
+    /// The realm, and the address that stands for a host there.
+    fn requester(&mut self, host: Ipv6Addr) -> Asked<(u16, u32)> {
+        let realm = self.realm().ok_or(ExplicitError::NotSubscriber)?;
+        let is_strange = host.is_multicast()
+            || host.is_unspecified()
+            || host.is_loopback()
+            || host.is_unicast_link_local()
+            || host.to_ipv4_mapped().is_some()
+            || self.is_own_ipv6(host.to_bits())
+            || self.nat64_claims(host.to_bits());
+        let nat64 = self.settings.nat64.as_ref().ok_or(ExplicitError::NotSubscriber)?;
+        let is_of = |prefix: &natgate_ipv6::Prefix6| prefix.contains(host);
+        let is_subscriber = nat64.subscribers.is_empty() || nat64.subscribers.iter().any(is_of);
+        if is_strange || !is_subscriber {
+            return Err(ExplicitError::NotSubscriber);
+        }
+        Ok((realm, self.hosts.place_or_new(host_of(nat64, host.to_bits()))))
+    }
+}

@@ -1,0 +1,107 @@
+//! Control flows of NAT64: a client inside has IPv6, and its server outside IPv4.
+//!
+//! The translator and the engine take a packet from inside first. What leaves is an IPv4 packet, as
+//! for every other realm, and goes through the payload framework. A packet from outside is IPv4,
+//! and its flow is known from the packets of the client. Servers inside, and DNS, are not read.
+
+use super::{AlgSettings, Arrived, Control, Ends, Kind, Stage};
+use natgate_engine::{Engine, Side, Timestamp};
+use natgate_ipv6::Translator;
+use natgate_payload::{Endpoints, Fate, Room};
+use natgate_wire::{Ipv6, protocol};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// Protocol and endpoints in the headers of a packet of IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends6 {
+    protocol: u8,
+    source: SocketAddrV6,
+    destination: SocketAddrV6,
+}
+
+impl Ends6 {
+    /// The ends of a whole packet, or of a first fragment, with ports.
+    pub(crate) fn read(packet: &[u8]) -> Option<Self> {
+        let ip = Ipv6::new_checked(packet).ok()?;
+        let walk = ip.walk().ok()?;
+        let is_known = [protocol::TCP, protocol::UDP].contains(&walk.protocol);
+        if !is_known || walk.fragment.is_some_and(|(_, fragment)| fragment.offset > 0) {
+            return None;
+        }
+        let ports: [u8; 4] = packet.get(walk.transport..walk.transport + 4)?.try_into().ok()?;
+        let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
+        let end = |address, port| SocketAddrV6::new(Ipv6Addr::from_bits(address), port, 0, 0);
+        Some(Self {
+            protocol: walk.protocol,
+            source: end(ip.source(), port(0)),
+            destination: end(ip.destination(), port(2)),
+        })
+    }
+}
+
+impl Stage {
+    /// True if a packet from inside may be of a control flow of NAT64, and has to be given to
+    /// [`Stage::edit_of_host`] when it has been translated.
+    pub(crate) fn claims_of_host(&self, translator: &Translator, packet: &[u8]) -> bool {
+        let ends = self.watched.may_have_ipv6(packet).then(|| Ends6::read(packet)).flatten();
+        ends.is_some_and(|ends| {
+            let kind =
+                |settings: &AlgSettings| settings.kind(ends.protocol, ends.destination.port());
+            let kind = kind(&self.settings).or_else(|| kind(&self.former));
+            kind.is_some_and(|kind| kind != Kind::Dns)
+                && translator.remote_of(*ends.destination.ip()).is_some()
+        })
+    }
+
+    /// Takes a packet of a host of NAT64 that has been translated and leaves by the outside. `ends`
+    /// are those before translation.
+    pub(crate) fn edit_of_host(
+        &mut self,
+        engine: &mut Engine,
+        translator: &Translator,
+        now: Timestamp,
+        ends: Ends6,
+        room: &mut Room<'_>,
+    ) -> Fate {
+        let control = self.control_of_host(translator, ends, room.bytes());
+        let Some(control) = control else { return Fate::Pass };
+        let arrived = Arrived { now, from: Side::Inside, realm: control.endpoints.realm };
+        self.edit((engine, Some(translator)), arrived, control, room)
+    }
+
+    /// The flow of a packet that has been translated.
+    fn control_of_host(
+        &self,
+        translator: &Translator,
+        ends: Ends6,
+        packet: &[u8],
+    ) -> Option<Control> {
+        let Ends { protocol, source: external, destination: remote } = Ends::read(packet)?;
+        let seen = translator.remote_of(*ends.destination.ip())?;
+        // A destination that was translated too has two names; such flows pass unread.
+        if SocketAddrV4::new(seen, ends.destination.port()) != remote {
+            return None;
+        }
+        let named = self.settings.kind(protocol, remote.port());
+        let known = self.payloads.find(protocol, external, remote).map(|(kind, _)| kind);
+        let endpoints = Endpoints {
+            internal: ends.source.into(),
+            external,
+            remote,
+            remote_inside: ends.destination.into(),
+            realm: translator.realm()?,
+        };
+        self.control(named, known, endpoints)
+    }
+}
+
+impl Control {
+    /// The same, if the rules let the protocol take the flow of a host of NAT64. The host has a
+    /// number.
+    pub(super) fn under_rules_of_hosts(self, engine: &Engine, translator: &Translator) -> Self {
+        let Endpoints { internal, remote, .. } = self.endpoints;
+        let SocketAddr::V6(host) = internal else { return self };
+        let Some((_, number)) = translator.number_of(*host.ip()) else { return self };
+        self.under_rules_between(engine, SocketAddrV4::new(number, host.port()), remote)
+    }
+}

@@ -1,0 +1,114 @@
+//! FTP from a client with IPv6 alone to a server with IPv4 alone (RFC 6384): curl and Debian's
+//! vsftpd.
+
+use super::world::World;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+const CLIENT: &str = "2001:db8:1::5";
+const SERVER: &str = "198.51.100.10";
+const URL: &str = "ftp://[64:ff9b::c633:640a]/body";
+
+fn config(more: &str) -> String {
+    format!(
+        "[inside]\ndevice = \"inside\"\naddress6 = \"2001:db8:1::1/64\"\n\
+         [outside]\ndevice = \"outside\"\naddress = \"192.0.2.2/24\"\ngateway = \"192.0.2.1\"\n\
+         [nat]\nfiltering = \"address-and-port-dependent\"\n\
+         [[pool]]\naddresses = [\"203.0.113.1\"]\n[nat64]\n{more}"
+    )
+}
+
+/// A network whose server offers a file by FTP.
+struct Offer {
+    world: World,
+    body: Vec<u8>,
+}
+
+impl Offer {
+    fn new() -> Self {
+        let world = World::new(&["client", "nat", "server"]);
+        world.host(
+            "client",
+            &format!("address add {CLIENT}/64 dev eth0 nodad\nroute add ::/0 via 2001:db8:1::1\n"),
+        );
+        world.host(
+            "server",
+            &format!(
+                "address add 192.0.2.1/24 dev eth0\naddress add {SERVER}/32 dev lo\n\
+                 route add 203.0.113.0/24 via 192.0.2.2\n"
+            ),
+        );
+        let body: Vec<u8> = (0..300_000_u32).map(|at| (at * 7 + at / 251) as u8).collect();
+        for folder in ["offer", "empty"] {
+            let folder = world.file(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let file = world.file("offer/body");
+        fs::write(&file, &body).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let text = format!(
+            "listen=YES\nbackground=NO\nanonymous_enable=YES\nno_anon_password=YES\n\
+             connect_from_port_20=YES\nseccomp_sandbox=NO\nanon_root={}\nsecure_chroot_dir={}\n\
+             xferlog_enable=YES\nxferlog_std_format=NO\nlog_ftp_protocol=YES\n\
+             vsftpd_log_file={}\n",
+            world.file("offer"),
+            world.file("empty"),
+            world.file("protocol.log"),
+        );
+        let conf = world.file("vsftpd.conf");
+        fs::write(&conf, text).unwrap();
+        world.spawn("server", "vsftpd", &[&conf], 21);
+        Self { world, body }
+    }
+
+    /// Fetches the file on the client with options of curl. Returns false if curl fails.
+    fn fetches(&self, options: &str) -> bool {
+        let file = self.world.file("fetched");
+        let _ = fs::remove_file(&file);
+        let command = format!("curl -g -sS --max-time 8 -o {file} {options} '{URL}' && echo done");
+        let said = self.world.run("client", &command);
+        let is_done = said.contains("done");
+        assert!(!is_done || fs::read(&file).unwrap() == self.body, "other bytes: {said}");
+        is_done
+    }
+
+    /// Commands that the server has got so far.
+    fn commands(&self) -> String {
+        fs::read_to_string(self.world.file("protocol.log")).unwrap()
+    }
+}
+
+#[test]
+fn a_client_with_ipv6_fetches_from_a_server_with_ipv4_in_all_modes() {
+    let offer = Offer::new();
+    let events = offer.world.file("events.jsonl");
+    let log = format!("[[log]]\nkind = \"file\"\npath = {events:?}\n");
+    let gateway = offer.world.start("nat", &config(&format!("{log}[alg]\nftp = true\n")));
+    assert!(offer.fetches(""), "passive");
+    let commands = offer.commands();
+    assert!(commands.contains("\"PASV\"") && !commands.contains("\"EPSV\""), "{commands}");
+    assert!(offer.fetches("--ftp-port -"), "active");
+    let commands = offer.commands();
+    assert!(commands.contains("\"PORT 203,0,113,1,"), "{commands}");
+    assert!(!commands.contains("EPRT"), "{commands}");
+    // A client turns the translation off and on. curl ends if a command fails.
+    assert!(offer.fetches("-Q 'ALGS STATUS64'"), "the gateway answers");
+    assert!(offer.fetches("-Q 'ALGS DISABLE64'"), "vsftpd knows EPSV itself");
+    assert!(offer.commands().contains("\"EPSV\"") && !offer.commands().contains("ALGS"));
+    assert!(!offer.fetches("-Q 'ALGS DISABLE64' --ftp-port -"), "vsftpd has no IPv6");
+    let status = gateway.status().unwrap();
+    assert_eq!(status["counters"]["alg_expectations"]["ftp"], 1, "{}", status["counters"]);
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    let lines = fs::read_to_string(&events).unwrap();
+    let mut all = lines.lines().map(|line| serde_json::from_str(line).unwrap());
+    let made = all.find(|line: &serde_json::Value| line["event"] == "alg_expectation");
+    let made = made.expect("an expectation");
+    assert_eq!(made["subscriber"], "2001:db8:1::/64", "{made}");
+    let internal = made["mapping"]["internal"].as_str().unwrap();
+    assert!(internal.starts_with(&format!("[{CLIENT}]:")), "{made}");
+    // Without the gateway, active mode fails.
+    let gateway = offer.world.start("nat", &config(""));
+    assert!(offer.fetches("") && !offer.fetches("--ftp-port -"));
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
