@@ -175,6 +175,13 @@ impl Payloads {
         self.flows[at as usize].as_ref().map(|flow| (flow.alg.kind(), &flow.endpoints))
     }
 
+    /// True if a flow is known and its connection has not ended.
+    pub fn is_open(&self, number: u8, external: SocketAddrV4, remote: SocketAddrV4) -> bool {
+        let at = self.index.get(Key::new(number, external, remote));
+        let flow = at.and_then(|at| self.flows[at as usize].as_ref());
+        flow.is_some_and(|flow| !flow.is_closed())
+    }
+
     /// The flow of a packet, if it is known.
     pub(crate) fn known(&self, number: u8, packet: &ControlPacket) -> Option<&Flow> {
         let Endpoints { external, remote, .. } = packet.endpoints;

@@ -9,15 +9,19 @@
 //! The settings may change. A flow that has begun under former settings stays its protocol's.
 
 mod aside;
+mod calls;
 mod dns;
 mod expected;
 mod explain;
+mod gre;
 mod ports;
 mod settings;
+mod tunnels;
 mod watched;
 
 use crate::counters::{Losses, Origin};
 pub(crate) use aside::{Algs, Aside};
+use calls::Calls;
 use dns::Addresses;
 use expected::OpenList;
 pub use expected::{AlgExpectation, OpenExpectation};
@@ -127,6 +131,8 @@ pub(crate) struct Stage {
     /// Expectations that were made and not reported.
     made: VecDeque<AlgExpectation>,
     open: OpenList,
+    /// Calls of PPTP.
+    calls: Calls,
 }
 
 impl Stage {
@@ -151,7 +157,14 @@ impl Stage {
             addresses: Addresses::default(),
             made: VecDeque::new(),
             open: OpenList::default(),
+            calls: Calls::new(seed),
         }
+    }
+
+    /// Replaces the secret of a stage without flows.
+    fn set_seed(&mut self, seed: [u8; 32]) {
+        self.payloads.set_seed(seed);
+        self.calls = Calls::new(seed);
     }
 
     /// Puts new settings in force, and learns the servers behind static mappings of the engine's
@@ -174,7 +187,9 @@ impl Stage {
         if !self.former.is_off() {
             return watched.set_all();
         }
+        let of_calls = settings.has(Kind::Pptp).then(gre::first_words).into_iter().flatten();
         let further = servers.keys().map(|(_, end)| end.port()).chain(addresses.ports());
+        let further = further.chain(of_calls);
         watched.set(settings.iter().flat_map(|(_, ports)| ports).copied().chain(further));
     }
 
@@ -214,7 +229,8 @@ impl Stage {
     /// True if no gateway is on, and nothing of former ones is left.
     fn is_over(&self) -> bool {
         let has_flows = self.payloads.flows() > 0;
-        self.settings.is_off() && !has_flows && self.open.is_empty() && self.made.is_empty()
+        let has_open = !self.open.is_empty() || !self.calls.is_empty();
+        self.settings.is_off() && !has_flows && !has_open && self.made.is_empty()
     }
 
     /// True if a packet may be of a control flow, and has to be taken by [`Stage::take`].
@@ -225,7 +241,8 @@ impl Stage {
 
     /// [`Stage::claims`] for a packet with a watched port.
     fn has_flow(&self, from: Side, packet: &[u8]) -> bool {
-        Ends::read(packet).is_some_and(|ends| match from {
+        let Some(ends) = Ends::read(packet) else { return self.may_have_call(packet) };
+        match from {
             _ if self.is_message(from, ends) => true,
             Side::Inside => {
                 let has = |settings: &AlgSettings, end: SocketAddrV4| {
@@ -236,7 +253,7 @@ impl Stage {
                 is_of(&self.settings) || is_of(&self.former)
             }
             Side::Outside => self.inbound(ends).is_some(),
-        })
+        }
     }
 
     /// The flow of an inbound packet.
@@ -322,7 +339,10 @@ impl Stage {
                 }
                 taken
             }
-            (_, None) => translate(engine, arrived, room),
+            (_, None) => match self.take_call(engine, arrived, room, losses) {
+                Some(taken) => taken,
+                None => translate(engine, arrived, room),
+            },
         }
     }
 
@@ -335,14 +355,22 @@ impl Stage {
     ) -> Fate {
         let Arrived { now, from, .. } = arrived;
         let Control { kind, endpoints, new_flow } = control.under_rules(engine);
-        let mut ports = EnginePorts { engine, now, addresses: &self.addresses };
+        let Self { addresses, calls, .. } = self;
+        let mut ports = EnginePorts { engine, now, addresses, calls };
         let packet = ControlPacket { kind, from, endpoints, new_flow };
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
         while let Some(event) = self.payloads.poll_event() {
             for made in AlgExpectation::of(arrived, &event) {
-                self.open.add(made, &event);
+                if made.kind != Kind::Pptp {
+                    self.open.add(made, &event);
+                }
                 self.made.push_back(made);
             }
+        }
+        if kind == Kind::Pptp
+            && !self.payloads.is_open(protocol::TCP, endpoints.external, endpoints.remote)
+        {
+            self.calls.end_flow(&endpoints);
         }
         fate
     }
@@ -379,13 +407,16 @@ impl Stage {
 
     /// Expectations whose flow may begin, in no order.
     pub(crate) fn open(&self, engine: &mut Engine, now: Timestamp) -> Vec<OpenExpectation> {
-        self.open.list(engine, now)
+        let mut open = self.open.list(engine, now);
+        open.extend(self.waiting_calls(now));
+        open
     }
 
-    /// Forgets old flows and expectations.
-    pub(crate) fn sweep(&mut self, now: Timestamp) {
+    /// Forgets old flows, expectations and calls.
+    pub(crate) fn sweep(&mut self, engine: &mut Engine, now: Timestamp) {
         self.open.expire(now);
         self.payloads.sweep(seconds(now));
+        self.sweep_calls(engine, now);
         self.end_former();
     }
 

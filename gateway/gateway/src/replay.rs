@@ -319,7 +319,7 @@ impl<W: Write> Replay<'_, W> {
             let cause = if to == side { Cause::Answered(header) } else { Cause::Passed(header) };
             sent = sent.and(self.send((to, realm), self.now, cause, &work[..len], None));
         }
-        alg.sweep(self.now);
+        alg.sweep(engine, self.now);
         // The mapping of an expectation is told before the expectation.
         sent = sent.and(self.drain(engine, Some((side, header))));
         while let Some(expectation) = alg.poll_expectation() {
