@@ -139,6 +139,13 @@ impl Calls {
         self.inbound.is_empty()
     }
 
+    /// Numbers of entries of the indexes.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> [usize; 4] {
+        let Self { inbound, outbound, by_host, by_peer, .. } = self;
+        [inbound.len(), outbound.len(), by_host.len(), by_peer.len()]
+    }
+
     fn at(&self, slot: u32) -> Option<&Call> {
         self.slots.get(slot as usize)?.as_ref()
     }

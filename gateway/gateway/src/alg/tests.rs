@@ -586,3 +586,5 @@ fn addresses_have_counterparts_in_their_realm() {
     assert_eq!(find(&on, 0, outside, [203, 0, 113, 3]), None);
     assert_eq!(find(&on, 0, inside, [192, 0, 2, 1]), None);
 }
+
+mod pptp;
