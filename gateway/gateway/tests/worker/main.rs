@@ -4,6 +4,7 @@ mod capture;
 mod fragments;
 mod mtu;
 mod pcp;
+mod pptp;
 mod realms;
 mod reload;
 mod sources;
