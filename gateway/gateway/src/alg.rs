@@ -236,7 +236,7 @@ impl Stage {
     /// True if a packet may be of a control flow, and has to be taken by [`Stage::take`].
     #[inline]
     pub(crate) fn claims(&self, from: Side, packet: &[u8]) -> bool {
-        self.watched.may_have(packet) && self.has_flow(from, packet)
+        self.watched.may_have(packet) && self.has_flow(from, packet) || self.may_follow(packet)
     }
 
     /// [`Stage::claims`] for a packet with a watched port.
@@ -285,6 +285,10 @@ impl Stage {
         };
         // A destination that was translated too has two names; such flows pass unread.
         if before.destination != remote || named.is_none() && self.former.is_off() {
+            return None;
+        }
+        // The tunnels of a host that keeps its address need nothing.
+        if named == Some(Kind::Pptp) && before.source == external {
             return None;
         }
         let known = self.payloads.find(protocol, external, remote).map(|(kind, _)| kind);

@@ -8,7 +8,7 @@
 //! Workers that share an external address draw external Call IDs of different classes. So no worker
 //! has to know the calls of others.
 
-use super::gre::Tunnel;
+use super::gre::{Datagram, Tunnel};
 use natgate_engine::{HashKey, Timestamp};
 use natgate_payload::{CallStep, Endpoints};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -40,6 +40,9 @@ pub(super) fn likely_worker(outer: u16) -> usize {
 /// The first class that no worker owns, if there are at most so many.
 const FIRST_SPARE: u16 = 32;
 
+/// Fragmented datagrams that are remembered for a call.
+const DATAGRAMS: usize = 8;
+
 /// Random numbers that are tried before all numbers in order.
 const DRAWS: usize = 64;
 
@@ -64,6 +67,21 @@ pub(super) struct Call {
     has_begun: bool,
     /// True if a host wants the call to end.
     is_closing: bool,
+    /// Fragmented datagrams, the oldest at `oldest`.
+    datagrams: [Option<Fragmented>; DATAGRAMS],
+    oldest: u8,
+}
+
+/// A fragmented datagram as it comes in: the realm that it comes from, `None`: the outside.
+type Fragmented = (Option<u16>, Datagram);
+
+/// The call of a fragmented datagram, the identification that it leaves with, and the time until
+/// which later fragments may come, seconds.
+#[derive(Clone, Copy, Debug)]
+struct Pieces {
+    slot: u32,
+    identification: Option<u16>,
+    until: u32,
 }
 
 /// Key of a call by its host: realm, internal and remote address, own Call ID, and the ports of the
@@ -112,6 +130,8 @@ pub(super) struct Calls {
     /// Calls by the packets of theirs that ICMP errors quote outside. Two calls of one external
     /// address may have the same.
     by_peer: BTreeSet<(Key, u32)>,
+    /// Datagrams whose first fragment has passed.
+    pieces: HashMap<Fragmented, Pieces>,
     /// Secret of the drawn numbers, and how many have been drawn.
     secret: HashKey,
     drawn: u64,
@@ -129,6 +149,7 @@ impl Calls {
             outbound: HashMap::new(),
             by_host: BTreeMap::new(),
             by_peer: BTreeSet::new(),
+            pieces: HashMap::new(),
             secret: HashKey::from_seed(seed, PURPOSE),
             drawn: 0,
             swept: 0,
@@ -141,9 +162,9 @@ impl Calls {
 
     /// Numbers of entries of the indexes.
     #[cfg(test)]
-    pub(super) fn entries(&self) -> [usize; 4] {
-        let Self { inbound, outbound, by_host, by_peer, .. } = self;
-        [inbound.len(), outbound.len(), by_host.len(), by_peer.len()]
+    pub(super) fn entries(&self) -> [usize; 5] {
+        let Self { inbound, outbound, by_host, by_peer, pieces, .. } = self;
+        [inbound.len(), outbound.len(), by_host.len(), by_peer.len(), pieces.len()]
     }
 
     fn at(&self, slot: u32) -> Option<&Call> {
@@ -202,6 +223,8 @@ impl Calls {
             expires,
             has_begun: false,
             is_closing: false,
+            datagrams: [None; DATAGRAMS],
+            oldest: 0,
         };
         // A call of the same host and ports, of a control flow with another external endpoint.
         if let Some(slot) = self.by_host.get(&call.host_key()) {
@@ -332,6 +355,9 @@ impl Calls {
     fn remove(&mut self, slot: u32) {
         self.forget_peer(slot);
         let Some(call) = self.slots[slot as usize].take() else { return };
+        for datagram in call.datagrams.iter().flatten() {
+            self.forget_pieces(slot, datagram);
+        }
         self.inbound.remove(&call.inbound_key());
         self.by_host.remove(&call.host_key());
         self.free.push(slot);
@@ -370,6 +396,46 @@ impl Calls {
         }
     }
 
+    /// Notes that the first fragment of a datagram of a call has passed. Each call has a few places,
+    /// of which the oldest goes.
+    pub(super) fn note_first(
+        &mut self,
+        until: u32,
+        call: &Call,
+        datagram: Fragmented,
+        identification: Option<u16>,
+    ) {
+        let Some(slot) = self.inbound.get(&call.inbound_key()).copied() else { return };
+        let Some(call) = self.slots[slot as usize].as_mut() else { return };
+        if !call.datagrams.contains(&Some(datagram)) {
+            let place = usize::from(call.oldest);
+            let before = call.datagrams[place].replace(datagram);
+            call.oldest = ((place + 1) % DATAGRAMS) as u8;
+            if let Some(before) = before {
+                self.forget_pieces(slot, &before);
+            }
+        }
+        self.pieces.insert(datagram, Pieces { slot, identification, until });
+    }
+
+    /// Forgets a datagram, unless it is another call's now.
+    fn forget_pieces(&mut self, slot: u32, datagram: &Fragmented) {
+        if self.pieces.get(datagram).is_some_and(|pieces| pieces.slot == slot) {
+            self.pieces.remove(datagram);
+        }
+    }
+
+    /// The call of a later fragment, and the identification that it leaves with.
+    pub(super) fn of_later(&self, now: u32, datagram: Fragmented) -> Option<(Call, Option<u16>)> {
+        let pieces = self.pieces.get(&datagram).filter(|pieces| pieces.until >= now)?;
+        Some((self.live(now, pieces.slot)?, pieces.identification))
+    }
+
+    /// True if later fragments may come.
+    pub(super) fn has_pieces(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
     fn live(&self, now: u32, slot: u32) -> Option<Call> {
         self.at(slot).filter(|call| call.expires > now).copied()
     }
@@ -394,6 +460,7 @@ impl Calls {
     /// none any more.
     pub(super) fn sweep(&mut self, now: u32, mut has_connection: impl FnMut(&Call) -> bool) {
         const MOST_AT_ONCE: usize = 1024;
+        self.pieces.retain(|_, pieces| pieces.until >= now);
         for _ in 0..self.slots.len().min(MOST_AT_ONCE) {
             self.swept = (self.swept + 1) % self.slots.len();
             let call = self.slots[self.swept].as_ref();

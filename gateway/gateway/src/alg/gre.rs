@@ -1,7 +1,7 @@
 //! Packets of enhanced GRE (RFC 2637 section 4.1), and ICMP errors that quote them: where their
 //! addresses and Call IDs are, and how they change.
 //!
-//! Enhanced GRE has no checksum. Fragments and packets with options of IP are not read.
+//! Enhanced GRE has no checksum. Packets with options of IP are not read.
 
 use natgate_wire::checksum::Delta;
 use natgate_wire::icmp::{self, kind};
@@ -21,11 +21,23 @@ pub(super) struct Tunnel {
     pub(super) call: u16,
 }
 
+/// What names a fragmented datagram of GRE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Datagram {
+    pub(super) source: u32,
+    pub(super) destination: u32,
+    pub(super) identification: u16,
+}
+
 /// A packet that has to do with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packet {
-    /// Enhanced GRE.
+    /// Enhanced GRE in one piece.
     Data(Tunnel),
+    /// The first fragment of a datagram of enhanced GRE.
+    First(Tunnel, Datagram),
+    /// A later fragment of a datagram of GRE.
+    Later(Datagram),
     /// An ICMP error about a packet of enhanced GRE, which it quotes.
     Error(Tunnel),
 }
@@ -33,8 +45,13 @@ pub(super) enum Packet {
 /// New values of a packet's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rewrite {
-    /// The addresses and the Call ID of the tunnel, as the packet or the quoted one has them.
-    pub(super) tunnel: Tunnel,
+    /// Addresses of the packet, or of the packet that an ICMP error quotes.
+    pub(super) source: u32,
+    pub(super) destination: u32,
+    /// The Call ID.
+    pub(super) call: Option<u16>,
+    /// The identification.
+    pub(super) identification: Option<u16>,
     /// Source and destination of an ICMP error itself.
     pub(super) error: Option<(u32, u32)>,
 }
@@ -51,31 +68,40 @@ pub(super) fn first_words() -> impl Iterator<Item = u16> {
 
 /// Reads a packet. `None`: it has nothing to do with a call.
 pub(super) fn read(bytes: &[u8]) -> Option<Packet> {
-    let ip = whole(bytes)?;
-    match ip.protocol() {
+    let ip = Ipv4::new_checked(bytes).ok()?;
+    let number = ip.protocol();
+    let is_known = number == protocol::GRE || number == protocol::ICMP;
+    if !is_known || ip.header_len() != 20 || !ip.checksum_valid() {
+        return None;
+    }
+    let is_piece = ip.more_fragments() || ip.fragment_offset() > 0;
+    let datagram = Datagram {
+        source: ip.source(),
+        destination: ip.destination(),
+        identification: ip.identification(),
+    };
+    match number {
+        protocol::GRE if ip.fragment_offset() > 0 => Some(Packet::Later(datagram)),
+        protocol::GRE if is_piece => Some(Packet::First(tunnel(&ip, ip.payload())?, datagram)),
         protocol::GRE => Some(Packet::Data(tunnel(&ip, ip.payload())?)),
-        protocol::ICMP => {
-            let message = ip.payload();
-            let is_known = matches!(
-                *message.first()?,
-                kind::UNREACHABLE | kind::TIME_EXCEEDED | kind::PARAMETER_PROBLEM
-            );
-            let quoted = message.get(icmp::HEADER_LEN..).filter(|_| is_known)?;
-            let about = Ipv4::new_header_checked(quoted).ok()?;
-            let is_first = about.fragment_offset() == 0 && about.protocol() == protocol::GRE;
-            let is_answer = ip.destination() == about.source();
-            let payload = quoted.get(about.header_len()..).filter(|_| is_first && is_answer)?;
-            Some(Packet::Error(tunnel(&about, payload)?))
-        }
-        _ => None,
+        _ if is_piece => None,
+        _ => quoted(&ip).map(Packet::Error),
     }
 }
 
-/// A packet in one piece without options, whose header is right.
-fn whole(bytes: &[u8]) -> Option<Ipv4<&[u8]>> {
-    let ip = Ipv4::new_checked(bytes).ok()?;
-    let is_piece = ip.more_fragments() || ip.fragment_offset() > 0;
-    (ip.header_len() == 20 && !is_piece && ip.checksum_valid()).then_some(ip)
+/// The tunnel of the packet that an ICMP error quotes.
+fn quoted(ip: &Ipv4<&[u8]>) -> Option<Tunnel> {
+    let message = ip.payload();
+    let is_known = matches!(
+        *message.first()?,
+        kind::UNREACHABLE | kind::TIME_EXCEEDED | kind::PARAMETER_PROBLEM
+    );
+    let quoted = message.get(icmp::HEADER_LEN..).filter(|_| is_known)?;
+    let about = Ipv4::new_header_checked(quoted).ok()?;
+    let is_first = about.fragment_offset() == 0 && about.protocol() == protocol::GRE;
+    let is_answer = ip.destination() == about.source();
+    let payload = quoted.get(about.header_len()..).filter(|_| is_first && is_answer)?;
+    tunnel(&about, payload)
 }
 
 fn tunnel<T: AsRef<[u8]>>(ip: &Ipv4<T>, payload: &[u8]) -> Option<Tunnel> {
@@ -94,27 +120,36 @@ pub(super) fn may_pass(bytes: &[u8], mtu: u16) -> bool {
 }
 
 /// Changes a packet of [`read`], and decreases its TTL. Wrong checksums stay wrong.
-pub(super) fn rewrite(bytes: &mut [u8], Rewrite { tunnel, error }: Rewrite) {
+pub(super) fn rewrite(bytes: &mut [u8], rewrite: Rewrite) {
+    let Rewrite { source, destination, call, identification, error } = rewrite;
     let ttl = bytes[8];
-    let (source, destination) = error.unwrap_or((tunnel.source, tunnel.destination));
-    let delta = set_addresses(bytes, source, destination);
+    let (own_source, own_destination) = error.unwrap_or((source, destination));
+    let mut delta = set_addresses(bytes, own_source, own_destination);
     bytes[8] = ttl - 1;
     let words = |ttl: u8| u16::from_be_bytes([ttl, bytes[9]]);
-    let delta = delta.replace_u16(words(ttl), words(ttl - 1));
+    delta = delta.replace_u16(words(ttl), words(ttl - 1));
+    if let Some(new) = identification {
+        let (old, new) = set_word(bytes, 4, new);
+        delta = delta.replace_u16(old, new);
+    }
     update(bytes, 10, delta);
     let message = &mut bytes[20..];
     if error.is_none() {
-        set_word(message, CALL_AT, tunnel.call);
+        if let Some(call) = call {
+            set_word(message, CALL_AT, call);
+        }
         return;
     }
     let quoted = &mut message[icmp::HEADER_LEN..];
     let header_len = usize::from(quoted[0] & 15) * 4;
-    let delta = set_addresses(quoted, tunnel.source, tunnel.destination);
-    // The quoted checksum and the addresses change the sum by nothing, if that checksum was right.
+    let delta = set_addresses(quoted, source, destination);
     let (old, new) = update(quoted, 10, delta);
-    let all = delta.replace_u16(old, new);
-    let (old, new) = set_word(quoted, header_len + CALL_AT, tunnel.call);
-    update(message, 2, all.replace_u16(old, new));
+    let mut all = delta.replace_u16(old, new);
+    if let Some(call) = call {
+        let (old, new) = set_word(quoted, header_len + CALL_AT, call);
+        all = all.replace_u16(old, new);
+    }
+    update(message, 2, all);
 }
 
 /// Sets the addresses of a header; returns the change of its checksum.

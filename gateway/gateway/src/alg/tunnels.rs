@@ -4,10 +4,10 @@
 //! answers it.
 
 use super::calls::{Call, likely_worker};
-use super::gre::{self, Packet, Rewrite, Tunnel};
+use super::gre::{self, Datagram, Packet, Rewrite};
 use super::{AlgExpectation, Arrived, Kind, OpenExpectation, Stage, Taken, seconds};
 use crate::counters::{Losses, Origin};
-use natgate_engine::{Endpoint, Engine, Side, Timestamp, Verdict};
+use natgate_engine::{DropReason, Endpoint, Engine, Side, Timestamp, Verdict};
 use natgate_payload::Room;
 use natgate_wire::{Ipv4, protocol, tcp};
 use std::net::SocketAddrV4;
@@ -23,6 +23,12 @@ pub(crate) struct CallSearch {
 }
 
 impl Stage {
+    /// True if a packet may be a later fragment of a call, whose first bytes are any.
+    #[inline]
+    pub(super) fn may_follow(&self, packet: &[u8]) -> bool {
+        self.calls.has_pieces() && matches!(gre::read(packet), Some(Packet::Later(_)))
+    }
+
     /// True if a packet may be of a call.
     pub(super) fn may_have_call(&self, packet: &[u8]) -> bool {
         !self.calls.is_empty() && gre::read(packet).is_some()
@@ -36,9 +42,13 @@ impl Stage {
         let packet = gre::read(packet).filter(|_| is_on)?;
         // A call whose time has passed is nobody else's.
         Some(match packet {
-            Packet::Data(tunnel) => CallSearch {
+            Packet::Data(tunnel) | Packet::First(tunnel, _) => CallSearch {
                 is_here: self.calls.of_inbound(0, tunnel).is_some(),
                 likely: Some(likely_worker(tunnel.call)),
+            },
+            Packet::Later(datagram) => CallSearch {
+                is_here: self.calls.of_later(0, (None, datagram)).is_some(),
+                likely: None,
             },
             Packet::Error(quoted) => CallSearch {
                 is_here: self.calls.of_quoted_outside(0, quoted).is_some(),
@@ -50,7 +60,7 @@ impl Stage {
     /// Takes a packet of a call. `None`: it is of no call, or the engine has to answer it.
     pub(super) fn take_call(
         &mut self,
-        engine: &Engine,
+        engine: &mut Engine,
         arrived: Arrived,
         room: &mut Room<'_>,
         losses: &mut Losses,
@@ -60,7 +70,7 @@ impl Stage {
         }
         let Arrived { now, from, realm } = arrived;
         let packet = gre::read(room.bytes())?;
-        let call = self.call_of(seconds(now), (from, realm), packet)?;
+        let (call, mut identification) = self.call_of(seconds(now), (from, realm), packet)?;
         let mtu = match from {
             Side::Inside => engine.outside_mtu(),
             Side::Outside => engine.inside_mtu(call.realm),
@@ -68,27 +78,69 @@ impl Stage {
         if !gre::may_pass(room.bytes(), mtu) {
             return None;
         }
-        let len = room.bytes().len();
+        let origin = Origin::forwarded(from, from.other(), room.bytes().len());
+        losses.keep(origin);
+        if let Packet::First(_, datagram) = packet {
+            match self.begin_datagram(engine, arrived, &call, datagram) {
+                Ok(new) => identification = new,
+                Err(reason) => {
+                    losses.note(Some(origin), reason);
+                    return Some(Taken::Kept);
+                }
+            }
+        }
         let ip = Ipv4::new_checked(room.bytes()).ok()?;
         let (total_len, ends) = (ip.total_len(), (ip.source(), ip.destination()));
         room.set_len(usize::from(total_len));
-        gre::rewrite(room.bytes_mut(), rewritten(from, packet, &call, ends));
-        if matches!(packet, Packet::Data(_)) {
+        let new = Rewrite { identification, ..rewritten(from, packet, &call, ends) };
+        gre::rewrite(room.bytes_mut(), new);
+        if !matches!(packet, Packet::Error(_)) {
             self.calls.note(seconds(now), &call, from == Side::Inside);
         }
-        losses.keep(Origin::forwarded(from, from.other(), len));
         Some(Taken::Decided(Verdict::Forward(from.other()), call.realm))
     }
 
-    fn call_of(&self, now: u32, (from, realm): (Side, u16), packet: Packet) -> Option<Call> {
-        match (from, packet) {
-            (Side::Inside, Packet::Data(tunnel)) => self.calls.of_outbound(now, realm, tunnel),
+    /// Begins a fragmented datagram of a call; returns the identification that it leaves with.
+    /// Hosts behind one external address do not know each other's.
+    fn begin_datagram(
+        &mut self,
+        engine: &mut Engine,
+        Arrived { now, from, realm }: Arrived,
+        call: &Call,
+        datagram: Datagram,
+    ) -> Result<Option<u16>, DropReason> {
+        let new = match from {
+            Side::Inside => engine.draw_identification(*call.external.ip(), *call.internal.ip())?,
+            Side::Outside => None,
+        };
+        let until = seconds(now.plus(engine.config().timeouts.fragment));
+        self.calls.note_first(until, call, (realm_of(from, realm), datagram), new);
+        Ok(new)
+    }
+
+    /// The call of a packet, and the identification of a later fragment.
+    fn call_of(
+        &self,
+        now: u32,
+        (from, realm): (Side, u16),
+        packet: Packet,
+    ) -> Option<(Call, Option<u16>)> {
+        let call = match (from, packet) {
+            (_, Packet::Later(datagram)) => {
+                return self.calls.of_later(now, (realm_of(from, realm), datagram));
+            }
+            (Side::Inside, Packet::Data(tunnel) | Packet::First(tunnel, _)) => {
+                self.calls.of_outbound(now, realm, tunnel)
+            }
             (Side::Inside, Packet::Error(quoted)) => {
                 self.calls.of_quoted_inside(now, realm, quoted)
             }
-            (Side::Outside, Packet::Data(tunnel)) => self.calls.of_inbound(now, tunnel),
+            (Side::Outside, Packet::Data(tunnel) | Packet::First(tunnel, _)) => {
+                self.calls.of_inbound(now, tunnel)
+            }
             (Side::Outside, Packet::Error(quoted)) => self.calls.of_quoted_outside(now, quoted),
-        }
+        };
+        Some((call?, None))
     }
 
     /// Ends calls without packets, and calls whose control connection is not there any more.
@@ -123,23 +175,33 @@ fn expectation(call: &Call) -> AlgExpectation {
     }
 }
 
+/// The realm that fragments come from.
+fn realm_of(from: Side, realm: u16) -> Option<u16> {
+    (from == Side::Inside).then_some(realm)
+}
+
 /// The fields of a call's packet on the other side. `ends`: the packet's addresses.
 fn rewritten(from: Side, packet: Packet, call: &Call, ends: (u32, u32)) -> Rewrite {
     let (host, outer) = (call.internal.ip().to_bits(), call.external.ip().to_bits());
-    match (from, packet) {
-        (Side::Inside, Packet::Data(tunnel)) => {
-            Rewrite { tunnel: Tunnel { source: outer, ..tunnel }, error: None }
+    let (source, destination) = match packet {
+        Packet::Error(quoted) => (quoted.source, quoted.destination),
+        _ => ends,
+    };
+    let is_error = matches!(packet, Packet::Error(_));
+    let is_later = matches!(packet, Packet::Later(_));
+    let none = Rewrite { source, destination, call: None, identification: None, error: None };
+    match (from, is_error) {
+        (Side::Inside, false) => Rewrite { source: outer, ..none },
+        (Side::Outside, false) => {
+            Rewrite { destination: host, call: (!is_later).then_some(call.own), ..none }
         }
-        (Side::Outside, Packet::Data(tunnel)) => {
-            Rewrite { tunnel: Tunnel { destination: host, call: call.own, ..tunnel }, error: None }
-        }
-        (Side::Inside, Packet::Error(quoted)) => Rewrite {
-            tunnel: Tunnel { destination: outer, call: call.outer, ..quoted },
+        (Side::Inside, true) => Rewrite {
+            destination: outer,
+            call: Some(call.outer),
             error: Some((outer, ends.1)),
+            ..none
         },
-        (Side::Outside, Packet::Error(quoted)) => {
-            Rewrite { tunnel: Tunnel { source: host, ..quoted }, error: Some((ends.0, host)) }
-        }
+        (Side::Outside, true) => Rewrite { source: host, error: Some((ends.0, host)), ..none },
     }
 }
 

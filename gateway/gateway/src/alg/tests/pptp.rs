@@ -431,6 +431,60 @@ fn errors_about_packets_of_a_call_reach_their_host() {
     assert_eq!(world.send(Side::Outside, &error(router, POOL, &out)), []);
 }
 
+/// Three fragments of a packet of a tunnel.
+fn pieces(whole: &[u8], identification: u16) -> [Vec<u8>; 3] {
+    let payload = [&whole[20..], &[7; 28]].concat();
+    [(0, 16, 0x2000), (16, 32, 0x2000 | 2), (32, 48, 4)].map(|(first, last, field)| {
+        let mut bytes = [&whole[..20], &payload[first..last]].concat();
+        let mut ip = Ipv4::new_header_checked(&mut bytes[..]).unwrap();
+        ip.set_total_len((20 + last - first) as u16);
+        ip.set_identification(identification);
+        ip.set_fragment_field(field);
+        ip.fill_checksum();
+        bytes
+    })
+}
+
+#[test]
+fn fragments_follow_the_first_one() {
+    let mut world = world();
+    let mut control = Control::open(&mut world, "10.0.0.5:40000");
+    let outer = control.call(&mut world, 7, 9000);
+    let (host, pac) = ("10.0.0.5", "198.51.100.2");
+    let way = |world: &mut World, from: Side, sent: &[u8]| {
+        let out = world.send(from, sent);
+        let [(_, bytes)] = &out[..] else { return None };
+        let ip = Ipv4::new_checked(&bytes[..]).unwrap();
+        assert!(ip.checksum_valid() && ip.ttl() == 63);
+        assert_eq!(bytes[28..], sent[28..]);
+        Some(([ip.source(), ip.destination()].map(Ipv4Addr::from), ip.identification()))
+    };
+    let mut drawn = BTreeSet::new();
+    for round in 0..20 {
+        let sent = pieces(&gre(host, pac, 9000), 5);
+        let left = sent.map(|sent| way(&mut world, Side::Inside, &sent).unwrap());
+        assert!(left.iter().all(|one| *one == left[0] && one.0 == [POOL, pac].map(address)));
+        assert!(drawn.insert(left[0].1), "an identification of its own");
+        let [first, second, third] = pieces(&gre(pac, POOL, outer), 100 + round);
+        for sent in [&first, &third, &second] {
+            let came = way(&mut world, Side::Outside, sent);
+            assert_eq!(came, Some(([pac, host].map(address), 100 + round)));
+        }
+    }
+    // Fragments of other datagrams, of another host, and of too old ones have no call.
+    let [_, second, _] = pieces(&gre(pac, POOL, outer), 99);
+    assert_eq!(way(&mut world, Side::Outside, &second), None);
+    let [_, second, _] = pieces(&gre("198.51.100.3", POOL, outer), 119);
+    assert_eq!(way(&mut world, Side::Outside, &second), None);
+    let [_, second, _] = pieces(&gre(pac, POOL, outer), 119);
+    assert!(way(&mut world, Side::Outside, &second).is_some());
+    // Each call remembers a few datagrams.
+    assert_eq!(world.stage.calls.entries()[4], 8);
+    world.pass_time(3);
+    assert_eq!(way(&mut world, Side::Outside, &second), None);
+    assert_eq!(world.stage.calls.entries()[4], 0);
+}
+
 #[test]
 fn packets_that_cannot_travel_on_are_answered_by_the_engine() {
     let mut world = world();
@@ -506,6 +560,6 @@ fn calls_and_their_indexes_end_together() {
         }
         let reset = control.segment(Side::Inside, RST | ACK, &[]);
         world.send(Side::Inside, &reset);
-        assert_eq!(world.stage.calls.entries(), [0; 4]);
+        assert_eq!(world.stage.calls.entries(), [0; 5]);
     }
 }
