@@ -642,10 +642,10 @@ const FAULTS: &[Fault] = &[
         "53 is there more than once",
     ),
     fault(
-        Add("[alg]\npptp = true\n"),
+        Add("[alg]\nh323 = true\n"),
         8,
-        "alg.pptp",
-        "is for PPTP with GRE call ids (RFC 2637), which is not built in yet; take the key out",
+        "alg.h323",
+        "is for H.323 (H.225.0 and H.245), which is not built in yet; take the key out",
     ),
 ];
 

@@ -136,6 +136,8 @@ pub(super) struct Calls {
     secret: HashKey,
     drawn: u64,
     swept: usize,
+    /// Time of the last sweep, seconds.
+    swept_at: u32,
 }
 
 impl Calls {
@@ -153,6 +155,7 @@ impl Calls {
             secret: HashKey::from_seed(seed, PURPOSE),
             drawn: 0,
             swept: 0,
+            swept_at: 0,
         }
     }
 
@@ -165,6 +168,28 @@ impl Calls {
     pub(super) fn entries(&self) -> [usize; 5] {
         let Self { inbound, outbound, by_host, by_peer, pieces, .. } = self;
         [inbound.len(), outbound.len(), by_host.len(), by_peer.len(), pieces.len()]
+    }
+
+    /// Checks that the indexes name the calls that are there, and each of them.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let calls = || self.slots.iter().flatten();
+        let [inbound, outbound, by_host, by_peer, _] = self.entries();
+        assert_eq!((inbound, by_host), (calls().count(), calls().count()));
+        assert_eq!(by_peer, calls().filter(|call| call.peer.is_some()).count());
+        assert!(outbound <= by_peer && calls().count() + self.free.len() == self.slots.len());
+        for (slot, call) in (0..).zip(&self.slots) {
+            let Some(call) = call else { continue };
+            assert_eq!(self.inbound.get(&call.inbound_key()), Some(&slot));
+            assert_eq!(self.by_host.get(&call.host_key()), Some(&slot));
+            assert!(call.peer_key().is_none_or(|key| self.by_peer.contains(&(key, slot))));
+        }
+        for (key, slot) in &self.outbound {
+            assert_eq!(self.at(*slot).and_then(Call::outbound_key).as_ref(), Some(key));
+        }
+        for (key, pieces) in &self.pieces {
+            assert!(self.at(pieces.slot).is_some_and(|call| call.datagrams.contains(&Some(*key))));
+        }
     }
 
     fn at(&self, slot: u32) -> Option<&Call> {
@@ -457,9 +482,13 @@ impl Calls {
     }
 
     /// Looks at the next calls, and ends those whose time has passed or whose control connection is
-    /// none any more.
+    /// none any more. Does nothing if it has done so in this second.
     pub(super) fn sweep(&mut self, now: u32, mut has_connection: impl FnMut(&Call) -> bool) {
         const MOST_AT_ONCE: usize = 1024;
+        if self.swept_at == now {
+            return;
+        }
+        self.swept_at = now;
         self.pieces.retain(|_, pieces| pieces.until >= now);
         for _ in 0..self.slots.len().min(MOST_AT_ONCE) {
             self.swept = (self.swept + 1) % self.slots.len();

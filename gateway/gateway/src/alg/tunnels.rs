@@ -7,10 +7,12 @@ use super::calls::{Call, likely_worker};
 use super::gre::{self, Datagram, Packet, Rewrite};
 use super::{AlgExpectation, Arrived, Kind, OpenExpectation, Stage, Taken, seconds};
 use crate::counters::{Losses, Origin};
-use natgate_engine::{DropReason, Endpoint, Engine, Side, Timestamp, Verdict};
-use natgate_payload::Room;
+use natgate_engine::{
+    Becomes, Direction, DropReason, End, Endpoint, Engine, Explanation, Side, Timestamp, Verdict,
+};
+use natgate_payload::{Edit, Room};
 use natgate_wire::{Ipv4, protocol, tcp};
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 /// Answer of a worker that is asked for the call of a packet.
@@ -98,6 +100,41 @@ impl Stage {
             self.calls.note(seconds(now), &call, from == Side::Inside);
         }
         Some(Taken::Decided(Verdict::Forward(from.other()), call.realm))
+    }
+
+    /// Explains a packet of a call. `None`: it is of no call, or the engine would answer it.
+    pub(crate) fn explain_call(
+        &self,
+        engine: &Engine,
+        Arrived { now, from, realm }: Arrived,
+        bytes: &[u8],
+    ) -> Option<(Explanation, natgate_payload::Explanation)> {
+        let packet = gre::read(bytes)?;
+        let (call, _) = self.call_of(seconds(now), (from, realm), packet)?;
+        let mtu = match from {
+            Side::Inside => engine.outside_mtu(),
+            Side::Outside => engine.inside_mtu(call.realm),
+        };
+        let ip = Ipv4::new_checked(bytes).ok().filter(|_| gre::may_pass(bytes, mtu))?;
+        let ends = (ip.source(), ip.destination());
+        let new = rewritten(from, packet, &call, ends);
+        let (source, destination) = new.error.unwrap_or((new.source, new.destination));
+        let [source, destination] = [source, destination]
+            .map(|address| End { address: Some(Ipv4Addr::from_bits(address)), port: None });
+        let mut told = Explanation::new();
+        told.verdict = Verdict::Forward(from.other());
+        told.direction = Direction::forwarded(from, from.other());
+        told.becomes = Some(Becomes { source, destination, realm: call.realm });
+        let old = match packet {
+            Packet::Data(tunnel) | Packet::First(tunnel, _) | Packet::Error(tunnel) => tunnel.call,
+            Packet::Later(_) => 0,
+        };
+        let edit = |new: u16| Edit { old: old.to_be_bytes().into(), new: new.to_be_bytes().into() };
+        let payload = natgate_payload::Explanation {
+            edits: new.call.map(edit).into_iter().collect(),
+            ..natgate_payload::Explanation::of_call(Kind::Pptp)
+        };
+        Some((told, payload))
     }
 
     /// Begins a fragmented datagram of a call; returns the identification that it leaves with.

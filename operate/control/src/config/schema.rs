@@ -406,7 +406,6 @@ const PLANNED: &[(&str, &str, &str)] = &[
     ("fleet", "etcd", "a fleet of more than two machines"),
     ("realm", "address6", "IPv6 of realms"),
     ("realm", "gateway6", "IPv6 of realms"),
-    ("alg", "pptp", "PPTP with GRE call ids (RFC 2637)"),
     ("alg", "h323", "H.323 (H.225.0 and H.245)"),
 ];
 

@@ -16,6 +16,7 @@ pub(super) fn step(told: &AlgExplained) -> Value {
         AlgFlowState::Unknown => ("unknown", None),
         AlgFlowState::LeftOut => ("left_out", None),
         AlgFlowState::Left(reason) => ("left", Some(reason.name())),
+        AlgFlowState::Call => ("call", None),
     };
     let place = told.place.map(|place| match place {
         AlgPlace::Repeated => "repeated",
@@ -89,6 +90,7 @@ fn sentence(told: &AlgExplained) -> String {
             "its control flow was of {alg} until the reason {}, so it passes unread",
             reason.name()
         ),
+        AlgFlowState::Call => format!("it belongs to a call of {alg}, and goes past the mappings"),
     };
     match told.place {
         Some(AlgPlace::Early) => text += ", before its turn: bytes are missing",

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::alg::calls::{self, Calls};
+use crate::alg::gre as packets;
 use natgate_engine::{Cursor, Filter};
+use natgate_payload::CallStep;
 use natgate_wire::{Icmp, icmp};
 use std::collections::BTreeSet;
 
@@ -446,6 +448,31 @@ fn pieces(whole: &[u8], identification: u16) -> [Vec<u8>; 3] {
 }
 
 #[test]
+fn packets_of_a_call_are_explained() {
+    let mut world = world();
+    let mut control = Control::open(&mut world, "10.0.0.5:40000");
+    let outer = control.call(&mut world, 7, 9000);
+    let explain = |world: &World, from: Side, bytes: &[u8]| {
+        let arrived = Arrived { now: world.now, from, realm: 0 };
+        world.stage.explain_call(&world.engine, arrived, bytes)
+    };
+    let back = gre("198.51.100.2", POOL, outer);
+    let (told, payload) = explain(&world, Side::Outside, &back).unwrap();
+    assert_eq!(told.verdict, Verdict::Forward(Side::Inside));
+    assert_eq!(told.becomes.unwrap().destination.address, Some(address("10.0.0.5")));
+    let [edit] = &payload.edits[..] else { panic!("{payload:?}") };
+    assert_eq!((&edit.old[..], &edit.new[..]), (&outer.to_be_bytes()[..], &[0, 7][..]));
+    assert_eq!((payload.kind, payload.flow), (Kind::Pptp, FlowState::Call));
+    let out = gre("10.0.0.5", "198.51.100.2", 9000);
+    let (told, payload) = explain(&world, Side::Inside, &out).unwrap();
+    assert_eq!(told.becomes.unwrap().source.address, Some(address(POOL)));
+    assert_eq!(payload.edits, []);
+    assert!(explain(&world, Side::Outside, &gre("198.51.100.2", POOL, outer ^ 1)).is_none());
+    // Nothing has changed.
+    assert_eq!(world.stage.open(&mut world.engine, world.now).len(), 1);
+}
+
+#[test]
 fn fragments_follow_the_first_one() {
     let mut world = world();
     let mut control = Control::open(&mut world, "10.0.0.5:40000");
@@ -561,5 +588,54 @@ fn calls_and_their_indexes_end_together() {
         let reset = control.segment(Side::Inside, RST | ACK, &[]);
         world.send(Side::Inside, &reset);
         assert_eq!(world.stage.calls.entries(), [0; 5]);
+    }
+}
+
+/// Random steps of some hosts with few numbers: the indexes stay those of the calls.
+#[test]
+fn random_steps_keep_the_indexes() {
+    let first = std::env::var("NATGATE_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    for seed in first..first + 100_u64 {
+        let mut state = seed;
+        let mut below = |bound: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % bound
+        };
+        let mut calls = Calls::new([3; 32]);
+        let mut now = 1000;
+        for _ in 0..400 {
+            let [host, port, server] = [below(3), below(2), below(2)];
+            let ends = [
+                format!("10.0.0.{host}:{}", 4000 + port),
+                format!("203.0.113.1:{}", 5000 + 10 * host + port + 100 * below(2)),
+                format!("198.51.100.{server}:1723"),
+            ];
+            let [own, external, remote] = ends.map(|text| end(&text));
+            let flow = endpoints(0, own, external, remote);
+            let [id, peer] = [below(4) as u16, below(4) as u16];
+            let time = Timestamp(u64::from(now) * 1_000_000_000);
+            let datagram = packets::Datagram {
+                source: remote.ip().to_bits(),
+                destination: external.ip().to_bits(),
+                identification: peer,
+            };
+            match below(9) {
+                0..3 => _ = calls.open(time, (0, 1), &flow, id),
+                3 => _ = calls.step(now, &flow, CallStep::Peer { internal: id, peer }),
+                4 => _ = calls.step(now, &flow, CallStep::End(id)),
+                5 => _ = calls.step(now, &flow, CallStep::Clear(id)),
+                6 if below(8) == 0 => _ = calls.step(now, &flow, CallStep::Restart),
+                7 => {
+                    let call = calls.waiting(now).next().copied();
+                    call.inspect(|call| calls.note_first(now + 2, call, (None, datagram), None));
+                }
+                _ => {
+                    now += below(40) as u32;
+                    calls.sweep(now, |_| true);
+                }
+            }
+            calls.check();
+        }
+        assert!(calls.entries()[0] > 0, "NATGATE_SEED={seed}");
     }
 }
