@@ -121,7 +121,7 @@ impl Engine {
         self.identifications.divide(number, engines);
     }
 
-    /// The number of this engine among the engines that share the work, from 0 on, and their number.
+    /// The number of this engine, from 0 on, and the number of engines that share the work.
     pub fn place(&self) -> (u16, u16) {
         self.identifications.place()
     }

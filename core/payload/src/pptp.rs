@@ -5,9 +5,9 @@
 //! inside becomes an external one, and the external one becomes its own in messages from outside.
 //! Numbers of the remote host stay. No message changes its length.
 //!
-//! Either end may be the server (PNS) or the access concentrator (PAC): what a field is follows from
-//! the type of its message. Only messages of the host inside make calls. Whatever the two ends say
-//! in which order passes, as long as lengths and the Magic Cookie are right.
+//! Either end may be the server (PNS) or the access concentrator (PAC): what a field is follows
+//! from the type of its message. Only messages of the host inside make calls. Whatever the two ends
+//! say in which order passes, as long as lengths and the Magic Cookie are right.
 
 use crate::Side;
 use crate::expectation::{CallStep, Expectation, Uses, Wanted};

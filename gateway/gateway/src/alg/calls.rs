@@ -2,8 +2,8 @@
 //!
 //! A packet of a call has the Call ID of its receiver alone. From outside this is the external one,
 //! which finds the call like a port. From inside it is the remote host's, so the call is found by
-//! both hosts and this number. No mapping of the engine is like that, so calls have a table of their
-//! own. A call belongs to its control connection, and has its external address.
+//! both hosts and this number. No mapping of the engine is like that, so calls have a table of
+//! their own. A call belongs to its control connection, and has its external address.
 //!
 //! Workers that share an external address draw external Call IDs of different classes. So no worker
 //! has to know the calls of others.
@@ -421,8 +421,8 @@ impl Calls {
         }
     }
 
-    /// Notes that the first fragment of a datagram of a call has passed. Each call has a few places,
-    /// of which the oldest goes.
+    /// Notes that the first fragment of a datagram of a call has passed. Each call has a few
+    /// places, of which the oldest goes.
     pub(super) fn note_first(
         &mut self,
         until: u32,

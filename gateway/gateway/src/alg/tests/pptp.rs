@@ -361,7 +361,7 @@ fn a_number_may_be_used_anew() {
     control.say(&mut world, Side::Inside, &message(12, 16, &[7]));
     // The same number again before the disconnection: the external one stays.
     assert_eq!(control.call(&mut world, 7, 9001), first);
-    assert_eq!(world.carry(Side::Inside, &gre("10.0.0.5", "198.51.100.2", 9001)).is_some(), true);
+    assert!(world.carry(Side::Inside, &gre("10.0.0.5", "198.51.100.2", 9001)).is_some());
     control.say(&mut world, Side::Outside, &message(13, 148, &[9001]));
     let second = control.call(&mut world, 7, 9002);
     assert!(lasts(&mut world, second));
