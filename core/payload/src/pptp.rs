@@ -76,6 +76,9 @@ pub(crate) struct Pptp;
 
 impl Protocol for Pptp {
     fn read(&mut self, bytes: &[u8], context: &mut Context<'_>) -> Step {
+        if context.is_between_families() {
+            return Step::Leave(Reason::Families);
+        }
         let Some(len) = message_len(bytes) else { return Step::Leave(Reason::NotProtocol) };
         match bytes.get(..len) {
             Some(message) if len >= HEADER => {

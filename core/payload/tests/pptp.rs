@@ -4,7 +4,7 @@
 mod common;
 
 use common::pptp::*;
-use common::{Link, Opening, client_inside, server_inside};
+use common::{Link, Opening, client_inside, client_inside_v6, server_inside};
 use natgate_payload::Side::{self, Inside, Outside};
 use natgate_payload::{CallStep, Kind, Reason, Uses, Wanted};
 
@@ -170,4 +170,11 @@ fn without_room_a_message_passes_as_it_is() {
     assert_eq!(says(&mut link, Inside, &outgoing_request(7)), outgoing_request(7));
     assert_eq!(refused(&link, Reason::NoPort), 1);
     assert_eq!(says(&mut link, Outside, &outgoing_reply(9, 7, 1)), outgoing_reply(9, 7, 1));
+}
+
+#[test]
+fn a_host_of_the_other_family_has_no_calls() {
+    let mut link = Link::open(Opening::new(Kind::Pptp, client_inside_v6(1723), Inside));
+    assert_eq!(says(&mut link, Inside, &outgoing_request(7)), outgoing_request(7));
+    assert_eq!((link.book.made.len(), refused(&link, Reason::Families)), (0, 1));
 }

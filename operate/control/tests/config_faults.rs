@@ -641,6 +641,7 @@ const FAULTS: &[Fault] = &[
         "alg.dns.ports[1]",
         "53 is there more than once",
     ),
+    fault(Add("[alg.pptp]\nports = [0]\n"), 8, "alg.pptp.ports[0]", "from 1 to 65535"),
     fault(
         Add("[alg]\nh323 = true\n"),
         8,
