@@ -186,3 +186,66 @@ fn without_the_gateway_a_second_client_has_no_tunnel() {
     assert_eq!(alg_counters(&gateway), Value::Null);
     assert!(gateway.stop().unwrap().success());
 }
+
+/// An IPv4 packet of a tunnel, in hexadecimal.
+fn packet(from: Ipv4Addr, to: Ipv4Addr, call: u16) -> String {
+    let payload = gre(call, b"traced");
+    let mut bytes = vec![0; 20 + payload.len()];
+    let len = bytes.len() as u16;
+    let mut ip = natgate_wire::Ipv4::init(&mut bytes[..], 20);
+    ip.set_total_len(len);
+    ip.set_ttl(64);
+    ip.set_protocol(natgate_wire::protocol::GRE);
+    ip.set_source(from.to_bits());
+    ip.set_destination(to.to_bits());
+    ip.payload_mut().copy_from_slice(&payload);
+    ip.fill_checksum();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn calls_of_pptp_are_shown_and_their_packets_explained() {
+    let network = TestNetwork::new(TAG);
+    let socket = network.file("control.sock");
+    for workers in [1, 2] {
+        let more = format!(
+            "[control]\nsocket = \"{}\"\n[workers]\ncount = {workers}\n[alg]\npptp = true\n",
+            socket.display()
+        );
+        let gateway = network.start(PROGRAM, &config(&more));
+        let ask = |arguments: &[&str]| -> Value {
+            let mut program = std::process::Command::new(PROGRAM);
+            let output = program.args(arguments).arg("--json").arg("--socket").arg(&socket);
+            let output = output.output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            serde_json::from_slice(&output.stdout).unwrap()
+        };
+        let server = network.node("server1");
+        let listener = listen(server);
+        let nodes = [network.node("sub1"), server];
+        let (caller, called, numbers) = connect(&listener, nodes, SERVER1, [7, 900]);
+        let std::net::IpAddr::V4(external) = called.control.peer_addr().unwrap().ip() else {
+            panic!("an IPv4 address");
+        };
+        let shown = ask(&["show", "expectations"]);
+        let shown = shown.as_array().or_else(|| shown["expectations"].as_array()).unwrap();
+        let [expected] = &shown[..] else { panic!("{shown:?}") };
+        assert_eq!((&expected["kind"], &expected["protocol"]), (&"pptp".into(), &"gre".into()));
+        assert_eq!(expected["internal"], format!("{SUBSCRIBER1}:7"));
+        assert_eq!(expected["external"], format!("{external}:{}", numbers[0]));
+        let told = ask(&["trace", &packet(SERVER1, external, numbers[0])]);
+        assert_eq!((&told["verdict"], &told["by"]), (&"forward".into(), &"inside".into()));
+        assert_eq!(told["becomes"]["destination"], SUBSCRIBER1.to_string());
+        let steps = told["steps"].as_array().unwrap();
+        let step = steps.iter().find(|step| step["step"] == "alg").unwrap();
+        assert_eq!((&step["alg"], &step["flow"]), (&"pptp".into(), &"call".into()));
+        let edit = serde_json::json!([{ "old": numbers[0].to_string(), "new": "7" }]);
+        assert_eq!(step["edits"], edit);
+        let told = ask(&["trace", &packet(SUBSCRIBER1, SERVER1, 900)]);
+        assert_eq!(told["becomes"]["source"], external.to_string());
+        exchange(&caller, &called, SERVER1, numbers, 7);
+        let shown = ask(&["show", "expectations"]);
+        assert_eq!(shown.as_array().or_else(|| shown["expectations"].as_array()), Some(&vec![]));
+        assert!(gateway.stop().unwrap().success());
+    }
+}
