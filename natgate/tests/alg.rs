@@ -4,6 +4,9 @@
 //! Needs root and the programs that `make test` installs, and fails without them. One test runs at
 //! a time, because the tests share two cores with the gateway.
 
+#[path = "alg/pptp.rs"]
+mod pptp;
+
 use natgate_testnet::{
     Gateway, POOL, SERVER1, SUBSCRIBER1, TestNetwork, config, terminate, wait_for_listener,
 };

@@ -121,6 +121,11 @@ impl Engine {
         self.identifications.divide(number, engines);
     }
 
+    /// The number of this engine, from 0 on, and the number of engines that share the work.
+    pub fn place(&self) -> (u16, u16) {
+        self.identifications.place()
+    }
+
     /// Gives out these ports of an external address from now on. `words` counts words of 64 ports.
     pub fn own(&mut self, address: Ipv4Addr, words: Range<usize>) {
         if let Some(index) = self.external.index(address.to_bits()) {

@@ -96,6 +96,11 @@ impl Identifications {
         self.own = (number, engines);
     }
 
+    /// The engine's number, and the number of engines.
+    pub(crate) fn place(&self) -> (u16, u16) {
+        self.own
+    }
+
     /// The tables of all sequences, for another engine.
     pub(crate) fn rounds(&self) -> &[[u8; 256]; ROUNDS] {
         &self.rounds

@@ -371,12 +371,12 @@ impl Engine {
 
     /// Largest packet that the outside takes, bytes.
     #[inline]
-    pub(crate) fn outside_mtu(&self) -> u16 {
+    pub fn outside_mtu(&self) -> u16 {
         self.realms.outside_mtu
     }
 
     /// Largest packet that a realm takes, bytes.
-    pub(crate) fn inside_mtu(&self, realm: u16) -> u16 {
+    pub fn inside_mtu(&self, realm: u16) -> u16 {
         self.realms.inside_mtus.get(usize::from(realm)).copied().unwrap_or(DEFAULT_MTU)
     }
 

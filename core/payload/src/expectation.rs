@@ -14,6 +14,33 @@ pub enum Wanted {
     /// An even port of the control flow's external address, and the odd port above it for the
     /// internal port above (RTP and RTCP, RFC 3550 section 11).
     Pair,
+    /// A Call ID of PPTP that no other call between the control flow's external address and its
+    /// remote address has. It is the port of the endpoint, and that of the internal endpoint is the
+    /// internal host's Call ID.
+    CallId,
+}
+
+/// What a control connection of PPTP says about one of its calls, or asks. Each step that knows the
+/// call has a number as its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallStep {
+    /// Which Call ID of the internal host is this external one?
+    Internal(u16),
+    /// Which Call ID of the internal host does the call of this remote Call ID have?
+    OfPeer(u16),
+    /// The call with this internal Call ID has this remote one. The answer is the external one.
+    Peer {
+        /// The internal host's Call ID.
+        internal: u16,
+        /// The remote host's.
+        peer: u16,
+    },
+    /// A host wants the call with this internal Call ID to end. The answer is the external one.
+    Clear(u16),
+    /// The call with this internal Call ID has ended. The answer is the external one.
+    End(u16),
+    /// The control connection starts: it has no calls. There is no answer.
+    Restart,
 }
 
 /// How often an expectation may become a session.
@@ -79,4 +106,10 @@ pub trait Ports {
     /// The address by which the other side reaches a host that one side names, always and by the
     /// configuration. `None`: it is the same address, or there is none.
     fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart>;
+
+    /// Takes a step of a call of PPTP. Calls begin by [`Ports::expect`] with [`Wanted::CallId`].
+    /// `None`: the control flow has no such call.
+    fn call(&mut self, _flow: &Endpoints, _step: CallStep) -> Option<u16> {
+        None
+    }
 }

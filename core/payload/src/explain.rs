@@ -32,6 +32,8 @@ pub enum FlowState {
     LeftOut,
     /// The flow is no ALG's any more, for this reason. The packet would pass unread.
     Left(Reason),
+    /// The packet is of a call of PPTP, and not of a control flow.
+    Call,
 }
 
 /// Place of a segment in its stream.
@@ -88,6 +90,11 @@ pub struct Explanation {
 const MOST: usize = 64;
 
 impl Explanation {
+    /// An explanation without edits of a packet of a call.
+    pub fn of_call(kind: Kind) -> Self {
+        Self { flow: FlowState::Call, ..Self::new(kind) }
+    }
+
     fn new(kind: Kind) -> Self {
         Self {
             kind,

@@ -16,11 +16,14 @@ pub enum Kind {
     Irc,
     /// Domain Name System (RFC 1035).
     Dns,
+    /// Point-to-Point Tunneling Protocol (RFC 2637).
+    Pptp,
 }
 
 impl Kind {
     /// Every protocol.
-    pub const ALL: [Self; 6] = [Self::Ftp, Self::Tftp, Self::Sip, Self::Rtsp, Self::Irc, Self::Dns];
+    pub const ALL: [Self; 7] =
+        [Self::Ftp, Self::Tftp, Self::Sip, Self::Rtsp, Self::Irc, Self::Dns, Self::Pptp];
 
     /// The protocol's name in configuration, events and counters.
     pub const fn name(self) -> &'static str {
@@ -31,6 +34,7 @@ impl Kind {
             Self::Rtsp => "rtsp",
             Self::Irc => "irc",
             Self::Dns => "dns",
+            Self::Pptp => "pptp",
         }
     }
 }

@@ -32,6 +32,7 @@ mod kind;
 mod message;
 mod outbox;
 mod payloads;
+mod pptp;
 mod protocols;
 mod reason;
 mod room;
@@ -42,7 +43,7 @@ mod stream;
 mod text;
 mod tftp;
 
-pub use expectation::{Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
+pub use expectation::{CallStep, Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
 pub use explain::{Edit, Explanation, FlowState, Place};
 pub use flow::Fate;
 pub use kind::Kind;

@@ -5,7 +5,7 @@
 //! internal host makes them, for its own address, for ports from 1024 on, and not too many.
 
 use crate::Side;
-use crate::expectation::{Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
+use crate::expectation::{CallStep, Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
 use crate::reason::Reason;
 use crate::stream::edits::Edits;
 use alloc::vec::Vec;
@@ -166,7 +166,8 @@ impl Context<'_> {
         }
         let is_own = expectation.internal.port() == self.flow.internal.port()
             && expectation.wanted == Wanted::EndpointOfFlow;
-        if expectation.internal.port() < 1024 && !is_own {
+        let is_port = expectation.wanted != Wanted::CallId;
+        if expectation.internal.port() < 1024 && is_port && !is_own {
             return Some(Reason::LowPort);
         }
         let count = if expectation.wanted == Wanted::Pair { 2 } else { 1 };
@@ -176,6 +177,11 @@ impl Context<'_> {
     /// The address by which the other side knows a host that the message names.
     pub(crate) fn counterpart(&self, address: Ipv4Addr) -> Option<Counterpart> {
         self.ports.counterpart(self.flow, self.from, address)
+    }
+
+    /// Takes a step of a call of PPTP.
+    pub(crate) fn call(&mut self, step: CallStep) -> Option<u16> {
+        self.ports.call(self.flow, step)
     }
 
     /// True if an address is the internal host's own.

@@ -1,7 +1,7 @@
 //! All control flows: which packets belong to one, and what became of them.
 //!
 //! The caller gives every packet of a mapping with a control flow, as the packet is outside. Time
-//! is in seconds of the caller's choosing. [`Payloads::new`] makes every allocation.
+//! is in seconds of the caller's choosing. [`Payloads::new`] makes the tables.
 
 use crate::Side;
 use crate::expectation::{Endpoints, Ports};
@@ -29,13 +29,13 @@ pub struct Limits {
     /// Most control flows, at least 1 and below 2^31.
     pub flows: u32,
     /// Most directions of flows that hold bytes or have edits that are not acknowledged. Each has
-    /// 12 KiB.
+    /// 12 KiB. The first 256 are made at the start.
     pub buffers: u16,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { flows: 4096, buffers: 256 }
+        Self { flows: 4096, buffers: 2048 }
     }
 }
 
@@ -173,6 +173,13 @@ impl Payloads {
     ) -> Option<(Kind, &Endpoints)> {
         let at = self.index.get(Key::new(number, external, remote))?;
         self.flows[at as usize].as_ref().map(|flow| (flow.alg.kind(), &flow.endpoints))
+    }
+
+    /// True if a flow is known and its connection has not ended.
+    pub fn is_open(&self, number: u8, external: SocketAddrV4, remote: SocketAddrV4) -> bool {
+        let at = self.index.get(Key::new(number, external, remote));
+        let flow = at.and_then(|at| self.flows[at as usize].as_ref());
+        flow.is_some_and(|flow| !flow.is_closed())
     }
 
     /// The flow of a packet, if it is known.

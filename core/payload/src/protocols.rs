@@ -5,6 +5,7 @@ use crate::ftp::Ftp;
 use crate::irc::Irc;
 use crate::kind::Kind;
 use crate::message::{Context, Protocol, Step};
+use crate::pptp::Pptp;
 use crate::rtsp::Rtsp;
 use crate::sip::Sip;
 use crate::tftp::Tftp;
@@ -22,6 +23,7 @@ pub(crate) enum Alg {
     Rtsp(Rtsp),
     Irc(Irc),
     Dns(Dns),
+    Pptp(Pptp),
 }
 
 impl Alg {
@@ -33,6 +35,7 @@ impl Alg {
             Kind::Rtsp => Self::Rtsp(Rtsp::default()),
             Kind::Irc => Self::Irc(Irc::default()),
             Kind::Dns => Self::Dns(Dns::default()),
+            Kind::Pptp => Self::Pptp(Pptp),
         }
     }
 
@@ -41,7 +44,7 @@ impl Alg {
         match kind {
             Kind::Ftp => Self::Ftp(Ftp::greeted()),
             Kind::Irc => Self::Irc(Irc::welcome()),
-            Kind::Tftp | Kind::Sip | Kind::Rtsp | Kind::Dns => Self::new(kind),
+            Kind::Tftp | Kind::Sip | Kind::Rtsp | Kind::Dns | Kind::Pptp => Self::new(kind),
         }
     }
 
@@ -53,6 +56,7 @@ impl Alg {
             Self::Rtsp(_) => Kind::Rtsp,
             Self::Irc(_) => Kind::Irc,
             Self::Dns(_) => Kind::Dns,
+            Self::Pptp(_) => Kind::Pptp,
         }
     }
 
@@ -79,6 +83,7 @@ impl Protocol for Alg {
             Self::Rtsp(rtsp) => rtsp.read(bytes, context),
             Self::Irc(irc) => irc.read(bytes, context),
             Self::Dns(dns) => dns.read(bytes, context),
+            Self::Pptp(pptp) => pptp.read(bytes, context),
         }
     }
 }

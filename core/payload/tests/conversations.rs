@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Link, Opening, Random, client_inside, client_inside_v6, server_inside};
+use common::{Link, Opening, Random, client_inside, client_inside_v6, pptp, server_inside};
 use natgate_payload::Side::{self, Inside, Outside};
 use natgate_payload::{Expectation, Kind};
 
@@ -11,7 +11,7 @@ use natgate_payload::{Expectation, Kind};
 struct Conversation {
     name: &'static str,
     opening: Opening,
-    messages: &'static [(Side, &'static str)],
+    messages: Vec<(Side, Vec<u8>)>,
 }
 
 /// What came out: both streams, and the expectations.
@@ -112,7 +112,15 @@ const IRC: &[(Side, &str)] = &[
 ];
 
 fn conversations() -> Vec<Conversation> {
-    let ftp = |name, opening, messages| Conversation { name, opening, messages };
+    let ftp = |name, opening, texts: &[(Side, &str)]| {
+        let messages = texts.iter().map(|(from, text)| (*from, text.as_bytes().to_vec()));
+        Conversation { name, opening, messages: messages.collect() }
+    };
+    let pptp = |name, endpoints, opener, messages| Conversation {
+        name,
+        opening: Opening::new(Kind::Pptp, endpoints, opener),
+        messages,
+    };
     vec![
         ftp("client", Opening::new(Kind::Ftp, client_inside(21), Inside), FTP_CLIENT),
         ftp("server", Opening::new(Kind::Ftp, server_inside(21), Outside), FTP_SERVER),
@@ -120,6 +128,10 @@ fn conversations() -> Vec<Conversation> {
         ftp("rtsp", Opening::new(Kind::Rtsp, client_inside(554), Inside), RTSP_CLIENT),
         ftp("sip", Opening::new(Kind::Sip, client_inside(5060), Inside), SIP),
         ftp("irc", Opening::new(Kind::Irc, client_inside(6667), Inside), IRC),
+        pptp("pptp client", client_inside(1723), Inside, pptp::outgoing(Inside)),
+        pptp("pptp server", server_inside(1723), Outside, pptp::outgoing(Outside)),
+        pptp("pptp incoming", client_inside(1723), Inside, pptp::incoming(Inside)),
+        pptp("pptp concentrator", server_inside(1723), Outside, pptp::incoming(Outside)),
     ]
 }
 
@@ -134,7 +146,7 @@ fn hold(
     let mut link = Link::open(opening);
     setting(&mut link);
     for (number, (from, text)) in conversation.messages.iter().enumerate() {
-        let start = link.write(*from, text.as_bytes());
+        let start = link.write(*from, text);
         for (first, last) in cuts(number, text.len()) {
             link.send(*from, start + first, start + last);
         }
@@ -231,8 +243,8 @@ fn a_sender_that_waits_for_acknowledgments_goes_on() {
     for conversation in conversations() {
         let expected = whole(&conversation);
         let mut link = Link::open(conversation.opening);
-        for (from, text) in conversation.messages {
-            let start = link.write(*from, text.as_bytes());
+        for (from, text) in &conversation.messages {
+            let start = link.write(*from, text);
             for at in start..start + text.len() {
                 assert_eq!(link.hosts[*from as usize].acknowledged, at, "{}", conversation.name);
                 link.send(*from, at, at + 1);

@@ -8,16 +8,20 @@
 //! The settings may change. A flow that has begun under former settings stays its protocol's.
 
 mod aside;
+mod calls;
 mod dns;
 mod expected;
 mod explain;
+mod gre;
 mod nat64;
 mod ports;
 mod settings;
+mod tunnels;
 mod watched;
 
 use crate::counters::{Losses, Origin};
 pub(crate) use aside::{Algs, Aside};
+use calls::Calls;
 use dns::Addresses;
 use expected::OpenList;
 pub use expected::{AlgExpectation, OpenExpectation};
@@ -139,6 +143,8 @@ pub(crate) struct Stage {
     /// Expectations that were made and not reported.
     made: VecDeque<AlgExpectation>,
     open: OpenList,
+    /// Calls of PPTP.
+    calls: Calls,
 }
 
 impl Stage {
@@ -163,7 +169,14 @@ impl Stage {
             addresses: Addresses::default(),
             made: VecDeque::new(),
             open: OpenList::default(),
+            calls: Calls::new(seed),
         }
+    }
+
+    /// Replaces the secret of a stage without flows.
+    fn set_seed(&mut self, seed: [u8; 32]) {
+        self.payloads.set_seed(seed);
+        self.calls = Calls::new(seed);
     }
 
     /// Puts new settings in force, and learns the servers behind static mappings of the engine's
@@ -186,7 +199,9 @@ impl Stage {
         if !self.former.is_off() {
             return watched.set_all();
         }
+        let of_calls = settings.has(Kind::Pptp).then(gre::first_words).into_iter().flatten();
         let further = servers.keys().map(|(_, end)| end.port()).chain(addresses.ports());
+        let further = further.chain(of_calls);
         watched.set(settings.iter().flat_map(|(_, ports)| ports).copied().chain(further));
     }
 
@@ -226,18 +241,20 @@ impl Stage {
     /// True if no gateway is on, and nothing of former ones is left.
     fn is_over(&self) -> bool {
         let has_flows = self.payloads.flows() > 0;
-        self.settings.is_off() && !has_flows && self.open.is_empty() && self.made.is_empty()
+        let has_open = !self.open.is_empty() || !self.calls.is_empty();
+        self.settings.is_off() && !has_flows && !has_open && self.made.is_empty()
     }
 
     /// True if a packet may be of a control flow, and has to be taken by [`Stage::take`].
     #[inline]
     pub(crate) fn claims(&self, from: Side, packet: &[u8]) -> bool {
-        self.watched.may_have(packet) && self.has_flow(from, packet)
+        self.watched.may_have(packet) && self.has_flow(from, packet) || self.may_follow(packet)
     }
 
     /// [`Stage::claims`] for a packet with a watched port.
     fn has_flow(&self, from: Side, packet: &[u8]) -> bool {
-        Ends::read(packet).is_some_and(|ends| match from {
+        let Some(ends) = Ends::read(packet) else { return self.may_have_call(packet) };
+        match from {
             _ if self.is_message(from, ends) => true,
             Side::Inside => {
                 let has = |settings: &AlgSettings, end: SocketAddrV4| {
@@ -248,7 +265,7 @@ impl Stage {
                 is_of(&self.settings) || is_of(&self.former)
             }
             Side::Outside => self.inbound(ends).is_some(),
-        })
+        }
     }
 
     /// The flow of an inbound packet.
@@ -280,6 +297,10 @@ impl Stage {
         };
         // A destination that was translated too has two names; such flows pass unread.
         if before.destination != remote || named.is_none() && self.former.is_off() {
+            return None;
+        }
+        // The tunnels of a host that keeps its address need nothing.
+        if named == Some(Kind::Pptp) && before.source == external {
             return None;
         }
         let known = self.payloads.find(protocol, external, remote).map(|(kind, _)| kind);
@@ -334,7 +355,10 @@ impl Stage {
                 }
                 taken
             }
-            (_, None) => translate(engine, arrived, room),
+            (_, None) => match self.take_call(engine, arrived, room, losses) {
+                Some(taken) => taken,
+                None => translate(engine, arrived, room),
+            },
         }
     }
 
@@ -353,15 +377,23 @@ impl Stage {
             None => control.under_rules(engine),
         };
         let Control { kind, endpoints, new_flow } = control;
-        let mut ports = EnginePorts { engine, translator, now, addresses: &self.addresses };
+        let Self { addresses, calls, .. } = self;
+        let mut ports = EnginePorts { engine, translator, now, addresses, calls };
         let packet = ControlPacket { kind, from, endpoints, new_flow };
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
         while let Some(event) = self.payloads.poll_event() {
             let internal = ports::in_engine(event.opened.expectation.internal, translator);
             for made in AlgExpectation::of(arrived, &event, internal) {
-                self.open.add(made, &event);
+                if made.kind != Kind::Pptp {
+                    self.open.add(made, &event);
+                }
                 self.made.push_back(made);
             }
+        }
+        if kind == Kind::Pptp
+            && !self.payloads.is_open(protocol::TCP, endpoints.external, endpoints.remote)
+        {
+            self.calls.end_flow(&endpoints);
         }
         fate
     }
@@ -403,13 +435,16 @@ impl Stage {
         translator: Option<&Translator>,
         now: Timestamp,
     ) -> Vec<OpenExpectation> {
-        self.open.list(engine, translator, now)
+        let mut open = self.open.list(engine, translator, now);
+        open.extend(self.waiting_calls(now));
+        open
     }
 
-    /// Forgets old flows and expectations.
-    pub(crate) fn sweep(&mut self, now: Timestamp) {
+    /// Forgets old flows, expectations and calls.
+    pub(crate) fn sweep(&mut self, engine: &mut Engine, now: Timestamp) {
         self.open.expire(now);
         self.payloads.sweep(seconds(now));
+        self.sweep_calls(engine, now);
         self.end_former();
     }
 

@@ -141,7 +141,10 @@ impl Tracing {
             Side::Inside => {
                 source.is_ok_and(|source| engine.knows(link.realm, Ipv4Addr::from_bits(source)))
             }
-            Side::Outside => engine.expects(packet),
+            Side::Outside => {
+                let search = algs.and_then(|algs| algs.search_call(packet));
+                search.is_some_and(|search| search.is_here) || engine.expects(packet)
+            }
         };
         let (translator, router6) = families.unzip();
         match turned {
@@ -160,8 +163,14 @@ impl Tracing {
         let Probe { link, packet } = &*probe;
         let arrived = Arrived { now, from: link.side, realm: link.realm };
         let algs = algs.filter(|_| !*turned);
-        traced.alg =
-            algs.and_then(|algs| algs.explain(engine, arrived, packet, &traced.explanation));
+        match algs.and_then(|algs| algs.explain_call(engine, arrived, packet)) {
+            Some((told, payload)) => (traced.explanation, traced.alg) = (told, Some(payload)),
+            None => {
+                let explain =
+                    |algs: &Stage| algs.explain(engine, arrived, packet, &traced.explanation);
+                traced.alg = algs.and_then(explain);
+            }
+        }
         let (dont_fragment, len) = match Ipv4::new_checked(&packet[..]) {
             Ok(packet) => (packet.dont_fragment(), usize::from(packet.total_len())),
             Err(_) => (false, 0),

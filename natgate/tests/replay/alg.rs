@@ -1,6 +1,8 @@
 //! Application-level gateways in a capture. A conversation grows packet by packet; its start is
 //! replayed each time, and an equal seed chooses equal ports.
 
+mod pptp;
+
 use super::bench::*;
 use natgate_io::pcap::LinkType;
 use natgate_wire::{Ipv4, protocol};
@@ -116,9 +118,14 @@ impl Connection {
 
     /// Has a host send a text; returns what the other one receives. Its numbers have to be right.
     fn say(&mut self, by: usize, text: &str) -> String {
-        let left = self.segment(by, ACK, text.as_bytes());
-        self.sent[by] += text.len() as u32;
-        let mut heard = String::new();
+        String::from_utf8_lossy(&self.say_bytes(by, text.as_bytes())).into_owned()
+    }
+
+    /// [`Connection::say`] for bytes.
+    fn say_bytes(&mut self, by: usize, bytes: &[u8]) -> Vec<u8> {
+        let left = self.segment(by, ACK, bytes);
+        self.sent[by] += bytes.len() as u32;
+        let mut heard = Vec::new();
         // Errors about strangers' SYNs leave seconds later.
         let is_heard =
             |packet: &&Packet| packet.interface != by && packet.frame[9] == protocol::TCP;
@@ -126,9 +133,9 @@ impl Connection {
             endpoints(frame);
             let number = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().unwrap());
             let data = &frame[20 + usize::from(frame[32] >> 4) * 4..];
-            assert_eq!((number(24), number(28)), (self.got[1 - by], self.sent[1 - by]), "{text}");
+            assert_eq!((number(24), number(28)), (self.got[1 - by], self.sent[1 - by]));
             self.got[1 - by] += data.len() as u32;
-            heard.push_str(&String::from_utf8_lossy(data));
+            heard.extend(data);
         }
         heard
     }

@@ -24,7 +24,7 @@ fn no_protocol_is_on_unless_the_file_says_so() {
 fn a_protocol_has_its_usual_port_or_the_ports_of_its_table() {
     let settings = read(
         "[alg]\nftp = true\ntftp = {}\nsip = { ports = [5060, 5062] }\nrtsp = false\n\
-         irc = { ports = [6697] }\ndns = true\n",
+         irc = { ports = [6697] }\ndns = true\npptp = true\n",
     );
     let mut expected = AlgSettings::default();
     expected.set(AlgKind::Ftp, vec![21]);
@@ -32,6 +32,7 @@ fn a_protocol_has_its_usual_port_or_the_ports_of_its_table() {
     expected.set(AlgKind::Sip, vec![5060, 5062]);
     expected.set(AlgKind::Irc, vec![6697]);
     expected.set(AlgKind::Dns, vec![53]);
+    expected.set(AlgKind::Pptp, vec![1723]);
     assert_eq!(settings.alg, expected);
     assert_eq!(settings.engine.limits.explicit_mappings, 65_536);
     // TFTP is over UDP, FTP over TCP.

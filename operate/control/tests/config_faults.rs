@@ -641,11 +641,12 @@ const FAULTS: &[Fault] = &[
         "alg.dns.ports[1]",
         "53 is there more than once",
     ),
+    fault(Add("[alg.pptp]\nports = [0]\n"), 8, "alg.pptp.ports[0]", "from 1 to 65535"),
     fault(
-        Add("[alg]\npptp = true\n"),
+        Add("[alg]\nh323 = true\n"),
         8,
-        "alg.pptp",
-        "is for PPTP with GRE call ids (RFC 2637), which is not built in yet; take the key out",
+        "alg.h323",
+        "is for H.323 (H.225.0 and H.245), which is not built in yet; take the key out",
     ),
 ];
 

@@ -9,6 +9,7 @@ use crate::identification;
 use crate::packet::{Side, Verdict};
 use crate::parse::{Headers, parse};
 use crate::{DropReason, Timestamp};
+use core::net::Ipv4Addr;
 use natgate_wire::Ipv4;
 
 impl Engine {
@@ -94,6 +95,24 @@ impl Engine {
         }
         let (realm, direction) = (plan.leaving, plan.direction);
         Ok(FragmentRewrite { source, destination, identification, out, realm, direction })
+    }
+
+    /// Draws an identification for a fragmented datagram of an internal host that leaves with an
+    /// external address, past this engine. `None`: the address is not external, and the datagram
+    /// keeps its own.
+    ///
+    /// # Errors
+    /// [`DropReason::FragmentLimit`] when each identification of the address may still be in use,
+    /// or the internal host has had its share.
+    pub fn draw_identification(
+        &mut self,
+        external: Ipv4Addr,
+        host: Ipv4Addr,
+    ) -> Result<Option<u16>, DropReason> {
+        let Some(index) = self.external.index(external.to_bits()) else { return Ok(None) };
+        let address = self.external.place_of_address(index);
+        let next = self.identifications.next_for(Timestamp(self.now), address, host.to_bits());
+        next.map(Some).ok_or(DropReason::FragmentLimit)
     }
 
     /// Gives an identification of its external address to a whole datagram that the gateway is

@@ -1,10 +1,14 @@
 //! The memory that a direction borrows while it holds bytes or has edits that are not acknowledged.
 //!
-//! The pool has a fixed size and is made at the start.
+//! The pool has a limit. A part of it is made at the start, and the rest when many directions need
+//! memory at once.
 
 use super::edits::Edits;
 use super::held::Held;
 use alloc::vec::Vec;
+
+/// Most works that are made at the start.
+const PREPARED: u16 = 256;
 
 /// Held bytes and edits of one direction.
 #[derive(Debug)]
@@ -18,23 +22,39 @@ pub(crate) struct Work {
 pub(crate) struct Pool {
     works: Vec<Work>,
     free: Vec<u16>,
+    most: u16,
 }
 
 impl Pool {
-    /// A pool of `count` works.
-    pub(crate) fn new(count: u16) -> Self {
-        let works = (0..count).map(|_| Work { held: Held::new(), edits: Edits::new() }).collect();
-        Self { works, free: (0..count).collect() }
+    /// A pool of `most` works.
+    pub(crate) fn new(most: u16) -> Self {
+        let mut pool = Self { works: Vec::with_capacity(most.into()), free: Vec::new(), most };
+        pool.free.reserve(most.into());
+        for _ in 0..most.min(PREPARED) {
+            let made = pool.make();
+            pool.free.extend(made);
+        }
+        pool
+    }
+
+    /// Makes one more work. `None`: there are as many as may be.
+    fn make(&mut self) -> Option<u16> {
+        let at = self.works.len() as u16;
+        if at >= self.most {
+            return None;
+        }
+        self.works.push(Work { held: Held::new(), edits: Edits::new() });
+        Some(at)
     }
 
     /// Number of free works.
     pub(crate) fn free(&self) -> usize {
-        self.free.len()
+        self.free.len() + usize::from(self.most) - self.works.len()
     }
 
     /// Borrows a work, with its window at `base`. `None`: none is free.
     pub(crate) fn borrow(&mut self, base: u32) -> Option<u16> {
-        let at = self.free.pop()?;
+        let at = self.free.pop().or_else(|| self.make())?;
         let work = &mut self.works[usize::from(at)];
         work.held.reset(base);
         work.edits.clear();

@@ -5,11 +5,12 @@
 
 pub(crate) mod host;
 pub(crate) mod link;
+pub(crate) mod pptp;
 
 pub(crate) use host::Host;
 pub(crate) use link::{Link, Opening};
 
-use natgate_payload::{Counterpart, Endpoints, Expectation, Ports, Side, Uses, Wanted};
+use natgate_payload::{CallStep, Counterpart, Endpoints, Expectation, Ports, Side, Uses, Wanted};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// A generator of test choices (SplitMix64); a test prints its seed.
@@ -40,6 +41,9 @@ pub(crate) struct Book {
     pub(crate) is_empty: bool,
     /// Addresses inside and outside, and whether they are one to one.
     pub(crate) addresses: Vec<(Ipv4Addr, Ipv4Addr, bool)>,
+    /// Steps of calls. The external Call ID of the internal host's one at a place is 60,002 and
+    /// twice the place.
+    pub(crate) steps: Vec<CallStep>,
 }
 
 impl Ports for Book {
@@ -70,6 +74,29 @@ impl Ports for Book {
             _ => None,
         };
         self.addresses.iter().find_map(of)
+    }
+
+    fn call(&mut self, _: &Endpoints, step: CallStep) -> Option<u16> {
+        let place = |own: u16| self.named.iter().position(|named| named.port() == own);
+        let external = |own: u16| Some(60_002 + 2 * place(own)? as u16);
+        let answer = match step {
+            CallStep::Internal(outer) => {
+                let place = usize::from(outer.checked_sub(60_002)?) / 2;
+                self.named.get(place).map(SocketAddr::port)
+            }
+            CallStep::OfPeer(peer) => self.steps.iter().rev().find_map(|step| match step {
+                CallStep::Peer { internal, peer: other } if *other == peer => Some(*internal),
+                _ => None,
+            }),
+            CallStep::Peer { internal: own, .. } | CallStep::Clear(own) | CallStep::End(own) => {
+                external(own)
+            }
+            CallStep::Restart => None,
+        };
+        if !matches!(step, CallStep::Internal(_) | CallStep::OfPeer(_)) {
+            self.steps.push(step);
+        }
+        answer
     }
 }
 

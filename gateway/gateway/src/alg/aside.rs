@@ -84,7 +84,7 @@ impl Aside {
         if on.is_none() && !settings.is_off() {
             *on = self.algs.take().or_else(|| {
                 let mut algs = spare.take().unwrap_or_else(Algs::spare);
-                algs.stage.payloads.set_seed(self.seed);
+                algs.stage.set_seed(self.seed);
                 Some(algs)
             });
         }

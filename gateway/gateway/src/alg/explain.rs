@@ -1,15 +1,19 @@
 //! What the gateways would do with a packet that is traced. Nothing changes.
 
+use super::calls::Calls;
 use super::dns::Addresses;
 use super::{Arrived, Control, Ends, Stage, endpoints, seconds};
 use natgate_engine::{Becomes, End, Engine, Explanation, Side, Verdict};
-use natgate_payload::{ControlPacket, Counterpart, Endpoints, Expectation, NewFlow, Ports, Wanted};
+use natgate_payload::{
+    CallStep, ControlPacket, Counterpart, Endpoints, Expectation, NewFlow, Ports, Wanted,
+};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Ports of an explanation: the flow's own, and port 0 for a port that would be drawn.
 struct NoPorts<'e> {
     engine: &'e Engine,
     addresses: &'e Addresses,
+    calls: &'e Calls,
 }
 
 impl Ports for NoPorts<'_> {
@@ -17,11 +21,19 @@ impl Ports for NoPorts<'_> {
         Some(match wanted.wanted {
             Wanted::EndpointOfFlow => flow.external,
             Wanted::AddressOfFlow | Wanted::Pair => SocketAddrV4::new(*flow.external.ip(), 0),
+            Wanted::CallId => {
+                let known = self.calls.external(flow, wanted.internal.port());
+                SocketAddrV4::new(*flow.external.ip(), known.unwrap_or(0))
+            }
         })
     }
 
     fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {
         self.addresses.counterpart(self.engine, flow, from, address)
+    }
+
+    fn call(&mut self, flow: &Endpoints, step: CallStep) -> Option<u16> {
+        self.calls.answer(flow, step)
     }
 }
 
@@ -60,7 +72,7 @@ impl Stage {
         let Control { kind, endpoints, new_flow } = control.under_rules(engine);
         let is_server = self.servers.contains_key(&(ends.protocol, external));
         let client = if is_server { Side::Outside } else { Side::Inside };
-        let mut ports = NoPorts { engine, addresses: &self.addresses };
+        let mut ports = NoPorts { engine, addresses: &self.addresses, calls: &self.calls };
         let packet_of = ControlPacket { kind, from, endpoints, new_flow };
         self.payloads.explain(seconds(now), (packet_of, client), packet, &mut ports)
     }

@@ -3,13 +3,15 @@
 //! The hold of such a mapping lasts as long as the expectation. The mapping counts against the
 //! subscriber's quota, and stays as long as its sessions after the hold.
 
+use super::calls::Calls;
 use super::dns::Addresses;
+use super::seconds;
 use natgate_engine::{
     Endpoint, Engine, ExplicitError, MapRequest, Nonce, RemoteFilter, Side, Timestamp,
     WantedEndpoint,
 };
 use natgate_ipv6::Translator;
-use natgate_payload::{Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
+use natgate_payload::{CallStep, Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
@@ -26,6 +28,7 @@ pub(super) struct EnginePorts<'e> {
     pub(super) translator: Option<&'e Translator>,
     pub(super) now: Timestamp,
     pub(super) addresses: &'e Addresses,
+    pub(super) calls: &'e mut Calls,
 }
 
 /// An endpoint to map, its realm, and the expectation's other parts.
@@ -109,11 +112,20 @@ impl Ports for EnginePorts<'_> {
                 self.map(Request { external: (address, flow.external.port()), ..request })
             }
             Wanted::Pair => self.map_pair(request),
+            Wanted::CallId => {
+                let place = self.engine.place();
+                let outer = self.calls.open(self.now, place, flow, internal.port())?;
+                Some(SocketAddrV4::new(address, outer))
+            }
         }
     }
 
     fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {
         self.addresses.counterpart(self.engine, flow, from, address)
+    }
+
+    fn call(&mut self, flow: &Endpoints, step: CallStep) -> Option<u16> {
+        self.calls.step(seconds(self.now), flow, step)
     }
 }
 

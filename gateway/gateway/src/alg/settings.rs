@@ -23,6 +23,7 @@ impl AlgSettings {
             Kind::Rtsp => 554,
             Kind::Irc => 6667,
             Kind::Dns => 53,
+            Kind::Pptp => 1723,
         }
     }
 
@@ -126,6 +127,6 @@ fn carries(protocol: u8, kind: Kind) -> bool {
     match kind {
         Kind::Tftp => protocol == UDP,
         Kind::Sip | Kind::Dns => protocol == UDP || protocol == TCP,
-        Kind::Ftp | Kind::Rtsp | Kind::Irc => protocol == TCP,
+        Kind::Ftp | Kind::Rtsp | Kind::Irc | Kind::Pptp => protocol == TCP,
     }
 }

@@ -373,7 +373,8 @@ fn a_flow_stays_its_protocols_when_the_settings_change() {
         // The former port is forgotten with its last flow.
         assert!(!world.stage.former.is_off() && !world.stage.is_over());
         for _ in 0..8192 / 64 {
-            world.stage.sweep(Timestamp(world.now.0 + 8_000_000_000_000));
+            let later = Timestamp(world.now.0 + 8_000_000_000_000);
+            world.stage.sweep(&mut world.engine, later);
         }
         assert!(world.stage.former.is_off());
         assert!(world.stage.poll_expectation().is_some());
@@ -585,3 +586,5 @@ fn addresses_have_counterparts_in_their_realm() {
     assert_eq!(find(&on, 0, outside, [203, 0, 113, 3]), None);
     assert_eq!(find(&on, 0, inside, [192, 0, 2, 1]), None);
 }
+
+mod pptp;

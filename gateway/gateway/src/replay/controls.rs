@@ -108,7 +108,7 @@ impl<W: Write> Replay<'_, W> {
             };
             sent = sent.and(own);
         }
-        alg.sweep(self.now);
+        alg.sweep(engine, self.now);
         // The mapping of an expectation is told before the expectation.
         sent = sent.and(self.drain(engine, Some((side, header))));
         while let Some(expectation) = alg.poll_expectation() {

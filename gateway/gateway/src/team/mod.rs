@@ -9,6 +9,7 @@ mod guide;
 mod partition;
 mod port_lender;
 
+use crate::alg::Algs;
 use crate::link::Link;
 use crate::pcp::RequestClass;
 use crate::settings::Settings;
@@ -238,7 +239,7 @@ impl Member {
     pub(crate) fn dispatch(
         &mut self,
         now: Timestamp,
-        engine: &mut Engine,
+        (engine, algs): (&mut Engine, Option<&Algs>),
         kind: Kind,
         bytes: &[u8],
     ) -> Way {
@@ -257,7 +258,7 @@ impl Member {
                 self.guide(now, kind, bytes, None)
             }
             PacketOwner::Fragment(guide) => self.give(guide, kind, OwnerLookup::Guide, bytes),
-            PacketOwner::Portless => self.ask_next(engine, kind, bytes, 0),
+            PacketOwner::Portless => self.ask_next((engine, algs), kind, bytes, 0),
             PacketOwner::Host(host) => {
                 let (_, before) = self.partition.now_and_before(host);
                 self.find_host(engine, kind, bytes, host, before)
@@ -294,7 +295,7 @@ impl Member {
     pub(crate) fn dispatch_again(
         &mut self,
         now: Timestamp,
-        engine: &mut Engine,
+        (engine, algs): (&mut Engine, Option<&Algs>),
         (kind, asked): (Kind, OwnerLookup),
         bytes: &[u8],
     ) -> Way {
@@ -305,7 +306,7 @@ impl Member {
         };
         match asked {
             OwnerLookup::Settled => Way::Here,
-            OwnerLookup::Portless(asked) => self.ask_next(engine, kind, bytes, asked),
+            OwnerLookup::Portless(asked) => self.ask_next((engine, algs), kind, bytes, asked),
             OwnerLookup::Former(left) => match owner_now() {
                 PacketOwner::Host(host) => self.find_host(engine, kind, bytes, host, left),
                 PacketOwner::Of(owner) => self.give(owner, kind, OwnerLookup::Settled, bytes),
@@ -347,15 +348,30 @@ impl Member {
         self.give(owner, kind, OwnerLookup::Settled, bytes)
     }
 
-    /// Keeps a packet of a protocol without ports if a mapping here expects it, or if no worker is
-    /// left to ask.
-    fn ask_next(&mut self, engine: &mut Engine, kind: Kind, bytes: &[u8], asked: u8) -> Way {
-        let workers = self.workers();
-        if usize::from(asked) + 1 >= workers || engine.expects(bytes) {
+    /// Keeps a packet of a protocol without ports if a mapping or a call here expects it, or if no
+    /// worker is left to ask. All workers are asked for a call first: a mapping must not take the
+    /// packets of another worker's call.
+    fn ask_next(
+        &mut self,
+        (engine, algs): (&mut Engine, Option<&Algs>),
+        kind: Kind,
+        bytes: &[u8],
+        asked: u8,
+    ) -> Way {
+        let (workers, asked) = (self.workers(), usize::from(asked));
+        let call = algs.and_then(|algs| algs.stage.search_call(bytes));
+        // The first worker may be asked twice, before and behind the one that is likely to know.
+        let about_call = if call.is_some() { workers + 1 } else { 0 };
+        if asked + 1 >= about_call + workers
+            || call.is_some_and(|call| call.is_here)
+            || asked >= about_call && engine.expects(bytes)
+        {
             return Way::Here;
         }
-        let next = (self.number + 1) % workers;
-        self.give(next, kind, OwnerLookup::Portless(asked + 1), bytes)
+        let likely = call.and_then(|call| call.likely).filter(|worker| *worker < workers);
+        let next = likely.filter(|worker| asked == 0 && *worker != self.number);
+        let next = next.unwrap_or((self.number + 1) % workers);
+        self.give(next, kind, OwnerLookup::Portless(asked as u8 + 1), bytes)
     }
 
     fn guide(&mut self, now: Timestamp, kind: Kind, bytes: &[u8], owner: Option<usize>) -> Way {

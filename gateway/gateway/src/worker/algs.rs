@@ -162,7 +162,7 @@ impl Stages {
     /// Forgets old control flows and expectations.
     pub(super) fn sweep_algs(&mut self, now: Timestamp) {
         if let Some(algs) = &mut self.algs {
-            algs.stage.sweep(now);
+            algs.stage.sweep(&mut self.engine, now);
             self.algs_aside.put(&mut self.algs);
         }
     }

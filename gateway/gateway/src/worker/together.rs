@@ -27,7 +27,8 @@ impl Stages {
     ) -> bool {
         let Some(team) = &mut self.team else { return true };
         let kind = Kind::Packet(link, source);
-        let way = team.dispatch(now, &mut self.engine, kind, packet.bytes());
+        let way =
+            team.dispatch(now, (&mut self.engine, self.algs.as_deref()), kind, packet.bytes());
         let direction = match link.side {
             Side::Inside => Direction::Outbound,
             Side::Outside => Direction::Inbound,
@@ -60,7 +61,12 @@ impl Stages {
         realm: u16,
     ) -> Option<TranslatedPacket<'d>> {
         let team = self.team.as_mut()?;
-        let way = team.dispatch(now, &mut self.engine, Kind::Turned(realm), packet.bytes());
+        let way = team.dispatch(
+            now,
+            (&mut self.engine, self.algs.as_deref()),
+            Kind::Turned(realm),
+            packet.bytes(),
+        );
         if !self.has_come(way, Direction::Hairpin, packet.len()) {
             return None;
         }
@@ -97,7 +103,12 @@ impl Stages {
         realm: u16,
     ) -> Option<TranslatedPacket<'d>> {
         let team = self.team.as_mut()?;
-        let way = team.dispatch(now, &mut self.engine, Kind::Error(realm), error.bytes());
+        let way = team.dispatch(
+            now,
+            (&mut self.engine, self.algs.as_deref()),
+            Kind::Error(realm),
+            error.bytes(),
+        );
         if !self.error_has_come(way) {
             return None;
         }
@@ -238,7 +249,12 @@ impl Stages {
             return true;
         }
         let Some(team) = &mut self.team else { return true };
-        let way = team.dispatch_again(now, &mut self.engine, (kind, asked), bytes);
+        let way = team.dispatch_again(
+            now,
+            (&mut self.engine, self.algs.as_deref()),
+            (kind, asked),
+            bytes,
+        );
         match kind {
             // The worker that received the request has counted it; the client asks again.
             Kind::Request { .. } => way == Way::Here,

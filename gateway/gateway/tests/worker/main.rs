@@ -5,6 +5,7 @@ mod fragments;
 mod mtu;
 mod nat64;
 mod pcp;
+mod pptp;
 mod realms;
 mod reload;
 mod sources;

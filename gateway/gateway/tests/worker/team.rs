@@ -155,7 +155,7 @@ impl Team {
         self.settle()
     }
 
-    fn send_outside(&mut self, packet: &[u8]) -> Out {
+    pub(crate) fn send_outside(&mut self, packet: &[u8]) -> Out {
         self.outside.send(&to_outside(packet));
         self.settle()
     }

@@ -17,6 +17,7 @@ const PROTOCOLS: [(AlgKind, &str); AlgKind::ALL.len()] = [
     (AlgKind::Rtsp, "alg.rtsp"),
     (AlgKind::Irc, "alg.irc"),
     (AlgKind::Dns, "alg.dns"),
+    (AlgKind::Pptp, "alg.pptp"),
 ];
 
 /// Reads the table. Room for expectations goes to the translator's `limits`, in which `[pcp]` has

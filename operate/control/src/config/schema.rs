@@ -191,13 +191,14 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "client_requests_per_second",
         ],
     ),
-    ("alg", &["ftp", "tftp", "sip", "rtsp", "irc", "dns"]),
+    ("alg", &["ftp", "tftp", "sip", "rtsp", "irc", "dns", "pptp"]),
     ("alg.ftp", ALG),
     ("alg.tftp", ALG),
     ("alg.sip", ALG),
     ("alg.rtsp", ALG),
     ("alg.irc", ALG),
     ("alg.dns", ALG),
+    ("alg.pptp", ALG),
     ("static", &["internal", "external", "protocol", "direction", "servers", "affinity", "realm"]),
     ("static.servers", &["internal", "weight", "drain"]),
     ("rule", &["kind", "match", "priority", "pool", "address", "to", "timeouts", "alg", "realm"]),
@@ -405,7 +406,6 @@ const PLANNED: &[(&str, &str, &str)] = &[
     ("fleet", "etcd", "a fleet of more than two machines"),
     ("realm", "address6", "IPv6 of realms"),
     ("realm", "gateway6", "IPv6 of realms"),
-    ("alg", "pptp", "PPTP with GRE call ids (RFC 2637)"),
     ("alg", "h323", "H.323 (H.225.0 and H.245)"),
 ];
 

@@ -1,9 +1,10 @@
 //! The step of an explanation about application-level gateways: edits, expectations, and the
 //! reasons why not.
 
-use natgate_gateway::{AlgExplained, AlgFlowState, AlgPlace, AlgReason};
+use natgate_gateway::{AlgExplained, AlgFlowState, AlgKind, AlgPlace, AlgReason};
 use natgate_logs::protocol;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::net::SocketAddrV4;
 
@@ -15,6 +16,7 @@ pub(super) fn step(told: &AlgExplained) -> Value {
         AlgFlowState::Unknown => ("unknown", None),
         AlgFlowState::LeftOut => ("left_out", None),
         AlgFlowState::Left(reason) => ("left", Some(reason.name())),
+        AlgFlowState::Call => ("call", None),
     };
     let place = told.place.map(|place| match place {
         AlgPlace::Repeated => "repeated",
@@ -22,7 +24,7 @@ pub(super) fn step(told: &AlgExplained) -> Value {
         AlgPlace::Early => "early",
     });
     let edits = told.edits.iter().map(|edit| {
-        let [old, new] = [&edit.old, &edit.new].map(|bytes| String::from_utf8_lossy(bytes));
+        let [old, new] = [&edit.old, &edit.new].map(|bytes| shown(told, bytes));
         json!({ "old": old, "new": new })
     });
     let expectations = told.opened.iter().map(|opened| {
@@ -53,6 +55,15 @@ pub(super) fn step(told: &AlgExplained) -> Value {
     })
 }
 
+/// Bytes of an edit as text. Those of PPTP are a Call ID; one that would be drawn is 0.
+fn shown<'b>(told: &AlgExplained, bytes: &'b [u8]) -> Cow<'b, str> {
+    match (told.kind, bytes) {
+        (AlgKind::Pptp, [0, 0]) => Cow::Borrowed("DRAWN"),
+        (AlgKind::Pptp, [high, low]) => u16::from_be_bytes([*high, *low]).to_string().into(),
+        _ => String::from_utf8_lossy(bytes),
+    }
+}
+
 /// An external endpoint; what would be drawn has the value 0.
 fn external(end: SocketAddrV4) -> String {
     match (end.ip().is_unspecified(), end.port()) {
@@ -79,6 +90,7 @@ fn sentence(told: &AlgExplained) -> String {
             "its control flow was of {alg} until the reason {}, so it passes unread",
             reason.name()
         ),
+        AlgFlowState::Call => format!("it belongs to a call of {alg}, and goes past the mappings"),
     };
     match told.place {
         Some(AlgPlace::Early) => text += ", before its turn: bytes are missing",
@@ -87,7 +99,10 @@ fn sentence(told: &AlgExplained) -> String {
     }
     // A string cannot fail to be written.
     for edit in &told.edits {
-        let [old, new] = [&edit.old, &edit.new].map(|bytes| bytes.escape_ascii());
+        let [old, new] = [&edit.old, &edit.new].map(|bytes| match told.kind {
+            AlgKind::Pptp => shown(told, bytes).into_owned(),
+            _ => bytes.escape_ascii().to_string(),
+        });
         let _ = write!(text, "; \"{old}\" would become \"{new}\"");
     }
     for opened in &told.opened {
