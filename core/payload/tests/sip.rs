@@ -216,3 +216,103 @@ fn between_families_it_is_left_alone() {
     assert_eq!(telephone.send(Inside, &register), register);
     assert_eq!(telephone.refused(Reason::Families), 1);
 }
+
+/// The description of a message that the other side gets, and the offer it came from.
+fn heard_of(telephone: &mut Telephone, body: &str) -> String {
+    let heard = telephone.send(Inside, &message("INVITE sip:b@c SIP/2.0", "Call-ID: 1\r\n", body));
+    let (head, body) = heard.split_once("\r\n\r\n").expect("a head");
+    assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{heard}");
+    body.to_owned()
+}
+
+/// A description whose origin alone names the external address.
+fn origin_only(media: &str) -> String {
+    description("10.0.0.5", media).replacen("10.0.0.5", "203.0.113.1", 1)
+}
+
+#[test]
+fn address_and_port_of_a_medium_change_together_or_not_at_all() {
+    for (media, reason) in [
+        ("m=audio 7020/2 RTP/AVP 0\r\n", Reason::NoPort),
+        ("m=audio 99999 RTP/AVP 0\r\n", Reason::NoPort),
+        ("m=audio 500 RTP/AVP 0\r\n", Reason::LowPort),
+        ("m=audio 7000 RTP/AVP 0\r\na=rtcp:1\r\na=rtcp:2\r\n", Reason::NoPort),
+        ("m=audio 500 RTP/AVP 0\r\na=rtcp:7001 IN IP4 10.0.0.5\r\n", Reason::LowPort),
+    ] {
+        let mut telephone = client();
+        let heard = heard_of(&mut telephone, &description("10.0.0.5", media));
+        assert_eq!(heard, origin_only(media));
+        assert_eq!(telephone.refused(reason), 1, "{media}");
+        assert_eq!(telephone.book.made, []);
+    }
+    let mut telephone = client();
+    telephone.book.is_empty = true;
+    let media = "m=audio 7000 RTP/AVP 0\r\n";
+    let heard = heard_of(&mut telephone, &description("10.0.0.5", media));
+    assert_eq!(heard, origin_only(media));
+    assert_eq!(telephone.refused(Reason::NoPort), 1);
+    // The same with the address at the medium.
+    let media = "m=audio 7000 RTP/AVP 0\r\nc=IN IP4 10.0.0.5\r\n";
+    let heard = heard_of(&mut telephone, &description("192.0.2.1", media));
+    assert_eq!(heard, description("192.0.2.1", media));
+}
+
+#[test]
+fn media_with_a_port_get_an_address_of_their_own_beside_others() {
+    let mut telephone = client();
+    let media = "m=audio 7000 RTP/AVP 0\r\ni=a\r\nb=AS:64\r\na=rtcp:7003\r\n\
+                 m=video 500 RTP/AVP 31\r\n\
+                 m=text 7004 RTP/AVP 1\r\nc=IN IP4 10.0.0.5\r\nm=x 0 RTP/AVP 1\r\n\
+                 m=y 7006 RTP/AVP 1\n";
+    let heard = heard_of(&mut telephone, &description("10.0.0.5", media));
+    let expected = "m=audio 60002 RTP/AVP 0\r\ni=a\r\nc=IN IP4 203.0.113.1\r\nb=AS:64\r\n\
+                    a=rtcp:60004\r\nm=video 500 RTP/AVP 31\r\n\
+                    m=text 60006 RTP/AVP 1\r\nc=IN IP4 203.0.113.1\r\nm=x 0 RTP/AVP 1\r\n\
+                    m=y 60008 RTP/AVP 1\nc=IN IP4 203.0.113.1\n";
+    assert_eq!(heard, origin_only(expected));
+    assert_eq!(telephone.refused(Reason::LowPort), 1);
+}
+
+#[test]
+fn media_beyond_the_eighth_keep_their_address() {
+    let mut telephone = client();
+    let media = |address: &str, port: &dyn Fn(u16) -> u16| {
+        let line = |number| {
+            let own = if number < 8 { address } else { "" };
+            format!("m=audio {} RTP/AVP 0\r\n{own}", port(number))
+        };
+        (0..10).map(line).collect::<String>()
+    };
+    let offer = description("10.0.0.5", &media("", &|number| 7000 + 10 * number));
+    let heard = heard_of(&mut telephone, &offer);
+    let port = |number| if number < 8 { 60_002 + 2 * number } else { 7000 + 10 * number };
+    assert_eq!(heard, origin_only(&media("c=IN IP4 203.0.113.1\r\n", &port)));
+    assert_eq!(telephone.refused(Reason::Flood), 2);
+}
+
+/// A port of RTCP that is refused, or of another host, keeps its address too.
+#[test]
+fn the_port_of_rtcp_keeps_its_address() {
+    let media = |port: u16, rtcp: &str| format!("m=audio {port} RTP/AVP 0\r\na=rtcp:{rtcp}\r\n");
+    for (rtcp, expected) in [
+        ("500", "500 IN IP4 10.0.0.5"),
+        ("500 IN IP4 10.0.0.5", "500 IN IP4 10.0.0.5"),
+        ("7001 IN IP4 10.0.0.5", "60003 IN IP4 203.0.113.1"),
+        ("7001 IN IP4 10.0.0.9", "7001 IN IP4 10.0.0.9"),
+        ("7001 IN IP6 2001:db8::1", "7001 IN IP6 2001:db8::1"),
+    ] {
+        let heard = heard_of(&mut client(), &description("10.0.0.5", &media(7000, rtcp)));
+        assert_eq!(heard, description("203.0.113.1", &media(60002, expected)));
+    }
+}
+
+#[test]
+fn media_of_another_family_or_of_a_group_stay() {
+    let mut telephone = client();
+    for own in ["c=IN IP6 2001:db8::1", "c=IN IP4 224.2.1.1/127", "c=IN IP4 10.0.0.5\r\nc=x"] {
+        let media =
+            |port: u16| format!("m=audio {port} RTP/AVP 0\r\nm=video 7002 RTP/AVP 0\r\n{own}\r\n");
+        let heard = heard_of(&mut telephone, &description("10.0.0.5", &media(7000)));
+        assert_eq!(heard, description("203.0.113.1", &media(60002)));
+    }
+}
