@@ -182,14 +182,23 @@ impl Description {
         medium.connection.as_ref().or(self.connection.as_ref()).and_then(Connection::address)
     }
 
+    /// The addresses of the media, in their order.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = Option<Ipv4Addr>> {
+        let is_used = |medium: &&Medium| !matches!(medium.port, Port::Zero);
+        self.media.iter().map(move |medium| {
+            let used = Some(medium).filter(is_used)?;
+            self.address_of(used).filter(is_of_host)
+        })
+    }
+
     /// Expects the media of a host inside, from the address of the other side if it is known, and
-    /// collects the edits.
+    /// collects the edits. Returns the expectations, with the numbers of their media.
     pub(crate) fn expect(
         &self,
         remote: Option<Ipv4Addr>,
         context: &mut Context<'_>,
         edits: &mut Vec<Edit>,
-    ) {
+    ) -> Vec<(usize, Expectation)> {
         let external = *context.flow().external.ip();
         let write = |range: &Range<usize>| (range.clone(), format!("{external}").into_bytes());
         if let Some((range, address)) = &self.origin
@@ -197,6 +206,7 @@ impl Description {
         {
             edits.push(write(range));
         }
+        let mut all = Vec::new();
         // Media with the address of the session: those that get a port, and true if one does not.
         let (mut served, mut is_refused) = (Vec::new(), false);
         for (number, medium) in self.media.iter().enumerate() {
@@ -204,12 +214,14 @@ impl Description {
             if matches!(medium.port, Port::Zero) {
                 continue;
             }
-            let is_served = if number < MOST_MEDIA {
+            let made = if number < MOST_MEDIA {
                 medium.expect((address, remote), context, edits)
             } else {
                 context.refuse(Reason::Flood);
-                false
+                None
             };
+            let is_served = made.is_some();
+            all.extend(made.into_iter().flatten().map(|made| (number, made)));
             match &medium.connection {
                 Some(Connection::Address(range, _)) if is_served => edits.push(write(range)),
                 None if is_served => served.push(medium),
@@ -217,19 +229,17 @@ impl Description {
                 Some(_) => {}
             }
         }
-        let Some(Connection::Address(range, address)) = &self.connection else { return };
-        if !context.is_own((*address).into()) {
-            return;
+        match &self.connection {
+            Some(Connection::Address(range, address)) if context.is_own((*address).into()) => {
+                if is_refused {
+                    edits.extend(served.iter().map(|medium| medium.own_line(external)));
+                } else {
+                    edits.push(write(range));
+                }
+            }
+            _ => {}
         }
-        if !is_refused {
-            edits.push(write(range));
-            return;
-        }
-        for Medium { end, .. } in served {
-            let line_end = if end.len() == 2 { "\r\n" } else { "\n" };
-            let text = format!("{line_end}c=IN IP4 {external}{line_end}");
-            edits.push((end.clone(), text.into_bytes()));
-        }
+        all
     }
 }
 
@@ -247,25 +257,32 @@ impl Medium {
         self.rtcp = port.ok().map(|port| Rtcp { range, port, connection });
     }
 
-    /// Expects the medium, and collects the edits of its ports. False: it stays as it is.
+    /// The edit that gives the medium connection data of its own.
+    fn own_line(&self, address: Ipv4Addr) -> Edit {
+        let line_end = if self.end.len() == 2 { "\r\n" } else { "\n" };
+        (self.end.clone(), format!("{line_end}c=IN IP4 {address}{line_end}").into_bytes())
+    }
+
+    /// Expects the medium, and collects the edits of its ports. `None`: it stays as it is.
     fn expect(
         &self,
         (address, remote): (Ipv4Addr, Option<Ipv4Addr>),
         context: &mut Context<'_>,
         edits: &mut Vec<Edit>,
-    ) -> bool {
+    ) -> Option<Vec<Expectation>> {
         if !context.is_own(address.into()) {
             context.refuse(Reason::ForeignAddress);
-            return false;
+            return None;
         }
         let (Port::One(range, port), false) = (&self.port, self.is_odd) else {
             context.refuse(Reason::NoPort);
-            return false;
+            return None;
         };
         let is_pair = port % 2 == 0 && !self.is_tcp;
         let wanted = if is_pair { Wanted::Pair } else { Wanted::AddressOfFlow };
+        let mut all = Vec::new();
         let mut expect = |port: u16, wanted: Wanted| {
-            let external = context.expect_exactly(Expectation {
+            let wanted = Expectation {
                 protocol: if self.is_tcp { TCP } else { UDP },
                 remote,
                 remote_port: 0,
@@ -273,14 +290,16 @@ impl Medium {
                 wanted,
                 lifetime: LIFETIME,
                 uses: Uses::Many,
-            })?;
+            };
+            let external = context.expect_exactly(wanted)?;
+            all.push(wanted);
             Some(external.port())
         };
-        let Some(external) = expect(*port, wanted) else { return false };
+        let external = expect(*port, wanted)?;
         edits.push((range.clone(), format!("{external}").into_bytes()));
-        let Some(rtcp) = &self.rtcp else { return true };
+        let Some(rtcp) = &self.rtcp else { return Some(all) };
         if rtcp.connection.as_ref().is_some_and(|own| own.address() != Some(address)) {
-            return true;
+            return Some(all);
         }
         let external = if is_pair && port.checked_add(1) == Some(rtcp.port) {
             external.checked_add(1)
@@ -290,7 +309,7 @@ impl Medium {
             expect(rtcp.port, Wanted::AddressOfFlow)
         };
         rtcp.edit(external, (address, *context.flow().external.ip()), edits);
-        true
+        Some(all)
     }
 }
 
