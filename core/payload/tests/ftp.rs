@@ -115,6 +115,12 @@ fn without_a_port_the_command_passes_as_it_is() {
     link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
     assert_eq!(link.heard(Outside), "PORT 10,0,0,5,200,13\r\n");
     assert_eq!(refused(&link, Reason::NoPort), 1);
+    let mut link = Link::open(Opening::new(Kind::Ftp, server_inside(21), Outside));
+    link.book.is_empty = true;
+    let text = "220 ready\r\n227 Entering Passive Mode (10,0,0,80,4,1)\r\n229 (|||1026|)\r\n";
+    link.say(Inside, text);
+    assert_eq!(link.heard(Outside), text);
+    assert_eq!(refused(&link, Reason::NoPort), 2);
 }
 
 /// A client may send many commands before the first reply.
