@@ -76,8 +76,9 @@ struct Medium {
     rtcp: Option<Rtcp>,
     /// True if lines contradict each other.
     is_odd: bool,
-    /// End of the line behind which connection data belong (RFC 8866 section 5).
-    end: Range<usize>,
+    /// The line behind which connection data belong (RFC 8866 section 5): its last byte, and the
+    /// place of this byte and of the line's end.
+    last: (u8, Range<usize>),
 }
 
 /// A description: the addresses in it, and its media.
@@ -107,14 +108,14 @@ fn medium(value: &[u8], at: usize) -> (Port, bool) {
     let mut words = value.split(|byte| *byte == b' ');
     let name = words.next().unwrap_or_default();
     let word = words.next().unwrap_or_default();
-    let is_tcp = words.next().is_some_and(|protocol| protocol.starts_with(b"TCP"));
+    let protocol = words.next().unwrap_or_default();
     let start = at + name.len() + 1;
     let port = match dec_uint::<_, u16, winnow::error::ContextError>.parse(word) {
         Ok(0) => Port::Zero,
-        Ok(port) => Port::One(start..start + word.len(), port),
-        Err(_) => Port::Other,
+        Ok(port) if !protocol.is_empty() => Port::One(start..start + word.len(), port),
+        _ => Port::Other,
     };
-    (port, is_tcp)
+    (port, protocol.starts_with(b"TCP"))
 }
 
 impl Description {
@@ -150,13 +151,13 @@ impl Description {
             }
             b"m=" => {
                 let (port, is_tcp) = medium(value, at + 2);
-                let (is_odd, end) = (end == next, end..next);
-                let medium = Medium { connection: None, port, is_tcp, rtcp: None, is_odd, end };
+                let (is_odd, last) = (false, (line[line.len() - 1], end - 1..next));
+                let medium = Medium { connection: None, port, is_tcp, rtcp: None, is_odd, last };
                 self.media.push(medium);
             }
             b"i=" => {
                 if let Some(medium) = self.media.last_mut() {
-                    (medium.end, medium.is_odd) = (end..next, medium.is_odd || end == next);
+                    medium.last = (line[line.len() - 1], end - 1..next);
                 }
             }
             b"a=" => {
@@ -259,8 +260,15 @@ impl Medium {
 
     /// The edit that gives the medium connection data of its own.
     fn own_line(&self, address: Ipv4Addr) -> Edit {
-        let line_end = if self.end.len() == 2 { "\r\n" } else { "\n" };
-        (self.end.clone(), format!("{line_end}c=IN IP4 {address}{line_end}").into_bytes())
+        let (last, place) = &self.last;
+        let (before, behind) = match place.len() {
+            1 => ("\r\n", ""),
+            2 => ("\n", "\n"),
+            _ => ("\r\n", "\r\n"),
+        };
+        let mut text = Vec::from([*last]);
+        text.extend_from_slice(format!("{before}c=IN IP4 {address}{behind}").as_bytes());
+        (place.clone(), text)
     }
 
     /// Expects the medium, and collects the edits of its ports. `None`: it stays as it is.
@@ -382,7 +390,7 @@ mod tests {
             Description::read(text.as_bytes(), 0..text.len()).media[0].clone()
         };
         assert!(!read("a=rtcp:5000 \r\n").is_odd);
-        for odd in ["a=rtcp:1\r\na=rtcp:2\r\n", "a=rtcp:x\r\n", "a=rtcp:05000\r\n", "i=end"] {
+        for odd in ["a=rtcp:1\r\na=rtcp:2\r\n", "a=rtcp:x\r\n", "a=rtcp:05000\r\n"] {
             assert!(read(odd).is_odd, "{odd}");
         }
         for other in ["c=IN IP6 ::1\n", "c=IN IP4 1.2.3.4/127\n", "c=IN IP4 1.2.3.4\nc=x\n"] {

@@ -240,6 +240,7 @@ fn address_and_port_of_a_medium_change_together_or_not_at_all() {
     for (media, reason) in [
         ("m=audio 7020/2 RTP/AVP 0\r\n", Reason::NoPort),
         ("m=audio 99999 RTP/AVP 0\r\n", Reason::NoPort),
+        ("m=audio 7000", Reason::NoPort),
         ("m=audio 500 RTP/AVP 0\r\n", Reason::LowPort),
         ("m=audio 7000 RTP/AVP 0\r\na=rtcp:1\r\na=rtcp:2\r\n", Reason::NoPort),
         ("m=audio 500 RTP/AVP 0\r\na=rtcp:7001 IN IP4 10.0.0.5\r\n", Reason::LowPort),
@@ -268,12 +269,13 @@ fn media_with_a_port_get_an_address_of_their_own_beside_others() {
     let media = "m=audio 7000 RTP/AVP 0\r\ni=a\r\nb=AS:64\r\na=rtcp:7003\r\n\
                  m=video 500 RTP/AVP 31\r\n\
                  m=text 7004 RTP/AVP 1\r\nc=IN IP4 10.0.0.5\r\nm=x 0 RTP/AVP 1\r\n\
-                 m=y 7006 RTP/AVP 1\n";
+                 m=y 7006 RTP/AVP 1\nm=z 7008 RTP/AVP 1";
     let heard = heard_of(&mut telephone, &description("10.0.0.5", media));
     let expected = "m=audio 60002 RTP/AVP 0\r\ni=a\r\nc=IN IP4 203.0.113.1\r\nb=AS:64\r\n\
                     a=rtcp:60004\r\nm=video 500 RTP/AVP 31\r\n\
                     m=text 60006 RTP/AVP 1\r\nc=IN IP4 203.0.113.1\r\nm=x 0 RTP/AVP 1\r\n\
-                    m=y 60008 RTP/AVP 1\nc=IN IP4 203.0.113.1\n";
+                    m=y 60008 RTP/AVP 1\nc=IN IP4 203.0.113.1\n\
+                    m=z 60010 RTP/AVP 1\r\nc=IN IP4 203.0.113.1";
     assert_eq!(heard, origin_only(expected));
     assert_eq!(telephone.refused(Reason::LowPort), 1);
 }
