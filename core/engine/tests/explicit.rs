@@ -459,6 +459,37 @@ fn a_hold_for_one_session_ends_when_the_session_begins() {
     assert_eq!(lab.unmap(UDP, other, NONCE), Err(ExplicitError::NotExplicit));
 }
 
+#[test]
+fn what_a_hold_admits_can_become_less() {
+    let mut lab = Lab::new(&asking());
+    let filter = |last| RemoteFilter {
+        address: u32::from_be_bytes([198, 51, 100, last]),
+        prefix_len: 32,
+        port: 0,
+    };
+    let only = |lab: &mut Lab, nonce, one| lab.engine.admit_only(UDP, 0, end(HOST), nonce, one);
+    assert_eq!(only(&mut lab, NONCE, filter(1)), None);
+    let external = lab.mapped(&request(UDP, HOST, HOUR));
+    lab.inward(&udp("198.51.100.9:9", &external));
+    assert_eq!(only(&mut lab, *b"another one!", filter(1)), None);
+    let made = only(&mut lab, NONCE, filter(1)).expect("a new filter");
+    assert_eq!(format!("{}:{}", made.address, made.port), external);
+    assert_eq!(only(&mut lab, NONCE, filter(1)), None);
+    assert!(only(&mut lab, NONCE, filter(2)).is_some());
+    lab.inward(&udp("198.51.100.1:9", &external));
+    lab.inward(&udp("198.51.100.2:9", &external));
+    lab.refused(Side::Outside, &udp("198.51.100.3:9", &external));
+    assert!((3..9).all(|last| only(&mut lab, NONCE, filter(last)).is_some()));
+    assert_eq!(only(&mut lab, NONCE, filter(9)), None);
+    let withdraw = |lab: &mut Lab, nonce, one| lab.engine.withdraw(UDP, 0, end(HOST), nonce, one);
+    withdraw(&mut lab, NONCE, filter(1));
+    withdraw(&mut lab, *b"another one!", filter(2));
+    lab.refused(Side::Outside, &udp("198.51.100.1:10", &external));
+    lab.inward(&udp("198.51.100.2:10", &external));
+    (2..9).for_each(|last| withdraw(&mut lab, NONCE, filter(last)));
+    assert_eq!(lab.unmap(UDP, HOST, NONCE), Err(ExplicitError::NotExplicit));
+}
+
 //= test rfc6887#section-15-sooner
 //= test rfc6887#section-15.1-closing
 #[test]

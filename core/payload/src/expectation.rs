@@ -103,6 +103,14 @@ pub trait Ports {
     /// at its quota.
     fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4>;
 
+    /// Limits an expectation for any remote address to that of `wanted`, or adds the address to an
+    /// expectation that was limited. Its time stays, and no port is opened. The answer is the
+    /// external endpoint. `None`: there is no such expectation, or the address is not new.
+    fn limit(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4>;
+
+    /// Ends an expectation.
+    fn withdraw(&mut self, flow: &Endpoints, wanted: &Expectation);
+
     /// The address by which the other side reaches a host that one side names, always and by the
     /// configuration. `None`: it is the same address, or there is none.
     fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart>;

@@ -43,10 +43,10 @@ const COMMANDS: [&[u8]; 69] = [
 ];
 
 /// A command that is not answered yet, if its answer matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Command {
     /// Its answer passes.
+    #[default]
     Other,
     /// EPSV that became PASV.
     Passive,
@@ -64,40 +64,50 @@ enum Command {
     StatusUnknown,
 }
 
-/// Commands without an answer, the oldest first: 16 of four bits.
+/// Commands without an answer, the oldest first.
 #[derive(Clone, Copy, Debug, Default)]
 struct Unanswered {
-    commands: u64,
+    /// Commands whose answer matters, each with the number of other ones directly before it.
+    marked: [(u16, Command); 8],
     count: u8,
+    /// Other commands behind these.
+    others: u16,
 }
 
 impl Unanswered {
-    /// Adds a command. False: there is no room.
-    fn push(&mut self, command: Command) -> bool {
-        if self.count == 16 {
-            return false;
-        }
-        self.commands |= (command as u64) << (4 * self.count);
-        self.count += 1;
-        true
+    /// True if there is room for a command, whose answer matters if it `is_marked`.
+    fn has_room(&self, is_marked: bool) -> bool {
+        let has_place = !is_marked || usize::from(self.count) < self.marked.len();
+        has_place && self.others < u16::MAX
     }
 
-    fn first(self) -> Command {
-        match self.commands & 0xf {
-            1 => Command::Passive,
-            2 => Command::PassiveAll,
-            3 => Command::OtherFamily,
-            4 => Command::Authentication,
-            5 => Command::StatusOn,
-            6 => Command::StatusOff,
-            7 => Command::StatusUnknown,
+    /// Adds a command. There must be room.
+    fn push(&mut self, command: Command) {
+        if command == Command::Other {
+            self.others += 1;
+        } else {
+            let others = core::mem::take(&mut self.others);
+            self.marked[usize::from(self.count)] = (others, command);
+            self.count += 1;
+        }
+    }
+
+    fn first(&self) -> Command {
+        match self.marked[0] {
+            (0, command) if self.count > 0 => command,
             _ => Command::Other,
         }
     }
 
     fn pop(&mut self) {
-        self.commands >>= 4;
-        self.count = self.count.saturating_sub(1);
+        if self.count == 0 {
+            self.others = self.others.saturating_sub(1);
+        } else if self.marked[0].0 > 0 {
+            self.marked[0].0 -= 1;
+        } else {
+            self.marked.rotate_left(1);
+            self.count -= 1;
+        }
     }
 }
 
@@ -154,6 +164,10 @@ impl Ftp {
         let argument = text[verb.len()..].trim_ascii_start();
         let place = start + text.len() - argument.len()..start + text.len();
         let is_between = context.is_between_families() && context.from() == Side::Inside;
+        let is_marked = verb == b"AUTH" || is_between && matches!(verb, b"EPSV" | b"ALGS");
+        if !self.unanswered.has_room(is_marked) {
+            return Err(Step::Leave(Reason::TooLong));
+        }
         let command = match verb {
             b"PORT" => port(argument, place, context)?,
             b"ALGS" if is_between => self.status(argument, start..place.end, context)?,
@@ -166,8 +180,8 @@ impl Ftp {
             _ => Command::Other,
         };
         self.is_authenticating = command == Command::Authentication;
-        let has_room = self.unanswered.push(command);
-        if has_room { Ok(Step::Pass(line.len())) } else { Err(Step::Leave(Reason::TooLong)) }
+        self.unanswered.push(command);
+        Ok(Step::Pass(line.len()))
     }
 
     /// The client asks about the translation, or sets it; RFC 6384 section 11.
@@ -287,11 +301,18 @@ fn known(verb: &[u8]) -> Option<&'static [u8]> {
     COMMANDS.into_iter().find(|command| command.eq_ignore_ascii_case(verb))
 }
 
+/// Reads a number of up to three digits. Some clients write all three.
+fn octet(input: &mut &[u8]) -> ModalResult<u8> {
+    take_while(1..=3, |byte: u8| byte.is_ascii_digit())
+        .verify_map(|text| core::str::from_utf8(text).ok()?.parse().ok())
+        .parse_next(input)
+}
+
 /// Reads `h1,h2,h3,h4,p1,p2` (RFC 959 section 5.3.2).
 fn host_port(input: &mut &[u8]) -> ModalResult<SocketAddrV4> {
-    let next = || preceded(',', dec_uint::<_, u8, _>);
+    let next = || preceded(',', octet);
     let (a, b, c, d, high, low) =
-        (dec_uint::<_, u8, _>, next(), next(), next(), next(), next()).parse_next(input)?;
+        (octet, next(), next(), next(), next(), next()).parse_next(input)?;
     let port = u16::from_be_bytes([high, low]);
     Ok(SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), port))
 }

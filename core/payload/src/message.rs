@@ -158,6 +158,23 @@ impl Context<'_> {
         Some(external)
     }
 
+    /// Limits an expectation that the internal host made for any remote address. A message from
+    /// outside may do so too: nothing more is admitted.
+    pub(crate) fn limit(&mut self, expectation: Expectation) {
+        if let Some(external) = self.ports.limit(self.flow, &expectation)
+            && self.opened.len() < self.opened.capacity()
+        {
+            self.opened.push(Opened { expectation, external });
+        }
+    }
+
+    /// Ends an expectation at the wish of the internal host.
+    pub(crate) fn withdraw(&mut self, expectation: &Expectation) {
+        if self.from == Side::Inside {
+            self.ports.withdraw(self.flow, expectation);
+        }
+    }
+
     fn refusal(&mut self, expectation: &Expectation) -> Option<Reason> {
         if self.from != Side::Inside
             || expectation.internal.ip().to_canonical() != self.flow.internal.ip().to_canonical()

@@ -2,9 +2,12 @@
 //! 18.54).
 //!
 //! A client inside names its ports in SETUP, a server inside names its ports in the reply. Media
-//! come by UDP from the control flow's remote address. The reply repeats the client's ports, and
-//! the client compares them, so the framework puts the internal ports back. Bodies and data that
-//! is interleaved with messages pass unread.
+//! come by UDP from the control flow's remote address. The reply repeats the client's ports and
+//! addresses, and the client compares them, so the framework puts the internal ones back. Bodies
+//! and data that is interleaved with messages pass unread.
+//!
+//! Addresses and ports of one transport change together or not at all: the external address with
+//! an internal port would be an endpoint of another subscriber.
 
 use crate::Side;
 use crate::expectation::{Expectation, Uses, Wanted};
@@ -13,7 +16,7 @@ use crate::reason::Reason;
 use crate::text::{self, Header};
 use alloc::format;
 use alloc::vec::Vec;
-use core::net::{Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
 use natgate_wire::protocol::UDP;
 use winnow::Parser;
@@ -27,12 +30,16 @@ const LONGEST_HEAD: usize = 4096;
 /// Lifetime of an expectation, seconds: media begin behind PLAY.
 const LIFETIME: u16 = 120;
 
-/// Ports of one stream: as the client wrote them, and as the server knows them.
-#[derive(Clone, Copy, Debug, Default)]
+/// A port of the host inside, or a pair of ports: the first one inside, and outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stream {
     internal: u16,
     external: u16,
+    is_pair: bool,
 }
+
+/// An edit of a message: the place, and the new text.
+type Edit = (Range<usize>, Vec<u8>);
 
 /// A control connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,7 +47,7 @@ pub(crate) struct Rtsp {
     /// Bytes that pass unread, from inside and from outside.
     unread: [u32; 2],
     /// The last streams.
-    streams: [Stream; 4],
+    streams: [Stream; 8],
     next_stream: u8,
 }
 
@@ -92,63 +99,244 @@ impl Rtsp {
         let is_request = !head.starts_with(b"RTSP/");
         let is_of_setup = !is_request || head.starts_with(b"SETUP ");
         for header in headers.iter().filter(|header| is_of_setup && header.name == "transport") {
-            for (name, value) in parameters(head, header.value.clone()) {
-                self.edit(head, (&name, value), is_request, context)?;
+            for part in parts(head, header.value.clone(), b',') {
+                let transport = Transport::read(head, part);
+                let edits = match (context.from(), is_request) {
+                    (Side::Inside, true) => self.write_external(&transport, &OF_CLIENT, context),
+                    (Side::Inside, false) => self.write_external(&transport, &OF_SERVER, context),
+                    (Side::Outside, false) => self.write_internal(&transport, context),
+                    (Side::Outside, true) => None,
+                };
+                let mut edits = edits.unwrap_or_default();
+                edits.sort_by_key(|(range, _)| range.start);
+                edits.iter().try_for_each(|(range, text)| context.replace(range.clone(), text))?;
             }
         }
         self.unread[context.from() as usize] = length;
         Ok(Step::Pass(head.len()))
     }
 
-    /// Edits one parameter of a Transport header.
-    fn edit(
+    /// Expects the media of a transport from inside. `None`: it stays as it is.
+    fn write_external(
         &mut self,
-        head: &[u8],
-        (name, value): (&[u8], Range<usize>),
-        is_request: bool,
+        transport: &Transport<'_>,
+        names: &Names,
         context: &mut Context<'_>,
-    ) -> Result<(), Step> {
-        let is_from_inside = context.from() == Side::Inside;
-        let text = &head[value.clone()];
-        match name {
-            b"client_port" if is_request && is_from_inside => {
-                let Some((first, is_pair)) = ports(text) else { return Ok(()) };
-                let Some(external) = expect(first, is_pair, context) else { return Ok(()) };
-                self.streams[usize::from(self.next_stream)] = Stream { internal: first, external };
-                self.next_stream = (self.next_stream + 1) % self.streams.len() as u8;
-                context.replace(value, &write(external, is_pair))
-            }
-            b"client_port" if !is_request && !is_from_inside => {
-                let Some((first, is_pair)) = ports(text) else { return Ok(()) };
-                let stream = self.streams.iter().find(|stream| stream.external == first);
-                stream.map_or(Ok(()), |stream| {
-                    context.replace(value, &write(stream.internal, is_pair))
-                })
-            }
-            b"server_port" if !is_request && is_from_inside => {
-                let Some((first, is_pair)) = ports(text) else { return Ok(()) };
-                let Some(external) = expect(first, is_pair, context) else { return Ok(()) };
-                context.replace(value, &write(external, is_pair))
-            }
-            b"destination" | b"source" if is_from_inside && is_own_ipv6(text, context) => {
-                let address = format!("{}", context.flow().external.ip());
-                context.replace(value, address.as_bytes())
-            }
-            b"destination" | b"source" if is_from_inside => {
-                let places = text::addresses(head, value);
-                for place in places {
-                    if context.is_own(place.address.into()) {
-                        let address = format!("{}", context.flow().external.ip());
-                        context.replace(place.range, address.as_bytes())?;
-                    }
-                }
-                Ok(())
-            }
-            b"dest_addr" if is_request && is_from_inside => edit_addresses(head, value, context),
-            b"src_addr" if !is_request && is_from_inside => edit_addresses(head, value, context),
-            _ => Ok(()),
+    ) -> Option<Vec<Edit>> {
+        let external = IpAddr::V4(*context.flow().external.ip());
+        let mut edits = Vec::new();
+        for value in transport.values(names.address) {
+            let place = transport.address(value);
+            let Some((range, _)) = place.filter(|(_, address)| context.is_own(*address)) else {
+                context.refuse(Reason::ForeignAddress);
+                return None;
+            };
+            edits.push((range, format!("{external}").into_bytes()));
         }
+        for value in transport.values(names.ports) {
+            let Some((first, is_pair)) = ports(&transport.head[value.clone()]) else {
+                context.refuse(Reason::NoPort);
+                return None;
+            };
+            let first = self.expect(first, is_pair, context)?;
+            edits.push((value, write(first, is_pair)));
+        }
+        for value in transport.values(names.ends) {
+            let ends = transport.ends(value)?;
+            let is_foreign =
+                |end: &End| end.address.is_some_and(|address| !context.is_own(address));
+            if ends.iter().any(is_foreign) {
+                context.refuse(Reason::ForeignAddress);
+                return None;
+            }
+            let ports = self.expect_each(&ends, context)?;
+            edits.extend(ends.iter().zip(ports).map(|(end, port)| end.edit(external, port)));
+        }
+        Some(edits)
     }
+
+    /// Puts internal addresses and ports back into a transport of a reply from outside. `None`: it
+    /// stays as it is.
+    fn write_internal(
+        &self,
+        transport: &Transport<'_>,
+        context: &Context<'_>,
+    ) -> Option<Vec<Edit>> {
+        let flow = context.flow();
+        let (internal, external) = (flow.internal.ip(), IpAddr::V4(*flow.external.ip()));
+        let mut edits = Vec::new();
+        for value in transport.values(OF_CLIENT.address) {
+            let place = transport.address(value);
+            let (range, _) = place.filter(|(_, address)| *address == external)?;
+            edits.push((range, format!("{internal}").into_bytes()));
+        }
+        for value in transport.values(OF_CLIENT.ports) {
+            let (first, is_pair) = ports(&transport.head[value.clone()])?;
+            edits.push((value, write(self.internal(first)?, is_pair)));
+        }
+        for value in transport.values(OF_CLIENT.ends) {
+            for end in transport.ends(value)? {
+                if end.address.is_some_and(|address| address != external) {
+                    return None;
+                }
+                edits.push(end.edit(internal, self.internal(end.port)?));
+            }
+        }
+        Some(edits)
+    }
+
+    /// The internal port of an external one.
+    fn internal(&self, port: u16) -> Option<u16> {
+        self.streams.iter().find_map(|stream| {
+            let further = port.checked_sub(stream.external).filter(|_| stream.external != 0)?;
+            (further <= u16::from(stream.is_pair)).then(|| stream.internal.checked_add(further))?
+        })
+    }
+
+    /// Expects media at a port, or at a pair of ports. Returns the first external port.
+    fn expect(&mut self, port: u16, is_pair: bool, context: &mut Context<'_>) -> Option<u16> {
+        let flow = *context.flow();
+        let external = context.expect_exactly(Expectation {
+            protocol: UDP,
+            remote: Some(*flow.remote.ip()),
+            remote_port: 0,
+            internal: SocketAddr::new(flow.internal.ip(), port),
+            wanted: if is_pair { Wanted::Pair } else { Wanted::AddressOfFlow },
+            lifetime: LIFETIME,
+            uses: Uses::Many,
+        })?;
+        let stream = Stream { internal: port, external: external.port(), is_pair };
+        let known = self.streams.iter().position(|known| known.external == stream.external);
+        let at = known.unwrap_or(usize::from(self.next_stream));
+        self.streams[at] = stream;
+        if known.is_none() {
+            self.next_stream = (self.next_stream + 1) % self.streams.len() as u8;
+        }
+        Some(external.port())
+    }
+
+    /// Expects media at each end of a list. Two ends at the start may be a pair of ports.
+    fn expect_each(&mut self, ends: &[End], context: &mut Context<'_>) -> Option<Vec<u16>> {
+        let mut all = Vec::new();
+        // The second port of a pair that was asked for: internal and external.
+        let mut second: Option<(u16, u16)> = None;
+        for End { port, .. } in ends {
+            let external = match second.take() {
+                Some((internal, external)) if internal == *port => external,
+                _ => {
+                    let is_pair = all.is_empty() && port % 2 == 0;
+                    let external = self.expect(*port, is_pair, context)?;
+                    let next = port.checked_add(1).zip(external.checked_add(1));
+                    second = next.filter(|_| is_pair);
+                    external
+                }
+            };
+            all.push(external);
+        }
+        Some(all)
+    }
+}
+
+/// Names of the parameters with a host's ports, its address, and both.
+struct Names {
+    ports: &'static [u8],
+    address: &'static [u8],
+    ends: &'static [u8],
+}
+
+const OF_CLIENT: Names =
+    Names { ports: b"client_port", address: b"destination", ends: b"dest_addr" };
+const OF_SERVER: Names = Names { ports: b"server_port", address: b"source", ends: b"src_addr" };
+
+/// One transport of a Transport header.
+struct Transport<'h> {
+    head: &'h [u8],
+    /// Parameters with a value: name in lower case, and place of the value.
+    parameters: Vec<(Vec<u8>, Range<usize>)>,
+}
+
+/// An endpoint in a list: the place of its text between quotes.
+#[derive(Clone, Debug)]
+struct End {
+    range: Range<usize>,
+    address: Option<IpAddr>,
+    port: u16,
+}
+
+impl End {
+    /// The edit to a port of an address, which is written if the end has one.
+    fn edit(&self, address: IpAddr, port: u16) -> Edit {
+        let text = match self.address {
+            Some(_) => format!("{}", SocketAddr::new(address, port)),
+            None => format!(":{port}"),
+        };
+        (self.range.clone(), text.into_bytes())
+    }
+}
+
+impl<'h> Transport<'h> {
+    fn read(head: &'h [u8], part: Range<usize>) -> Self {
+        let parameter = |part: Range<usize>| {
+            let text = &head[part.clone()];
+            let sign = text.iter().position(|byte| *byte == b'=')?;
+            let start = part.start + sign + 1;
+            let value = text[sign + 1..].trim_ascii_end();
+            Some((text[..sign].trim_ascii().to_ascii_lowercase(), start..start + value.len()))
+        };
+        Self { head, parameters: parts(head, part, b';').filter_map(parameter).collect() }
+    }
+
+    /// Values of all parameters with a name.
+    fn values(&self, name: &'static [u8]) -> impl Iterator<Item = Range<usize>> {
+        let named = self.parameters.iter().filter(move |(of, _)| of == name);
+        named.map(|(_, value)| value.clone())
+    }
+
+    /// The address that is the whole value but quotes.
+    fn address(&self, value: Range<usize>) -> Option<(Range<usize>, IpAddr)> {
+        let text = &self.head[value.clone()];
+        if let Some(address) = host(text).filter(IpAddr::is_ipv6) {
+            return Some((value, address));
+        }
+        let place = text::addresses(self.head, value).into_iter().next()?;
+        let quotes = text.iter().filter(|byte| **byte == b'"').count();
+        let is_whole = place.port.is_none() && place.range.len() + quotes == text.len();
+        is_whole.then(|| (place.range, place.address.into()))
+    }
+
+    /// Reads `"10.0.0.5:4588"/"10.0.0.5:4589"` or `":4588"/":4589"` (RFC 7826 section 18.54).
+    fn ends(&self, value: Range<usize>) -> Option<Vec<End>> {
+        parts(self.head, value, b'/')
+            .map(|part| {
+                let quoted = self.head[part.clone()].strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+                let colon = quoted.iter().rposition(|byte| *byte == b':')?;
+                let (host, port) = (&quoted[..colon], ports(&quoted[colon + 1..])?);
+                let (address, host) = (self::host(host), host);
+                let (is_named, (port, false)) = (!host.is_empty(), port) else { return None };
+                let range = part.start + 1..part.end - 1;
+                (is_named == address.is_some()).then_some(End { range, address, port })
+            })
+            .collect()
+    }
+}
+
+/// Reads an address; an IPv6 one may stand in brackets.
+fn host(text: &[u8]) -> Option<IpAddr> {
+    if let Ok(address) = text::ipv4.parse(text) {
+        return Some(address.into());
+    }
+    let bare = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]")).unwrap_or(text);
+    core::str::from_utf8(bare).ok()?.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
+}
+
+/// Parts of a text between separators.
+fn parts(text: &[u8], part: Range<usize>, separator: u8) -> impl Iterator<Item = Range<usize>> {
+    let mut at = part.start;
+    text[part].split(move |byte| *byte == separator).map(move |one| {
+        let start = at;
+        at += one.len() + 1;
+        start..start + one.len()
+    })
 }
 
 /// True if bytes can be the start of a message: a method or a version, and no version of another
@@ -166,21 +354,6 @@ fn may_be_message(bytes: &[u8]) -> bool {
             .is_none_or(|line| line.ends_with(b" RTSP/1.0") || line.ends_with(b" RTSP/2.0"))
 }
 
-/// Parameters with a value of a Transport header: name in lower case, and place of the value.
-fn parameters(head: &[u8], value: Range<usize>) -> Vec<(Vec<u8>, Range<usize>)> {
-    let mut at = value.start;
-    let mut all = Vec::new();
-    for part in head[value].split(|byte| b";,".contains(byte)) {
-        if let Some(sign) = part.iter().position(|byte| *byte == b'=') {
-            let name = part[..sign].trim_ascii().to_ascii_lowercase();
-            let text = part[sign + 1..].trim_ascii_end();
-            all.push((name, at + sign + 1..at + sign + 1 + text.len()));
-        }
-        at += part.len() + 1;
-    }
-    all
-}
-
 /// Reads `4588-4589` or `4588`: the first port, and true if there are two.
 fn ports(text: &[u8]) -> Option<(u16, bool)> {
     let last = opt(preceded('-', dec_uint::<_, u16, ContextError>));
@@ -194,68 +367,6 @@ fn write(first: u16, is_pair: bool) -> Vec<u8> {
         true => format!("{first}-{}", first.saturating_add(1)).into_bytes(),
         false => format!("{first}").into_bytes(),
     }
-}
-
-/// Expects media at a port, or at a pair of ports.
-fn expect(port: u16, is_pair: bool, context: &mut Context<'_>) -> Option<u16> {
-    let flow = *context.flow();
-    let external = context.expect_exactly(Expectation {
-        protocol: UDP,
-        remote: Some(*flow.remote.ip()),
-        remote_port: 0,
-        internal: SocketAddr::new(flow.internal.ip(), port),
-        wanted: if is_pair { Wanted::Pair } else { Wanted::AddressOfFlow },
-        lifetime: LIFETIME,
-        uses: Uses::Many,
-    })?;
-    Some(external.port())
-}
-
-/// True if a text is the internal host's IPv6 address, with or without brackets.
-fn is_own_ipv6(text: &[u8], context: &Context<'_>) -> bool {
-    let bare = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]")).unwrap_or(text);
-    let parsed = core::str::from_utf8(bare).ok().and_then(|text| text.parse::<Ipv6Addr>().ok());
-    parsed.is_some_and(|address| context.is_own(address.into()))
-}
-
-/// Edits `"10.0.0.5:4588"/"10.0.0.5:4589"` or `":4588"/":4589"` (RFC 7826 section 18.54).
-fn edit_addresses(head: &[u8], value: Range<usize>, context: &mut Context<'_>) -> Result<(), Step> {
-    let value_start = value.start;
-    let mut at = value_start;
-    // The second port of a pair that was asked for: internal and external.
-    let mut second: Option<(u16, u16)> = None;
-    for part in head[value].split(|byte| *byte == b'/') {
-        let quoted = part.strip_prefix(b"\"").and_then(|part| part.strip_suffix(b"\""));
-        let Some(colon) = quoted.and_then(|text| text.iter().rposition(|byte| *byte == b':'))
-        else {
-            return Ok(());
-        };
-        let text = quoted.unwrap_or_default();
-        let Some((port, false)) = ports(&text[colon + 1..]) else { return Ok(()) };
-        let host = &text[..colon];
-        let address = text::ipv4.parse(host).ok();
-        let is_own = address.is_some_and(|address| context.is_own(address.into()))
-            || is_own_ipv6(host, context);
-        if !host.is_empty() && !is_own {
-            context.refuse(Reason::ForeignAddress);
-            return Ok(());
-        }
-        let external = match second.take() {
-            Some((internal, external)) if internal == port => external,
-            _ => {
-                let is_pair = at == value_start && port % 2 == 0;
-                let Some(external) = expect(port, is_pair, context) else { return Ok(()) };
-                let next = port.checked_add(1).zip(external.checked_add(1));
-                second = next.filter(|_| is_pair);
-                external
-            }
-        };
-        let host = if host.is_empty() { None } else { Some(context.flow().external.ip()) };
-        let new = host.map_or_else(|| format!(":{external}"), |host| format!("{host}:{external}"));
-        context.replace(at + 1..at + 1 + text.len(), new.as_bytes())?;
-        at += part.len() + 1;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

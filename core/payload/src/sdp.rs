@@ -3,9 +3,15 @@
 //! A description from inside names the ports where the host waits for media. Each becomes a pair
 //! of external ports, RTP and RTCP, if it is even. Candidates of ICE stay as they are: ICE finds
 //! its own way through a translator (RFC 8445), and an edit would break its checks.
+//!
+//! Address and port of a medium change together or not at all: the external address with an
+//! internal port would be an endpoint of another subscriber. A medium without a port keeps its
+//! text. If it shares the address of the session with media that have ports, then each of these
+//! gets the external address in a line of its own.
 
 use crate::expectation::{Expectation, Uses, Wanted};
 use crate::message::Context;
+use crate::reason::Reason;
 use crate::text;
 use alloc::format;
 use alloc::vec::Vec;
@@ -13,8 +19,8 @@ use core::net::{Ipv4Addr, SocketAddr};
 use core::ops::Range;
 use natgate_wire::protocol::{TCP, UDP};
 use winnow::ascii::dec_uint;
-use winnow::combinator::{alt, preceded, terminated};
-use winnow::token::{literal, take_while};
+use winnow::combinator::preceded;
+use winnow::token::literal;
 use winnow::{ModalResult, Parser};
 
 /// Lifetime of an expectation, seconds: a telephone may ring so long.
@@ -26,36 +32,90 @@ const MOST_MEDIA: usize = 8;
 /// An edit of a message: the place, and the new text.
 pub(crate) type Edit = (Range<usize>, Vec<u8>);
 
-/// One medium: its own connection address if it has one, its port, and the port of RTCP.
+/// The connection data of a session or of a medium.
+#[derive(Clone, Debug)]
+enum Connection {
+    Address(Range<usize>, Ipv4Addr),
+    /// Another family, a group, or several addresses.
+    Other,
+}
+
+impl Connection {
+    fn address(&self) -> Option<Ipv4Addr> {
+        match self {
+            Self::Address(_, address) => Some(*address),
+            Self::Other => None,
+        }
+    }
+}
+
+/// The port of RTCP, and its address if it has one.
+#[derive(Clone, Debug)]
+struct Rtcp {
+    range: Range<usize>,
+    port: u16,
+    connection: Option<Connection>,
+}
+
+/// The port of a medium.
+#[derive(Clone, Debug)]
+enum Port {
+    /// The medium is not used.
+    Zero,
+    One(Range<usize>, u16),
+    /// Several ports, or no port.
+    Other,
+}
+
+/// One medium: its own connection data if it has them, its port, and the port of RTCP.
 #[derive(Clone, Debug)]
 struct Medium {
-    connection: Option<Ipv4Addr>,
-    port: (Range<usize>, u16),
+    connection: Option<Connection>,
+    port: Port,
     is_tcp: bool,
-    rtcp: Option<(Range<usize>, u16)>,
+    rtcp: Option<Rtcp>,
+    /// True if lines contradict each other.
+    is_odd: bool,
+    /// The line behind which connection data belong (RFC 8866 section 5): its last byte, and the
+    /// place of this byte and of the line's end.
+    last: (u8, Range<usize>),
 }
 
 /// A description: the addresses in it, and its media.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Description {
-    connection: Option<Ipv4Addr>,
-    addresses: Vec<(Range<usize>, Ipv4Addr)>,
+    origin: Option<(Range<usize>, Ipv4Addr)>,
+    connection: Option<Connection>,
     media: Vec<Medium>,
 }
 
 /// Reads `IN IP4 10.0.0.5` up to the address.
-fn connection(input: &mut &[u8]) -> ModalResult<Ipv4Addr> {
+fn address(input: &mut &[u8]) -> ModalResult<Ipv4Addr> {
     preceded(literal("IN IP4 "), text::ipv4).parse_next(input)
 }
 
-/// Reads `audio 49170 RTP/AVP` without a number of ports: the medium's length, the port, and true
-/// for media by TCP.
-fn medium(input: &mut &[u8]) -> ModalResult<(usize, u16, bool)> {
-    let name = terminated(take_while(1.., |byte: u8| byte != b' '), b' ').parse_next(input)?;
-    let port = terminated(dec_uint::<_, u16, _>, b' ').parse_next(input)?;
-    let is_tcp = alt((literal("TCP").value(true), winnow::combinator::empty.value(false)));
-    let is_tcp = { is_tcp }.parse_next(input)?;
-    Ok((name.len() + 1, port, is_tcp))
+/// Reads connection data that end at `end`. A TTL behind a slash is one of multicast, which is not
+/// translated.
+fn connection(value: &[u8], end: usize) -> Connection {
+    match address.parse(value) {
+        Ok(address) => Connection::Address(end - address_len(address)..end, address),
+        Err(_) => Connection::Other,
+    }
+}
+
+/// Reads `audio 49170 RTP/AVP`, which begins at `at`: the port, and true for media by TCP.
+fn medium(value: &[u8], at: usize) -> (Port, bool) {
+    let mut words = value.split(|byte| *byte == b' ');
+    let name = words.next().unwrap_or_default();
+    let word = words.next().unwrap_or_default();
+    let protocol = words.next().unwrap_or_default();
+    let start = at + name.len() + 1;
+    let port = match dec_uint::<_, u16, winnow::error::ContextError>.parse(word) {
+        Ok(0) => Port::Zero,
+        Ok(port) if !protocol.is_empty() => Port::One(start..start + word.len(), port),
+        _ => Port::Other,
+    };
+    (port, protocol.starts_with(b"TCP"))
 }
 
 impl Description {
@@ -63,55 +123,47 @@ impl Description {
     pub(crate) fn read(message: &[u8], part: Range<usize>) -> Self {
         let mut description = Self::default();
         let mut at = part.start;
-        for line in message[part].split(|byte| *byte == b'\n') {
-            description.read_line(line.strip_suffix(b"\r").unwrap_or(line), at);
-            at += line.len() + 1;
+        for line in message[part].split_inclusive(|byte| *byte == b'\n') {
+            let text = line.strip_suffix(b"\n").unwrap_or(line);
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            description.read_line(text, at, at + line.len());
+            at += line.len();
         }
         description
     }
 
-    fn read_line(&mut self, line: &[u8], at: usize) {
-        let (Some(kind), Some(mut value)) = (line.get(..2), line.get(2..)) else { return };
-        let len = line.len();
+    /// Reads a line that begins at `at`; the next line begins at `next`.
+    fn read_line(&mut self, line: &[u8], at: usize, next: usize) {
+        let (Some(kind), Some(value)) = (line.get(..2), line.get(2..)) else { return };
+        let end = at + line.len();
         match kind {
             b"c=" => {
-                let Ok(address) = connection(&mut value) else { return };
-                // A TTL behind a slash is one of multicast, which is not translated.
-                if value.is_empty() {
-                    self.addresses.push((at + len - address_len(address)..at + len, address));
-                    match self.media.last_mut() {
-                        Some(medium) => medium.connection = Some(address),
-                        None => self.connection = Some(address),
-                    }
-                }
+                let medium = self.media.last_mut().map(|medium| &mut medium.connection);
+                let place = medium.unwrap_or(&mut self.connection);
+                let is_first = place.is_none();
+                *place = Some(if is_first { connection(value, end) } else { Connection::Other });
             }
             b"o=" => {
                 let Some(blank) = value.iter().rposition(|byte| *byte == b' ') else { return };
                 if let Ok(address) = text::ipv4.parse(&value[blank + 1..]) {
-                    self.addresses.push((at + 2 + blank + 1..at + len, address));
+                    self.origin = Some((at + 2 + blank + 1..end, address));
                 }
             }
-            b"m=" if self.media.len() < MOST_MEDIA => {
-                let Ok((skipped, port, is_tcp)) = medium(&mut value) else { return };
-                let start = at + 2 + skipped;
-                let port = (start..start + format!("{port}").len(), port);
-                self.media.push(Medium { connection: None, port, is_tcp, rtcp: None });
+            b"m=" => {
+                let (port, is_tcp) = medium(value, at + 2);
+                let (is_odd, last) = (false, (line[line.len() - 1], end - 1..next));
+                let medium = Medium { connection: None, port, is_tcp, rtcp: None, is_odd, last };
+                self.media.push(medium);
+            }
+            b"i=" => {
+                if let Some(medium) = self.media.last_mut() {
+                    medium.last = (line[line.len() - 1], end - 1..next);
+                }
             }
             b"a=" => {
-                let Some(mut text) = value.strip_prefix(b"rtcp:") else { return };
-                let all = text.len();
-                let Ok(port) = dec_uint::<_, u16, winnow::error::ContextError>(&mut text) else {
-                    return;
-                };
-                let start = at + len - all;
+                let Some(text) = value.strip_prefix(b"rtcp:") else { return };
                 if let Some(medium) = self.media.last_mut() {
-                    medium.rtcp = Some((start..start + all - text.len(), port));
-                }
-                let mut rest = text.trim_ascii_start();
-                if let Ok(address) = connection(&mut rest)
-                    && rest.is_empty()
-                {
-                    self.addresses.push((at + len - address_len(address)..at + len, address));
+                    medium.read_rtcp(text, end);
                 }
             }
             _ => {}
@@ -120,45 +172,125 @@ impl Description {
 
     /// The address of the first medium.
     pub(crate) fn address(&self) -> Option<Ipv4Addr> {
-        let own = self.media.first().and_then(|medium| medium.connection);
-        own.or(self.connection).filter(|address| !address.is_unspecified())
+        let Some(medium) = self.media.first() else {
+            return self.connection.as_ref().and_then(Connection::address).filter(is_of_host);
+        };
+        self.address_of(medium).filter(is_of_host)
+    }
+
+    /// The connection address of a medium.
+    fn address_of(&self, medium: &Medium) -> Option<Ipv4Addr> {
+        medium.connection.as_ref().or(self.connection.as_ref()).and_then(Connection::address)
+    }
+
+    /// The addresses of the media, in their order.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = Option<Ipv4Addr>> {
+        let is_used = |medium: &&Medium| !matches!(medium.port, Port::Zero);
+        self.media.iter().map(move |medium| {
+            let used = Some(medium).filter(is_used)?;
+            self.address_of(used).filter(is_of_host)
+        })
     }
 
     /// Expects the media of a host inside, from the address of the other side if it is known, and
-    /// collects the edits.
+    /// collects the edits. Returns the expectations, with the numbers of their media.
     pub(crate) fn expect(
         &self,
         remote: Option<Ipv4Addr>,
         context: &mut Context<'_>,
         edits: &mut Vec<Edit>,
-    ) {
-        for (range, address) in &self.addresses {
-            if context.is_own((*address).into()) {
-                let text = format!("{}", context.flow().external.ip());
-                edits.push((range.clone(), text.into_bytes()));
-            }
+    ) -> Vec<(usize, Expectation)> {
+        let external = *context.flow().external.ip();
+        let write = |range: &Range<usize>| (range.clone(), format!("{external}").into_bytes());
+        if let Some((range, address)) = &self.origin
+            && context.is_own((*address).into())
+        {
+            edits.push(write(range));
         }
-        for medium in &self.media {
-            let Some(address) = medium.connection.or(self.connection) else { continue };
-            if address.is_unspecified() || medium.port.1 == 0 {
+        let mut all = Vec::new();
+        // Media with the address of the session: those that get a port, and true if one does not.
+        let (mut served, mut is_refused) = (Vec::new(), false);
+        for (number, medium) in self.media.iter().enumerate() {
+            let Some(address) = self.address_of(medium).filter(is_of_host) else { continue };
+            if matches!(medium.port, Port::Zero) {
                 continue;
             }
-            medium.expect((address, remote), context, edits);
+            let made = if number < MOST_MEDIA {
+                medium.expect((address, remote), context, edits)
+            } else {
+                context.refuse(Reason::Flood);
+                None
+            };
+            let is_served = made.is_some();
+            all.extend(made.into_iter().flatten().map(|made| (number, made)));
+            match &medium.connection {
+                Some(Connection::Address(range, _)) if is_served => edits.push(write(range)),
+                None if is_served => served.push(medium),
+                None => is_refused = true,
+                Some(_) => {}
+            }
         }
+        match &self.connection {
+            Some(Connection::Address(range, address)) if context.is_own((*address).into()) => {
+                if is_refused {
+                    edits.extend(served.iter().map(|medium| medium.own_line(external)));
+                } else {
+                    edits.push(write(range));
+                }
+            }
+            _ => {}
+        }
+        all
     }
 }
 
 impl Medium {
+    /// Reads `53020` or `53020 IN IP4 10.0.0.5` that ends at `end` (RFC 3605 section 2.1).
+    fn read_rtcp(&mut self, text: &[u8], end: usize) {
+        let blank = text.iter().position(|byte| *byte == b' ');
+        let digits = &text[..blank.unwrap_or(text.len())];
+        let port = dec_uint::<_, u16, winnow::error::ContextError>.parse(digits);
+        self.is_odd |= port.is_err() || self.rtcp.is_some();
+        let start = end - text.len();
+        let range = start..start + digits.len();
+        let rest = &text[digits.len()..].trim_ascii_start();
+        let connection = (!rest.is_empty()).then(|| connection(rest, end));
+        self.rtcp = port.ok().map(|port| Rtcp { range, port, connection });
+    }
+
+    /// The edit that gives the medium connection data of its own.
+    fn own_line(&self, address: Ipv4Addr) -> Edit {
+        let (last, place) = &self.last;
+        let (before, behind) = match place.len() {
+            1 => ("\r\n", ""),
+            2 => ("\n", "\n"),
+            _ => ("\r\n", "\r\n"),
+        };
+        let mut text = Vec::from([*last]);
+        text.extend_from_slice(format!("{before}c=IN IP4 {address}{behind}").as_bytes());
+        (place.clone(), text)
+    }
+
+    /// Expects the medium, and collects the edits of its ports. `None`: it stays as it is.
     fn expect(
         &self,
         (address, remote): (Ipv4Addr, Option<Ipv4Addr>),
         context: &mut Context<'_>,
         edits: &mut Vec<Edit>,
-    ) {
-        let (range, port) = &self.port;
+    ) -> Option<Vec<Expectation>> {
+        if !context.is_own(address.into()) {
+            context.refuse(Reason::ForeignAddress);
+            return None;
+        }
+        let (Port::One(range, port), false) = (&self.port, self.is_odd) else {
+            context.refuse(Reason::NoPort);
+            return None;
+        };
         let is_pair = port % 2 == 0 && !self.is_tcp;
+        let wanted = if is_pair { Wanted::Pair } else { Wanted::AddressOfFlow };
+        let mut all = Vec::new();
         let mut expect = |port: u16, wanted: Wanted| {
-            context.expect_exactly(Expectation {
+            let wanted = Expectation {
                 protocol: if self.is_tcp { TCP } else { UDP },
                 remote,
                 remote_port: 0,
@@ -166,23 +298,53 @@ impl Medium {
                 wanted,
                 lifetime: LIFETIME,
                 uses: Uses::Many,
-            })
-        };
-        let wanted = if is_pair { Wanted::Pair } else { Wanted::AddressOfFlow };
-        let Some(external) = expect(*port, wanted) else { return };
-        edits.push((range.clone(), format!("{}", external.port()).into_bytes()));
-        let Some((range, rtcp)) = &self.rtcp else { return };
-        let rtcp = if is_pair && port + 1 == *rtcp {
-            Some(external.port() + 1)
-        } else if rtcp == port {
+            };
+            let external = context.expect_exactly(wanted)?;
+            all.push(wanted);
             Some(external.port())
-        } else {
-            expect(*rtcp, Wanted::AddressOfFlow).map(|external| external.port())
         };
-        if let Some(rtcp) = rtcp {
-            edits.push((range.clone(), format!("{rtcp}").into_bytes()));
+        let external = expect(*port, wanted)?;
+        edits.push((range.clone(), format!("{external}").into_bytes()));
+        let Some(rtcp) = &self.rtcp else { return Some(all) };
+        if rtcp.connection.as_ref().is_some_and(|own| own.address() != Some(address)) {
+            return Some(all);
+        }
+        let external = if is_pair && port.checked_add(1) == Some(rtcp.port) {
+            external.checked_add(1)
+        } else if rtcp.port == *port {
+            Some(external)
+        } else {
+            expect(rtcp.port, Wanted::AddressOfFlow)
+        };
+        rtcp.edit(external, (address, *context.flow().external.ip()), edits);
+        Some(all)
+    }
+}
+
+impl Rtcp {
+    /// Collects the edits of the port and its address. Without an external port both stay, and the
+    /// address is written, because the medium's becomes another.
+    fn edit(
+        &self,
+        port: Option<u16>,
+        (own, external): (Ipv4Addr, Ipv4Addr),
+        edits: &mut Vec<Edit>,
+    ) {
+        let text = match (port, &self.connection) {
+            (Some(port), _) => format!("{port}"),
+            (None, None) => format!("{} IN IP4 {own}", self.port),
+            (None, Some(_)) => return,
+        };
+        edits.push((self.range.clone(), text.into_bytes()));
+        if let (Some(_), Some(Connection::Address(range, _))) = (port, &self.connection) {
+            edits.push((range.clone(), format!("{external}").into_bytes()));
         }
     }
+}
+
+/// True if an address is one that media can go to.
+fn is_of_host(address: &Ipv4Addr) -> bool {
+    !address.is_unspecified()
 }
 
 fn address_len(address: Ipv4Addr) -> usize {
@@ -201,13 +363,38 @@ mod tests {
         let description = Description::read(text, 0..text.len());
         let own = Ipv4Addr::new(10, 0, 0, 5);
         assert_eq!(description.address(), Some(own));
-        assert_eq!(description.media.len(), 2);
-        for (range, address) in &description.addresses {
-            assert_eq!(text[range.clone()], *format!("{address}").as_bytes());
-        }
+        assert_eq!(description.media.len(), 3);
+        let (origin, address) = description.origin.clone().expect("an origin");
+        assert_eq!((&text[origin], address), (&b"10.0.0.5"[..], own));
+        let places = |of: &Option<Connection>| match of {
+            Some(Connection::Address(range, address)) => Some((&text[range.clone()], *address)),
+            _ => None,
+        };
+        assert_eq!(places(&description.connection), Some((&b"10.0.0.5"[..], own)));
         let audio = &description.media[0];
-        assert_eq!(text[audio.port.0.clone()], *b"49170");
-        assert_eq!(audio.rtcp.clone().map(|(range, _)| &text[range]), Some(&b"53020"[..]));
-        assert_eq!(description.media[1].connection, Some(Ipv4Addr::UNSPECIFIED));
+        assert!(matches!(&audio.port, Port::One(range, 49170) if text[range.clone()] == *b"49170"));
+        let rtcp = audio.rtcp.as_ref().expect("a port");
+        assert_eq!((&text[rtcp.range.clone()], rtcp.port), (&b"53020"[..], 53020));
+        assert_eq!(places(&rtcp.connection), Some((&b"10.0.0.5"[..], own)));
+        let video = &description.media[1];
+        assert!(matches!(video.port, Port::Zero));
+        let nowhere = (&b"0.0.0.0"[..], Ipv4Addr::UNSPECIFIED);
+        assert_eq!(places(&video.connection), Some(nowhere));
+        assert!(matches!(description.media[2].port, Port::Other));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_odd() {
+        let read = |text: &str| {
+            let text = format!("m=audio 4000 RTP/AVP 0\r\n{text}");
+            Description::read(text.as_bytes(), 0..text.len()).media[0].clone()
+        };
+        assert!(!read("a=rtcp:5000 \r\n").is_odd);
+        for odd in ["a=rtcp:1\r\na=rtcp:2\r\n", "a=rtcp:x\r\n", "a=rtcp:05000\r\n"] {
+            assert!(read(odd).is_odd, "{odd}");
+        }
+        for other in ["c=IN IP6 ::1\n", "c=IN IP4 1.2.3.4/127\n", "c=IN IP4 1.2.3.4\nc=x\n"] {
+            assert!(matches!(read(other).connection, Some(Connection::Other)), "{other}");
+        }
     }
 }

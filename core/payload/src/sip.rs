@@ -6,6 +6,9 @@
 //! port of Contact or Via other than the flow's own gets an expectation of its own. `received` and
 //! `rport` (RFC 3581) stay as they are: they say what the other side has seen.
 //!
+//! The media of an offer may come from anywhere until the other side's description says from where.
+//! A message from outside can only limit an expectation.
+//!
 //! Between families, SIP is left alone.
 
 use crate::Side;
@@ -16,8 +19,9 @@ use crate::sdp::{Description, Edit};
 use crate::text::{self, Header, Place};
 use alloc::format;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::ops::Range;
+use natgate_wire::protocol::{TCP, UDP};
 
 /// Longest message, bytes: with one segment more, it fits into the window of held bytes.
 const LONGEST: usize = 6144;
@@ -48,11 +52,107 @@ const HEADERS: [&str; 14] = [
     "referred-by",
 ];
 
-/// A port inside, and the external one that another flow's mapping has.
+/// A port inside, and the external one that another flow's mapping has. The time at which the
+/// expectation ends has the low bits of seconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Port {
     internal: u16,
     external: u16,
+    until: u16,
+}
+
+/// A medium of the host that may come from anywhere: hash of its call and number of the medium, the
+/// low bits of the time in seconds at which this ends, and the port. 8 bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Open {
+    /// Hash of the call without its low bits, two bits for the kind, three for the number.
+    medium: u32,
+    until: u16,
+    port: u16,
+}
+
+impl Open {
+    const NUMBER: u32 = 0x7;
+    const PAIR: u32 = 0x8;
+    const TCP: u32 = 0x10;
+    const CALL: u32 = !0x1f;
+
+    fn new(call: u32, number: usize, of: &Expectation, now: u32) -> Self {
+        let pair = if of.wanted == Wanted::Pair { Self::PAIR } else { 0 };
+        let tcp = if of.protocol == TCP { Self::TCP } else { 0 };
+        let medium = call & Self::CALL | pair | tcp | number as u32 & Self::NUMBER;
+        let until = (now as u16).wrapping_add(of.lifetime);
+        Self { medium, until, port: of.internal.port() }
+    }
+
+    /// The expectation, limited to an address, for the rest of its time.
+    fn limited(&self, own: IpAddr, remote: Ipv4Addr, now: u32) -> Expectation {
+        let is_pair = self.medium & Self::PAIR != 0;
+        Expectation {
+            protocol: if self.medium & Self::TCP == 0 { UDP } else { TCP },
+            remote: Some(remote),
+            remote_port: 0,
+            internal: SocketAddr::new(own, self.port),
+            wanted: if is_pair { Wanted::Pair } else { Wanted::AddressOfFlow },
+            lifetime: seconds_left(self.until, now),
+            uses: Uses::Many,
+        }
+    }
+}
+
+/// Seconds until a time of which only the low bits are known; 0 if it has passed.
+fn seconds_left(until: u16, now: u32) -> u16 {
+    let left = until.wrapping_sub(now as u16);
+    if left <= REGISTRATION { left } else { 0 }
+}
+
+/// Registrations of a flow: hashes of their addresses of record.
+#[derive(Clone, Copy, Debug, Default)]
+struct Registrations {
+    all: [u16; 4],
+    /// True if there were more than four.
+    is_beyond: bool,
+}
+
+impl Registrations {
+    fn add(&mut self, record: u16) {
+        if self.all.contains(&record) {
+            return;
+        }
+        match self.all.iter_mut().find(|one| **one == 0) {
+            Some(free) => *free = record,
+            None => self.is_beyond = true,
+        }
+    }
+
+    /// Removes a registration. True: it was the last one.
+    fn remove(&mut self, record: u16) -> bool {
+        let found = self.all.iter_mut().find(|one| **one == record);
+        let is_known = found.map(|one| *one = 0).is_some();
+        is_known && !self.is_beyond && self.all == [0; 4]
+    }
+}
+
+/// Parts of a message in which a host writes its endpoint in one manner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Contact, and the start line of requests to it.
+    Contact = 1,
+    Via = 2,
+    Route = 4,
+    User = 8,
+}
+
+impl Part {
+    /// The part of a header; `None`: the start line.
+    fn of(name: Option<&str>) -> Self {
+        match name {
+            None | Some("contact" | "m") => Self::Contact,
+            Some("via" | "v") => Self::Via,
+            Some("route" | "record-route" | "path") => Self::Route,
+            Some(_) => Self::User,
+        }
+    }
 }
 
 /// A flow between a host inside and another host.
@@ -63,6 +163,12 @@ pub(crate) struct Sip {
     /// Ports of the host besides the flow's own.
     ports: [Port; 4],
     next_port: u8,
+    /// The last media that may come from anywhere.
+    open: [Open; 5],
+    next_open: u8,
+    /// Bits of [`Part`]: the host leaves the usual port out there.
+    short: u8,
+    registrations: Registrations,
 }
 
 /// A whole message.
@@ -128,15 +234,17 @@ impl Sip {
         let line = text::start_line(message.bytes).map_or(0, <[u8]>::len);
         if context.from() == Side::Inside {
             let lifetime = lifetime(message);
+            self.end_registration(message, lifetime, context);
             self.edit_outbound(message, (None, 0..line), lifetime, context, &mut edits);
             for header in named(message) {
                 let part = (Some(&header.name[..]), header.value.clone());
                 self.edit_outbound(message, part, lifetime, context, &mut edits);
             }
         } else {
-            self.edit_inbound(message, 0..line, context, &mut edits);
+            self.edit_inbound(message, (None, 0..line), context, &mut edits);
             for header in named(message) {
-                self.edit_inbound(message, header.value.clone(), context, &mut edits);
+                let part = (Some(&header.name[..]), header.value.clone());
+                self.edit_inbound(message, part, context, &mut edits);
             }
         }
         self.take_body(message, context, &mut edits);
@@ -160,19 +268,25 @@ impl Sip {
     ) {
         let own_port = context.flow().internal.port();
         let is_contact = matches!(name, Some("contact" | "m"));
-        let is_reached = is_contact || matches!(name, Some("via" | "v"));
+        let written = Part::of(name);
+        let is_reached = name.is_some() && matches!(written, Part::Contact | Part::Via);
         for place in endpoints(message.bytes, part) {
             if !context.is_own(place.address.into()) {
                 continue;
             }
             let port = place.port.unwrap_or(DEFAULT_PORT);
             let external = if port == own_port {
-                if let (true, Some(lifetime @ 1..)) = (is_contact, lifetime) {
-                    let _ = self.expect(port, Wanted::EndpointOfFlow, lifetime, context);
+                if let (true, Some(lifetime @ 1..)) = (is_contact, lifetime)
+                    && self.expect(port, Wanted::EndpointOfFlow, lifetime, context).is_some()
+                {
+                    self.registrations.add(record(message));
                 }
                 Some(context.flow().external)
             } else if is_reached {
-                let lifetime = lifetime.unwrap_or(0).max(TRANSACTION);
+                // Other messages do not shorten a registration.
+                let known = self.known(|known| known.internal == port);
+                let left = known.map_or(0, |known| seconds_left(known.until, context.now));
+                let lifetime = lifetime.unwrap_or(left).max(TRANSACTION);
                 self.expect(port, Wanted::AddressOfFlow, lifetime, context)
             } else {
                 self.known(|known| known.internal == port)
@@ -180,6 +294,10 @@ impl Sip {
             };
             if let Some(external) = external {
                 edits.push((place.range, format!("{external}").into_bytes()));
+                if name.is_some() && port == DEFAULT_PORT {
+                    let bit = if place.port.is_none() { written as u8 } else { 0 };
+                    self.short = self.short & !(written as u8) | bit;
+                }
             }
         }
     }
@@ -188,11 +306,13 @@ impl Sip {
     fn edit_inbound(
         &self,
         message: &Message<'_>,
-        part: Range<usize>,
+        (name, part): (Option<&str>, Range<usize>),
         context: &Context<'_>,
         edits: &mut Vec<Edit>,
     ) {
         let flow = context.flow();
+        // A URI with the usual port differs from one without (RFC 3261 section 19.1.4).
+        let is_short = self.short & Part::of(name) as u8 != 0;
         for place in endpoints(message.bytes, part) {
             if place.address != *flow.external.ip() {
                 continue;
@@ -204,7 +324,10 @@ impl Sip {
                 self.known(|known| known.external == port).map(|known| known.internal)
             };
             if let Some(internal) = internal {
-                let text = format!("{}", SocketAddr::new(flow.internal.ip(), internal));
+                let text = match internal {
+                    DEFAULT_PORT if is_short => format!("{}", flow.internal.ip()),
+                    _ => format!("{}", SocketAddr::new(flow.internal.ip(), internal)),
+                };
                 edits.push((place.range, text.into_bytes()));
             }
         }
@@ -232,12 +355,75 @@ impl Sip {
             lifetime,
             uses: Uses::Many,
         })?;
-        if wanted == Wanted::AddressOfFlow && self.known(|known| known.internal == port).is_none() {
-            let at = usize::from(self.next_port);
-            self.ports[at] = Port { internal: port, external: external.port() };
-            self.next_port = (self.next_port + 1) % self.ports.len() as u8;
+        if wanted == Wanted::AddressOfFlow {
+            let known = self.ports.iter().position(|known| known.internal == port);
+            let at = known.unwrap_or(usize::from(self.next_port));
+            let until = (context.now as u16).wrapping_add(lifetime);
+            self.ports[at] = Port { internal: port, external: external.port(), until };
+            if known.is_none() {
+                self.next_port = (self.next_port + 1) % self.ports.len() as u8;
+            }
         }
         Some(external)
+    }
+
+    /// Ends what the registration has kept, if the message ends it and no other one needs it. The
+    /// session with the registrar keeps the mapping until the answer.
+    fn end_registration(
+        &mut self,
+        message: &Message<'_>,
+        lifetime: Option<u16>,
+        context: &mut Context<'_>,
+    ) {
+        if lifetime != Some(0) {
+            return;
+        }
+        let is_of_host = contacts(message).any(|header| {
+            let is_own = |place: Place| context.is_own(place.address.into());
+            message.value(header) == b"*"
+                || endpoints(message.bytes, header.value.clone()).any(is_own)
+        });
+        if is_of_host && self.registrations.remove(record(message)) {
+            let flow = *context.flow();
+            context.withdraw(&Expectation {
+                protocol: context.transport(),
+                remote: Some(*flow.remote.ip()),
+                remote_port: 0,
+                internal: flow.internal,
+                wanted: Wanted::EndpointOfFlow,
+                lifetime: 0,
+                uses: Uses::Many,
+            });
+        }
+    }
+
+    /// Notes media that may come from anywhere.
+    fn note_open(&mut self, call: u32, made: &[(usize, Expectation)], now: u32) {
+        for (number, of) in made {
+            let open = Open::new(call, *number, of, now);
+            let is_same =
+                |one: &Open| one.port == open.port && (one.medium ^ open.medium) & Open::TCP == 0;
+            let known = self.open.iter().position(is_same);
+            self.open[known.unwrap_or(usize::from(self.next_open))] = open;
+            if known.is_none() {
+                self.next_open = (self.next_open + 1) % self.open.len() as u8;
+            }
+        }
+    }
+
+    /// Limits the media of a call to the addresses that the other side has named.
+    fn limit(&self, call: u32, description: &Description, context: &mut Context<'_>) {
+        let own = context.flow().internal.ip();
+        for (number, address) in description.addresses().enumerate() {
+            let medium = call & Open::CALL | number as u32;
+            let is_of = |one: &&Open| one.medium & (Open::CALL | Open::NUMBER) == medium;
+            let Some(address) = address else { continue };
+            for open in self.open.iter().filter(is_of) {
+                if open.port != 0 && seconds_left(open.until, context.now) > 0 {
+                    context.limit(open.limited(own, address, context.now));
+                }
+            }
+        }
     }
 
     /// Reads a description, and edits one from inside with the length of the body.
@@ -257,15 +443,18 @@ impl Sip {
             return;
         }
         let description = Description::read(message.bytes, message.head..message.bytes.len());
+        let call = call(message);
         if context.from() == Side::Outside {
-            self.media = description.address().map(|address| (call(message), address));
+            self.media = description.address().map(|address| (call, address));
+            self.limit(call, &description, context);
             return;
         }
-        // An answer follows the offer of its call. The media of an offer may come from anywhere.
-        let is_answer = message.bytes.starts_with(b"SIP/");
-        let offer = self.media.filter(|(of, _)| is_answer && *of == call(message));
+        let known = self.media.filter(|(of, _)| *of == call).map(|(_, address)| address);
         let before = edits.len();
-        description.expect(offer.map(|(_, address)| address), context, edits);
+        let made = description.expect(known, context, edits);
+        if known.is_none() {
+            self.note_open(call, &made, context.now);
+        }
         let (mut added, mut removed) = (0, 0);
         for (range, text) in &edits[before..] {
             (added, removed) = (added + text.len(), removed + range.len());
@@ -282,12 +471,25 @@ fn named<'m>(message: &'m Message<'_>) -> impl Iterator<Item = &'m Header> {
     message.headers.iter().filter(|header| HEADERS.contains(&&header.name[..]))
 }
 
-/// Endpoints in a part of a message, without values of parameters such as `received`.
+/// Headers with contacts.
+fn contacts<'m>(message: &'m Message<'_>) -> impl Iterator<Item = &'m Header> {
+    message.headers.iter().filter(|header| header.name == "contact" || header.name == "m")
+}
+
+/// Endpoints in a part of a message, without values of parameters such as `received`, and without
+/// names in quotes.
 fn endpoints(bytes: &[u8], part: Range<usize>) -> impl Iterator<Item = Place> {
-    let places = text::addresses(bytes, part);
-    places
-        .into_iter()
-        .filter(|place| place.range.start.checked_sub(1).is_none_or(|before| bytes[before] != b'='))
+    let (mut at, mut is_quoted, mut is_escaped) = (part.start, false, false);
+    let is_endpoint = move |place: &Place| {
+        for byte in &bytes[at..place.range.start] {
+            is_quoted ^= *byte == b'"' && !is_escaped;
+            is_escaped = is_quoted && *byte == b'\\' && !is_escaped;
+        }
+        at = place.range.start;
+        let before = at.checked_sub(1).map(|before| bytes[before]);
+        !is_quoted && before != Some(b'=')
+    };
+    text::addresses(bytes, part).into_iter().filter(is_endpoint)
 }
 
 /// True if bytes can be the start of a message (RFC 3261 section 7): a method or the version, and
@@ -302,10 +504,23 @@ fn may_be_message(bytes: &[u8]) -> bool {
     is_method && text::start_line(bytes).is_none_or(|line| line.ends_with(b" SIP/2.0"))
 }
 
-/// A hash of the call's name (FNV-1a). Equal hashes of two calls can only narrow an expectation.
+/// A hash of a text (FNV-1a).
+fn hash(text: &[u8]) -> u32 {
+    text.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+/// A hash of the call's name. Equal hashes of two calls can only narrow an expectation.
 fn call(message: &Message<'_>) -> u32 {
-    let name = message.only("call-id", "i").map_or(&[][..], |header| message.value(header));
-    name.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+    hash(message.only("call-id", "i").map_or(&[][..], |header| message.value(header)))
+}
+
+/// A hash of the address of record that a message registers, which is not 0.
+fn record(message: &Message<'_>) -> u16 {
+    let value = message.only("to", "t").map_or(&[][..], |header| message.value(header));
+    let start = value.iter().position(|byte| *byte == b'<').map_or(0, |at| at + 1);
+    let uri = value[start..].split(|byte| b">;".contains(byte)).next().unwrap_or_default();
+    let hash = hash(uri);
+    ((hash >> 16 ^ hash) as u16).max(1)
 }
 
 /// Length of a message's body (RFC 3261 section 18.3). `None`: it cannot be told.
@@ -322,22 +537,29 @@ fn body_len(message: &Message<'_>, context: &Context<'_>) -> Option<usize> {
     }
 }
 
-/// Lifetime of the registration that a message asks for, seconds. `None`: it asks for none.
+/// Lifetime of the registration that a message asks for, seconds: the longest of its contacts.
+/// `None`: it asks for none.
 fn lifetime(message: &Message<'_>) -> Option<u16> {
     if !message.bytes.starts_with(b"REGISTER ") {
         return None;
     }
-    let parameter = message.only("contact", "m").and_then(|header| {
+    let header = message.only("expires", "expires").and_then(|h| text::number(message.value(h)));
+    let of_contact = |contact: &[u8]| {
         const NAME: &[u8] = b"expires=";
-        let value = message.value(header);
-        let at = value.windows(NAME.len()).position(|part| part.eq_ignore_ascii_case(NAME))?;
-        let digits = &value[at + NAME.len()..];
-        let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        text::number(&digits[..count])
+        let at = contact.windows(NAME.len()).position(|part| part.eq_ignore_ascii_case(NAME));
+        let parameter = at.and_then(|at| {
+            let digits = &contact[at + NAME.len()..];
+            let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            text::number(&digits[..count])
+        });
+        parameter.or(header).unwrap_or(u32::from(REGISTRATION)).min(u32::from(REGISTRATION)) as u16
+    };
+    let values = contacts(message).flat_map(|header| {
+        // A comma in a name can only make the result longer.
+        message.value(header).split(|byte| *byte == b',')
     });
-    let header = || message.only("expires", "expires").and_then(|h| text::number(message.value(h)));
-    let seconds = parameter.or_else(header).unwrap_or(u32::from(REGISTRATION));
-    Some(seconds.min(u32::from(REGISTRATION)) as u16)
+    let is_contact = |value: &&[u8]| value.contains(&b':') || value.trim_ascii() == b"*";
+    values.filter(is_contact).map(of_contact).max()
 }
 
 #[cfg(test)]
@@ -365,7 +587,13 @@ mod tests {
             Some(60)
         );
         assert_eq!(read("REGISTER a SIP/2.0\r\nContact: <sip:a>\r\nExpires: 9\r\n\r\n"), Some(9));
-        assert_eq!(read("REGISTER a SIP/2.0\r\nExpires: 99999999999\r\n\r\n"), Some(3600));
+        let many = "REGISTER a SIP/2.0\r\nm: <sip:a>;expires=0, <sip:b>;expires=5\r\n";
+        assert_eq!(read(&format!("{many}Contact: \"a, b\" <sip:c>;expires=6\r\n\r\n")), Some(6));
+        assert_eq!(read("REGISTER a SIP/2.0\r\nContact: *\r\nExpires: 0\r\n\r\n"), Some(0));
+        let long = "REGISTER a SIP/2.0\r\nm: <sip:a>\r\nExpires: 99999999999\r\n\r\n";
+        assert_eq!(read(long), Some(3600));
+        // A question for the contacts that are registered.
+        assert_eq!(read("REGISTER a SIP/2.0\r\nExpires: 9\r\n\r\n"), None);
         assert_eq!(read("INVITE a SIP/2.0\r\nExpires: 9\r\n\r\n"), None);
     }
 }

@@ -62,14 +62,19 @@ const RTSP_CLIENT: &[(Side, &str)] = &[
     (
         Outside,
         "RTSP/1.0 200 OK\r\nCSeq: 2\r\n\
-         Transport: RTP/AVP;unicast;client_port=60002-60003;server_port=6256-6257\r\n\r\n",
+         Transport: RTP/AVP;destination=203.0.113.1;client_port=60002-60003;server_port=6256\r\n\
+         \r\n",
     ),
     (
         Inside,
         "SETUP rtsp://a/c RTSP/2.0\r\nTransport: RTP/AVP;unicast;\r\n \
          dest_addr=\":4600\"/\":4601\", RTP/AVP;dest_addr=\"10.0.0.5:4602\"\r\n\r\n",
     ),
-    (Outside, "$\u{1}\u{0}\u{5}SETUPRTSP/2.0 200 OK\r\n\r\n"),
+    (
+        Outside,
+        "$\u{1}\u{0}\u{5}SETUPRTSP/2.0 200 OK\r\n\
+         Transport: RTP/AVP;dest_addr=\":60004\"/\"203.0.113.1:60005\"\r\n\r\n",
+    ),
     (
         Inside,
         "\r\nPLAY rtsp://a/b RTSP/1.0\r\nContent-Length: 3\r\n\r\nabc\r\nPLAY a RTSP/1.0\r\n\r\n",
@@ -101,6 +106,12 @@ const SIP: &[(Side, &str)] = &[
          BYE sip:a SIP/2.0\r\nContent-Length: 1\r\n\r\nx",
     ),
     (Outside, "\r\n\r\n"),
+    (
+        Inside,
+        "INVITE sip:a SIP/2.0\r\ni: 2\r\nContent-Type: application/sdp\r\nl: 87\r\n\r\n\
+         v=0\r\nc=IN IP4 10.0.0.5\r\nm=audio 4002 RTP/AVP 0\r\n\
+         m=x 500 RTP/AVP 0\r\nm=y 4004 RTP/AVP 0\r\n",
+    ),
 ];
 
 const IRC: &[(Side, &str)] = &[

@@ -214,6 +214,58 @@ fn without_a_port_the_command_passes_as_it_is() {
     link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
     assert_eq!(link.heard(Outside), "PORT 10,0,0,5,200,13\r\n");
     assert_eq!(refused(&link, Reason::NoPort), 1);
+    let mut link = Link::open(Opening::new(Kind::Ftp, server_inside(21), Outside));
+    link.book.is_empty = true;
+    let text = "220 ready\r\n227 Entering Passive Mode (10,0,0,80,4,1)\r\n229 (|||1026|)\r\n";
+    link.say(Inside, text);
+    assert_eq!(link.heard(Outside), text);
+    assert_eq!(refused(&link, Reason::NoPort), 2);
+}
+
+/// A client may send many commands before the first reply.
+#[test]
+fn commands_without_a_reply_have_no_limit() {
+    let mut link = client();
+    let many = "NOOP\r\n".repeat(200);
+    link.say(Inside, &many);
+    link.say(Inside, "PORT 10,0,0,5,200,13\r\nAUTH TLS\r\n");
+    assert_eq!(link.heard(Outside), format!("{many}PORT 203,0,113,1,234,98\r\nAUTH TLS\r\n"));
+    assert_eq!(refused(&link, Reason::TooLong), 0);
+    // The reply to AUTH is the one behind all others.
+    for count in [100, 101] {
+        link.say(Outside, &"200 ok\r\n".repeat(count));
+    }
+    assert_eq!(refused(&link, Reason::Encrypted), 0);
+    link.say(Outside, "234 go\r\n");
+    assert_eq!(refused(&link, Reason::Encrypted), 1);
+}
+
+/// Between families the replies to some commands change, so the framework counts to them.
+#[test]
+fn between_families_changed_commands_without_a_reply_have_a_limit() {
+    let mut link = Link::open(Opening::new(Kind::Ftp, client_inside_v6(21), Inside));
+    link.say(Outside, "220 ready\r\n");
+    link.say(Inside, &"NOOP\r\nEPSV\r\n".repeat(8));
+    link.say(Inside, &"NOOP\r\n".repeat(100));
+    let sent = "NOOP\r\nPASV\r\n".repeat(8) + &"NOOP\r\n".repeat(100);
+    assert_eq!(link.heard(Outside), sent);
+    for _ in 0..8 {
+        link.say(Outside, "200 ok\r\n227 Entering Passive Mode (192,0,2,31,237,19)\r\n");
+    }
+    link.say(Outside, "200 ok\r\n");
+    let extended = "200 ok\r\n229 Entering Extended Passive Mode (|||60691|)\r\n";
+    assert_eq!(link.heard(Inside), format!("220 ready\r\n{}200 ok\r\n", extended.repeat(8)));
+    link.say(Inside, &"EPSV\r\n".repeat(9));
+    assert_eq!(link.heard(Outside), format!("{sent}{}EPSV\r\n", "PASV\r\n".repeat(8)));
+    assert_eq!(refused(&link, Reason::TooLong), 1);
+}
+
+#[test]
+fn numbers_may_have_zeros_before_them() {
+    let mut link = client();
+    link.say(Inside, "PORT 010,000,000,005,015,167\r\nPORT 10,0,0,5,0015,167\r\n");
+    assert_eq!(link.heard(Outside), "PORT 203,0,113,1,234,98\r\nPORT 10,0,0,5,0015,167\r\n");
+    assert_eq!(link.book.made, [once("10.0.0.5:4007", "198.51.100.2", 60)]);
 }
 
 //= test rfc6384#section-5-urgent

@@ -53,6 +53,11 @@ fn offers_for_others_and_from_outside_open_nothing() {
     link.say(Inside, &OFFER.replace("5000", "22"));
     link.say(Inside, &OFFER.replace("5000", "0"));
     assert_eq!(link.book.made, []);
+    // Without a port an offer keeps its address, too.
+    link.book.is_empty = true;
+    link.say(Inside, OFFER);
+    let said = String::from_utf8_lossy(&link.hosts[Inside as usize].written).into_owned();
+    assert_eq!(link.heard(Outside), said);
     let counters = link.payloads.counters(Kind::Irc);
     assert_eq!(counters.refused[Reason::ForeignAddress as usize], 1);
     assert_eq!(counters.refused[Reason::LowPort as usize], 1);

@@ -106,3 +106,87 @@ fn bodies_and_interleaved_data_are_no_messages() {
     link.say(Inside, &hidden);
     assert_eq!(link.book.made, []);
 }
+
+/// Transports of a client that pass as they are.
+const REFUSED: [(&str, Reason); 7] = [
+    ("RTP/AVP;unicast;destination=10.0.0.5;client_port=80-81", Reason::LowPort),
+    ("RTP/AVP;unicast;client_port=80-81;destination=10.0.0.5", Reason::LowPort),
+    ("RTP/AVP;unicast;destination=10.0.0.5;client_port=8000-9000", Reason::NoPort),
+    ("RTP/AVP;unicast;destination=10.0.0.9;client_port=8050-8051", Reason::ForeignAddress),
+    ("RTP/AVP;unicast;destination=a.example;client_port=8050-8051", Reason::ForeignAddress),
+    ("RTP/AVP;dest_addr=\"10.0.0.5:8000\"/\"10.0.0.9:8001\"", Reason::ForeignAddress),
+    ("RTP/AVP;dest_addr=\"10.0.0.5:8001\"/\"10.0.0.5:500\"", Reason::LowPort),
+];
+
+#[test]
+fn address_and_ports_of_a_transport_change_together_or_not_at_all() {
+    for (transport, reason) in REFUSED {
+        let mut link = client();
+        link.say(Inside, &setup(transport));
+        assert_eq!(link.heard(Outside), setup(transport));
+        assert_eq!(link.payloads.counters(Kind::Rtsp).refused[reason as usize], 1, "{transport}");
+        // The next transport of the header is on its own.
+        let all = format!("{transport},RTP/AVP;destination=10.0.0.5;client_port=8000-8001");
+        link.say(Inside, &setup(&all));
+        let heard = link.heard(Outside);
+        let start = format!("{transport},RTP/AVP;destination=203.0.113.1;client_port=600");
+        assert!(heard.contains(&start), "{heard}");
+    }
+    let mut link = client();
+    link.book.is_empty = true;
+    for text in [
+        setup("RTP/AVP;destination=10.0.0.5;client_port=8000-8001"),
+        setup("RTP/AVP;dest_addr=\"10.0.0.5:8000\"/\"10.0.0.5:8001\""),
+    ] {
+        link.say(Inside, &text);
+        assert!(link.heard(Outside).ends_with(&text));
+    }
+    // Interleaved data need no port.
+    link.say(Inside, &setup("RTP/AVP/TCP;destination=10.0.0.5;interleaved=0-1"));
+    assert!(link.heard(Outside).contains("TCP;destination=203.0.113.1;interleaved=0-1"));
+    let mut link = Link::open(Opening::new(Kind::Rtsp, server_inside(554), Outside));
+    link.say(Outside, &setup("RTP/AVP;client_port=4588-4589"));
+    for text in [
+        reply("RTP/AVP;client_port=4588-4589;source=10.0.0.80;server_port=500-501"),
+        reply("RTP/AVP;client_port=4588-4589;source=10.0.0.81;server_port=6256-6257"),
+        reply("RTP/AVP;dest_addr=\":4588\";src_addr=\"10.0.0.80:6257\"/\"10.0.0.80:500\""),
+    ] {
+        link.say(Inside, &text);
+        assert!(link.heard(Outside).ends_with(&text));
+    }
+}
+
+#[test]
+fn addresses_in_a_reply_come_back() {
+    let mut link = client();
+    let spec = |address: &str, first: u16| {
+        let last = first + 1;
+        format!("RTP/AVP;unicast;destination={address};client_port={first}-{last}")
+    };
+    link.say(Inside, &setup(&spec("10.0.0.5", 4588)));
+    assert_eq!(link.heard(Outside), setup(&spec("203.0.113.1", 60002)));
+    // Unknown ports stay, and ports of other addresses.
+    let others = [spec("203.0.113.1", 60100), spec("192.0.2.1", 60002)];
+    for other in &others {
+        link.say(Outside, &reply(&format!("{other};source=203.0.113.1")));
+    }
+    link.say(Outside, &reply(&format!("{};server_port=1-2", spec("203.0.113.1", 60002))));
+    let expected = [
+        reply(&format!("{};source=203.0.113.1", others[0])),
+        reply(&format!("{};source=203.0.113.1", others[1])),
+        reply(&format!("{};server_port=1-2", spec("10.0.0.5", 4588))),
+    ];
+    assert_eq!(link.heard(Inside), expected.concat());
+    let mut link = client();
+    link.say(Inside, &setup("RTP/AVP;dest_addr=\"10.0.0.5:4588\"/\"10.0.0.5:4589\""));
+    link.say(Inside, &setup("RTP/AVP;dest_addr=\":4601\"/\":4610\""));
+    link.say(Outside, &reply("RTP/AVP;dest_addr=\"203.0.113.1:60002\"/\"203.0.113.1:60003\""));
+    link.say(Outside, &reply("RTP/AVP;dest_addr=\"203.0.113.1:60004\"/\":60006\";a=b"));
+    link.say(Outside, &reply("RTP/AVP;dest_addr=\"203.0.113.1:60002\"/\"203.0.113.1:60005\""));
+    let expected = [
+        reply("RTP/AVP;dest_addr=\"10.0.0.5:4588\"/\"10.0.0.5:4589\""),
+        reply("RTP/AVP;dest_addr=\"10.0.0.5:4601\"/\":4610\";a=b"),
+        reply("RTP/AVP;dest_addr=\"203.0.113.1:60002\"/\"203.0.113.1:60005\""),
+    ];
+    assert_eq!(link.heard(Inside), expected.concat());
+}

@@ -23,6 +23,11 @@ impl Telephone {
 
     /// The data of a datagram behind the framework.
     fn send(&mut self, from: Side, text: &str) -> String {
+        self.send_at(5, from, text)
+    }
+
+    /// The same at a time in seconds.
+    fn send_at(&mut self, now: u32, from: Side, text: &str) -> String {
         let Endpoints { external, remote, .. } = self.endpoints;
         let (source, destination) =
             if from == Inside { (external, remote) } else { (remote, external) };
@@ -36,7 +41,7 @@ impl Telephone {
             endpoints: self.endpoints,
             new_flow: NewFlow::Read,
         };
-        self.payloads.process(5, control, &mut room, &mut self.book);
+        self.payloads.process(now, control, &mut room, &mut self.book);
         assert!(transport_is_valid(room.bytes()));
         let length = u16::from_be_bytes([room.bytes()[24], room.bytes()[25]]);
         assert_eq!(usize::from(length), room.bytes().len() - 20);
@@ -106,7 +111,7 @@ fn a_port_besides_the_flows_own_is_expected_and_comes_back() {
     assert_eq!((made.internal.port(), made.lifetime, made.protocol), (5060, 180, 17));
     let line = "OPTIONS sip:u@203.0.113.1:60002 SIP/2.0";
     let back = telephone.send(Outside, &message(line, "", ""));
-    assert!(back.starts_with("OPTIONS sip:u@10.0.0.5:5060 SIP/2.0\r\n"), "{back}");
+    assert!(back.starts_with("OPTIONS sip:u@10.0.0.5 SIP/2.0\r\n"), "{back}");
 }
 
 #[test]
@@ -215,4 +220,230 @@ fn between_families_it_is_left_alone() {
     let register = message("REGISTER a SIP/2.0", "m: <sip:u@[2001:db8:2::31]>\r\n", "");
     assert_eq!(telephone.send(Inside, &register), register);
     assert_eq!(telephone.refused(Reason::Families), 1);
+}
+
+/// The description of a message that the other side gets, and the offer it came from.
+fn heard_of(telephone: &mut Telephone, body: &str) -> String {
+    let heard = telephone.send(Inside, &message("INVITE sip:b@c SIP/2.0", "Call-ID: 1\r\n", body));
+    let (head, body) = heard.split_once("\r\n\r\n").expect("a head");
+    assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{heard}");
+    body.to_owned()
+}
+
+/// A description whose origin alone names the external address.
+fn origin_only(media: &str) -> String {
+    description("10.0.0.5", media).replacen("10.0.0.5", "203.0.113.1", 1)
+}
+
+#[test]
+fn address_and_port_of_a_medium_change_together_or_not_at_all() {
+    for (media, reason) in [
+        ("m=audio 7020/2 RTP/AVP 0\r\n", Reason::NoPort),
+        ("m=audio 99999 RTP/AVP 0\r\n", Reason::NoPort),
+        ("m=audio 7000", Reason::NoPort),
+        ("m=audio 500 RTP/AVP 0\r\n", Reason::LowPort),
+        ("m=audio 7000 RTP/AVP 0\r\na=rtcp:1\r\na=rtcp:2\r\n", Reason::NoPort),
+        ("m=audio 500 RTP/AVP 0\r\na=rtcp:7001 IN IP4 10.0.0.5\r\n", Reason::LowPort),
+    ] {
+        let mut telephone = client();
+        let heard = heard_of(&mut telephone, &description("10.0.0.5", media));
+        assert_eq!(heard, origin_only(media));
+        assert_eq!(telephone.refused(reason), 1, "{media}");
+        assert_eq!(telephone.book.made, []);
+    }
+    let mut telephone = client();
+    telephone.book.is_empty = true;
+    let media = "m=audio 7000 RTP/AVP 0\r\n";
+    let heard = heard_of(&mut telephone, &description("10.0.0.5", media));
+    assert_eq!(heard, origin_only(media));
+    assert_eq!(telephone.refused(Reason::NoPort), 1);
+    // The same with the address at the medium.
+    let media = "m=audio 7000 RTP/AVP 0\r\nc=IN IP4 10.0.0.5\r\n";
+    let heard = heard_of(&mut telephone, &description("192.0.2.1", media));
+    assert_eq!(heard, description("192.0.2.1", media));
+}
+
+#[test]
+fn media_with_a_port_get_an_address_of_their_own_beside_others() {
+    let mut telephone = client();
+    let media = "m=audio 7000 RTP/AVP 0\r\ni=a\r\nb=AS:64\r\na=rtcp:7003\r\n\
+                 m=video 500 RTP/AVP 31\r\n\
+                 m=text 7004 RTP/AVP 1\r\nc=IN IP4 10.0.0.5\r\nm=x 0 RTP/AVP 1\r\n\
+                 m=y 7006 RTP/AVP 1\nm=z 7008 RTP/AVP 1";
+    let heard = heard_of(&mut telephone, &description("10.0.0.5", media));
+    let expected = "m=audio 60002 RTP/AVP 0\r\ni=a\r\nc=IN IP4 203.0.113.1\r\nb=AS:64\r\n\
+                    a=rtcp:60004\r\nm=video 500 RTP/AVP 31\r\n\
+                    m=text 60006 RTP/AVP 1\r\nc=IN IP4 203.0.113.1\r\nm=x 0 RTP/AVP 1\r\n\
+                    m=y 60008 RTP/AVP 1\nc=IN IP4 203.0.113.1\n\
+                    m=z 60010 RTP/AVP 1\r\nc=IN IP4 203.0.113.1";
+    assert_eq!(heard, origin_only(expected));
+    assert_eq!(telephone.refused(Reason::LowPort), 1);
+}
+
+#[test]
+fn media_beyond_the_eighth_keep_their_address() {
+    let mut telephone = client();
+    let media = |address: &str, port: &dyn Fn(u16) -> u16| {
+        let line = |number| {
+            let own = if number < 8 { address } else { "" };
+            format!("m=audio {} RTP/AVP 0\r\n{own}", port(number))
+        };
+        (0..10).map(line).collect::<String>()
+    };
+    let offer = description("10.0.0.5", &media("", &|number| 7000 + 10 * number));
+    let heard = heard_of(&mut telephone, &offer);
+    let port = |number| if number < 8 { 60_002 + 2 * number } else { 7000 + 10 * number };
+    assert_eq!(heard, origin_only(&media("c=IN IP4 203.0.113.1\r\n", &port)));
+    assert_eq!(telephone.refused(Reason::Flood), 2);
+}
+
+/// A port of RTCP that is refused, or of another host, keeps its address too.
+#[test]
+fn the_port_of_rtcp_keeps_its_address() {
+    let media = |port: u16, rtcp: &str| format!("m=audio {port} RTP/AVP 0\r\na=rtcp:{rtcp}\r\n");
+    for (rtcp, expected) in [
+        ("500", "500 IN IP4 10.0.0.5"),
+        ("500 IN IP4 10.0.0.5", "500 IN IP4 10.0.0.5"),
+        ("7001 IN IP4 10.0.0.5", "60003 IN IP4 203.0.113.1"),
+        ("7001 IN IP4 10.0.0.9", "7001 IN IP4 10.0.0.9"),
+        ("7001 IN IP6 2001:db8::1", "7001 IN IP6 2001:db8::1"),
+    ] {
+        let heard = heard_of(&mut client(), &description("10.0.0.5", &media(7000, rtcp)));
+        assert_eq!(heard, description("203.0.113.1", &media(60002, expected)));
+    }
+}
+
+#[test]
+fn media_of_another_family_or_of_a_group_stay() {
+    let mut telephone = client();
+    for own in ["c=IN IP6 2001:db8::1", "c=IN IP4 224.2.1.1/127", "c=IN IP4 10.0.0.5\r\nc=x"] {
+        let media =
+            |port: u16| format!("m=audio {port} RTP/AVP 0\r\nm=video 7002 RTP/AVP 0\r\n{own}\r\n");
+        let heard = heard_of(&mut telephone, &description("10.0.0.5", &media(7000)));
+        assert_eq!(heard, description("203.0.113.1", &media(60002)));
+    }
+}
+
+fn answer(status: &str, call: &str, body: &str) -> String {
+    message(&format!("SIP/2.0 {status}"), &format!("i: {call}\r\n"), body)
+}
+
+/// An offer is for anybody until the other side has said where its media come from.
+#[test]
+fn the_answer_limits_the_media_of_an_offer() {
+    let mut telephone = client();
+    let media = "m=audio 7000 RTP/AVP 0\r\nm=video 7003 RTP/AVP 0\r\n\
+                 m=text 7006 RTP/AVP 0\r\na=rtcp:7009\r\n";
+    let offer = message("INVITE b SIP/2.0", "i: 7\r\n", &description("10.0.0.5", media));
+    telephone.send(Inside, &offer);
+    assert!(telephone.book.made.iter().all(|made| made.remote.is_none()));
+    assert_eq!(telephone.book.made.drain(..).len(), 4);
+    let answered = |telephone: &mut Telephone, now: u32, text: &str| {
+        let before = telephone.book.made.len();
+        assert_eq!(telephone.send_at(now, Outside, text), text);
+        let of = telephone.book.made[before..].iter();
+        let of = of.map(|made| (made.internal.port(), made.wanted, made.remote, made.lifetime));
+        of.collect::<Vec<_>>()
+    };
+    // Answers of other calls, without media, or without addresses limit nothing.
+    let audio = "m=audio 9000 RTP/AVP 0\r\n";
+    for text in [
+        answer("200 OK", "8", &description("198.51.100.61", audio)),
+        answer("200 OK", "7", &description("0.0.0.0", audio)),
+        answer("200 OK", "7", &description("198.51.100.61", "m=audio 0 RTP/AVP 0\r\n")),
+        answer("180 Ringing", "7", ""),
+    ] {
+        assert_eq!(answered(&mut telephone, 9, &text), []);
+    }
+    let from = |last: u8| Some([198, 51, 100, last].into());
+    let media = "m=audio 9000 RTP/AVP 0\r\nm=video 0 RTP/AVP 0\r\n\
+                 m=text 9002 RTP/AVP 0\r\nc=IN IP4 198.51.100.62\r\n";
+    let progress = answer("183 Progress", "7", &description("198.51.100.61", media));
+    let expected = [
+        (7000, Wanted::Pair, from(61), 170),
+        (7006, Wanted::Pair, from(62), 170),
+        (7009, Wanted::AddressOfFlow, from(62), 170),
+    ];
+    assert_eq!(answered(&mut telephone, 15, &progress), expected);
+    assert_eq!(answered(&mut telephone, 16, &progress), []);
+    // A call that was forked: another telephone answers. The answer prolongs nothing.
+    let text = answer("200 OK", "7", &description("198.51.100.63", audio));
+    assert_eq!(answered(&mut telephone, 184, &text), [(7000, Wanted::Pair, from(63), 1)]);
+    let text = answer("200 OK", "7", &description("198.51.100.64", audio));
+    assert_eq!(answered(&mut telephone, 185, &text), []);
+    // Now the other side is known.
+    telephone.send(Inside, &offer);
+    assert_eq!(telephone.book.made.last().map(|made| made.remote), Some(from(64)));
+}
+
+/// RFC 3261 section 19.1.4: a URI with the usual port differs from one without.
+#[test]
+fn endpoints_come_back_as_the_host_wrote_them() {
+    let endpoints = common::endpoints("10.0.0.5:5060", "203.0.113.1:50000", "198.51.100.2:5060");
+    let headers = |contact: &str, from: &str, via: &str| {
+        format!(
+            "Via: SIP/2.0/UDP {via};branch=z9hG4bK1\r\nFrom: \"10.0.0.5\" <sip:u@{from}>;tag=1\r\n\
+             Contact: <sip:u@{contact};transport=udp>\r\n"
+        )
+    };
+    let (short, long, out) = ("10.0.0.5", "10.0.0.5:5060", "203.0.113.1:50000");
+    for (contact, from, via) in [(short, short, long), (long, short, short), (short, long, short)] {
+        let mut telephone = Telephone::new(endpoints);
+        // The last message says how.
+        telephone.send(Inside, &message("REGISTER a SIP/2.0", &headers(via, via, via), ""));
+        let text = message("REGISTER a SIP/2.0", &headers(contact, from, via), "");
+        let heard = telephone.send(Inside, &text);
+        assert_eq!(heard, message("REGISTER a SIP/2.0", &headers(out, out, out), ""));
+        let back = telephone.send(Outside, &message("SIP/2.0 200 OK", &headers(out, out, out), ""));
+        assert_eq!(back, message("SIP/2.0 200 OK", &headers(contact, from, via), ""));
+        let line = |end: &str| message(&format!("OPTIONS sip:u@{end} SIP/2.0"), "", "");
+        assert_eq!(telephone.send(Outside, &line(out)), line(contact));
+    }
+}
+
+#[test]
+fn the_last_registration_that_ends_keeps_nothing() {
+    let mut telephone = client();
+    let register = |record: &str, contact: &str| {
+        message("REGISTER a SIP/2.0", &format!("t: <sip:{record}>\r\nm: {contact}\r\n"), "")
+    };
+    let own = "<sip:u@10.0.0.5:40000>";
+    telephone.send(Inside, &register("u@a", own));
+    telephone.send(Inside, &register("v@a", &format!("{own};expires=60")));
+    // The end of another host's registration, of another user's, and of one of two contacts.
+    for (record, contact) in [
+        ("u@a", "<sip:u@10.0.0.6:40000>;expires=0".to_owned()),
+        ("w@a", format!("{own};expires=0")),
+        ("u@a", format!("{own};expires=0, <sip:u@10.0.0.6>")),
+        ("u@a", format!("{own};expires=0")),
+    ] {
+        telephone.send(Inside, &register(record, &contact));
+        assert_eq!(telephone.book.withdrawn, []);
+    }
+    let last = register("v@a", "*\r\nExpires: 0");
+    // Nobody outside ends it.
+    telephone.send(Outside, &last);
+    assert_eq!(telephone.book.withdrawn, []);
+    telephone.send(Inside, &last);
+    telephone.send(Inside, &last);
+    let withdrawn: Vec<_> =
+        telephone.book.withdrawn.iter().map(|one| (one.internal, one.remote, one.wanted)).collect();
+    let remote = Some("198.51.100.2".parse().unwrap());
+    let internal = "10.0.0.5:40000".parse().unwrap();
+    assert_eq!(withdrawn, [(internal, remote, Wanted::EndpointOfFlow)]);
+}
+
+#[test]
+fn other_messages_do_not_shorten_a_registration() {
+    let mut telephone = client();
+    let text = message("REGISTER a SIP/2.0", "m: <sip:u@10.0.0.5:5070>;expires=900\r\n", "");
+    telephone.send(Inside, &text);
+    let text = message("OPTIONS a SIP/2.0", "v: SIP/2.0/UDP 10.0.0.5:5070\r\n", "");
+    telephone.send_at(105, Inside, &text);
+    telephone.send_at(900, Inside, &text);
+    telephone.send_at(2000, Inside, &text);
+    let text = message("REGISTER a SIP/2.0", "m: <sip:u@10.0.0.5:5070>;expires=0\r\n", "");
+    telephone.send_at(2001, Inside, &text);
+    let lifetimes: Vec<_> = telephone.book.made.iter().map(|made| made.lifetime).collect();
+    assert_eq!(lifetimes, [900, 800, 180, 180, 180]);
 }

@@ -57,6 +57,16 @@ impl Filters {
         }
         let place = self.as_slice().iter().position(|filter| filter.admits(remote));
         let Some(place) = place.filter(|place| self.once >> place & 1 == 1) else { return false };
+        self.remove_at(place)
+    }
+
+    /// Removes a filter. Returns true if it was there, and no remote endpoint is admitted any more.
+    pub(crate) fn remove(&mut self, filter: RemoteFilter) -> bool {
+        let place = self.as_slice().iter().position(|one| *one == filter);
+        place.is_some_and(|place| self.remove_at(place))
+    }
+
+    fn remove_at(&mut self, place: usize) -> bool {
         // The last filter takes the place of the removed one.
         let last = usize::from(self.count) - 1;
         self.all.swap(place, last);

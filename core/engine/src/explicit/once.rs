@@ -1,6 +1,6 @@
-//! Holds that admit a single session from outside.
+//! Changes of what a hold admits: a single session from outside, fewer remote endpoints, or none.
 
-use super::{RemoteFilter, is_mapped};
+use super::{Nonce, RemoteFilter, is_mapped};
 use crate::endpoint::{AddressPort, Internal};
 use crate::engine::Engine;
 use crate::event::Endpoint;
@@ -19,6 +19,43 @@ impl Engine {
     ) -> bool {
         let hold = self.hold_for_all(protocol, realm, internal);
         hold.is_some_and(|hold| self.holds.filters_mut(hold).limit_to_one(filter))
+    }
+
+    /// Limits a hold without filters to a remote endpoint, or adds one to a hold with filters. The
+    /// time of the hold stays. Returns the mapping's external endpoint. `None`: there is no hold
+    /// with this nonce, the filter is not new, or there are too many.
+    pub fn admit_only(
+        &mut self,
+        protocol: u8,
+        realm: u16,
+        internal: Endpoint,
+        nonce: Nonce,
+        filter: RemoteFilter,
+    ) -> Option<Endpoint> {
+        let hold = self.hold_for_all(protocol, realm, internal)?;
+        let of = self.holds.get(hold);
+        if of.nonce != nonce || of.filters.as_slice().contains(&filter) {
+            return None;
+        }
+        let slot = of.slot;
+        self.holds.filters_mut(hold).add(filter).then(|| self.endpoint_of(slot))
+    }
+
+    /// Removes a filter of a hold, and with the last filter the hold.
+    pub fn withdraw(
+        &mut self,
+        protocol: u8,
+        realm: u16,
+        internal: Endpoint,
+        nonce: Nonce,
+        filter: RemoteFilter,
+    ) {
+        if let Some(hold) = self.hold_for_all(protocol, realm, internal)
+            && self.holds.get(hold).nonce == nonce
+            && self.holds.filters_mut(hold).remove(filter)
+        {
+            self.end_hold(hold, self.now);
+        }
     }
 
     /// True if a remote endpoint may begin a session of a mapping that [`Engine::map`] made.

@@ -35,6 +35,7 @@ impl Random {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Book {
     pub(crate) made: Vec<Expectation>,
+    pub(crate) withdrawn: Vec<Expectation>,
     pub(crate) next: u16,
     /// Internal endpoints that have a port.
     pub(crate) named: Vec<SocketAddr>,
@@ -61,6 +62,21 @@ impl Ports for Book {
         self.named.push(wanted.internal);
         self.next += 2;
         Some(SocketAddrV4::new(*flow.external.ip(), 60_000 + self.next))
+    }
+
+    fn limit(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
+        let at = self.named.iter().position(|named| *named == wanted.internal)?;
+        let is_same =
+            |made: &Expectation| (made.internal, made.remote) == (wanted.internal, wanted.remote);
+        if self.made.iter().any(is_same) {
+            return None;
+        }
+        self.made.push(*wanted);
+        Some(SocketAddrV4::new(*flow.external.ip(), 60_002 + 2 * at as u16))
+    }
+
+    fn withdraw(&mut self, _: &Endpoints, wanted: &Expectation) {
+        self.withdrawn.push(*wanted);
     }
 
     fn counterpart(&self, _: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {

@@ -28,6 +28,12 @@ impl Ports for NoPorts<'_> {
         })
     }
 
+    fn limit(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
+        self.expect(flow, wanted)
+    }
+
+    fn withdraw(&mut self, _: &Endpoints, _: &Expectation) {}
+
     fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {
         self.addresses.counterpart(self.engine, flow, from, address)
     }

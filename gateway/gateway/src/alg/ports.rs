@@ -42,12 +42,8 @@ struct Request<'r> {
 
 impl EnginePorts<'_> {
     fn map(&mut self, request: Request<'_>) -> Option<SocketAddrV4> {
-        let Expectation { protocol, remote, remote_port, lifetime, .. } = *request.wanted;
-        let filter = remote.map(|remote| RemoteFilter {
-            address: remote.to_bits(),
-            prefix_len: 32,
-            port: remote_port,
-        });
+        let Expectation { protocol, remote, lifetime, .. } = *request.wanted;
+        let filter = filter(request.wanted);
         let filters = filter.as_slice();
         let map = |engine: &mut Engine, replaces_filters| {
             let (address, port) = request.external;
@@ -120,6 +116,27 @@ impl Ports for EnginePorts<'_> {
         }
     }
 
+    fn limit(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
+        let first = in_engine(wanted.internal, self.translator)?;
+        let filter = filter(wanted)?;
+        let mut limit = |internal: SocketAddrV4| {
+            self.engine.admit_only(wanted.protocol, flow.realm, end(internal), OWNER, filter)
+        };
+        let external = limit(first);
+        if let (Wanted::Pair, Some(second)) = (wanted.wanted, first.port().checked_add(1)) {
+            limit(SocketAddrV4::new(*first.ip(), second));
+        }
+        external.map(|external| SocketAddrV4::new(external.address, external.port))
+    }
+
+    fn withdraw(&mut self, flow: &Endpoints, wanted: &Expectation) {
+        let internal = in_engine(wanted.internal, self.translator);
+        if let Some((internal, filter)) = internal.zip(filter(wanted)) {
+            let Expectation { protocol, .. } = *wanted;
+            self.engine.withdraw(protocol, flow.realm, end(internal), OWNER, filter);
+        }
+    }
+
     fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {
         self.addresses.counterpart(self.engine, flow, from, address)
     }
@@ -141,6 +158,12 @@ pub(super) fn in_engine(
             Some(SocketAddrV4::new(number, host.port()))
         }
     }
+}
+
+/// The filter for an expectation's remote endpoint. `None`: any.
+fn filter(wanted: &Expectation) -> Option<RemoteFilter> {
+    let port = wanted.remote_port;
+    wanted.remote.map(|remote| RemoteFilter { address: remote.to_bits(), prefix_len: 32, port })
 }
 
 fn end(end: SocketAddrV4) -> Endpoint {

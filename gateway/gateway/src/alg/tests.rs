@@ -6,6 +6,7 @@ use natgate_engine::{
 };
 use natgate_payload::{FlowState, Place};
 use natgate_wire::checksum;
+use std::time::Duration;
 
 const ACK: u8 = 16;
 const SYN: u8 = 2;
@@ -239,6 +240,14 @@ fn a_server_inside_is_known_by_its_static_mapping() {
     assert_eq!(world.pass(Side::Outside, &segment(data)).1, end("10.0.0.80:1025"));
 }
 
+fn datagram(from: SocketAddrV4, to: SocketAddrV4, text: &str) -> Vec<u8> {
+    let mut udp = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+    udp.extend((8 + text.len() as u16).to_be_bytes());
+    udp.extend([0, 0]);
+    udp.extend(text.bytes());
+    packet(from, to, protocol::UDP, 6, &udp)
+}
+
 #[test]
 fn media_get_two_ports_that_follow_each_other() {
     let mut world = World::new();
@@ -249,12 +258,7 @@ fn media_get_two_ports_that_follow_each_other() {
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    let (from, to) = (end(client), end("198.51.100.2:5060"));
-    let mut udp = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
-    udp.extend((8 + text.len() as u16).to_be_bytes());
-    udp.extend([0, 0]);
-    udp.extend(text.bytes());
-    let bytes = packet(from, to, protocol::UDP, 6, &udp);
+    let bytes = datagram(end(client), end("198.51.100.2:5060"), &text);
     world.send(Side::Inside, &bytes);
     let external = world.stage.poll_expectation().expect("an expectation").external;
     assert_eq!(external.port % 2, 0);
@@ -266,11 +270,66 @@ fn media_get_two_ports_that_follow_each_other() {
     for (above, port) in [(0, 4000), (1, 4001)] {
         let to = SocketAddrV4::new(external.address, external.port + above);
         let from = end("192.0.2.77:7000");
-        let mut udp = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
-        udp.extend([0, 8, 0, 0]);
-        let bytes = packet(from, to, protocol::UDP, 6, &udp);
+        let bytes = datagram(from, to, "");
         assert_eq!(world.pass(Side::Outside, &bytes).1, end(&format!("10.0.0.5:{port}")));
     }
+}
+
+#[test]
+fn an_answer_limits_who_may_send_media() {
+    let mut world = World::new();
+    let (client, server) = (end("10.0.0.5:5060"), end("198.51.100.2:5060"));
+    let described = |line: &str, address: &str| {
+        let body = format!("v=0\r\nc=IN IP4 {address}\r\nm=audio 4000 RTP/AVP 0\r\n");
+        let len = body.len();
+        format!("{line}\r\nc: application/sdp\r\ni: 1\r\nl: {len}\r\n\r\n{body}")
+    };
+    let offer = described("INVITE sip:b@c SIP/2.0", "10.0.0.5");
+    let (external, ..) = world.pass(Side::Inside, &datagram(client, server, &offer));
+    let expected: Vec<_> = std::iter::from_fn(|| world.stage.poll_expectation()).collect();
+    assert_eq!(expected.iter().map(|one| one.remote).collect::<Vec<_>>(), [None, None]);
+    let media = |above: u16| {
+        let first = expected[0].external;
+        SocketAddrV4::new(first.address, first.port + above)
+    };
+    world.now = world.now.plus(Duration::from_secs(9));
+    let answer = described("SIP/2.0 200 OK", "198.51.100.61");
+    world.pass(Side::Outside, &datagram(server, external, &answer));
+    let limited: Vec<_> = std::iter::from_fn(|| world.stage.poll_expectation()).collect();
+    let remote = Some(Ipv4Addr::new(198, 51, 100, 61));
+    for (one, before) in limited.iter().zip(&expected) {
+        assert_eq!((one.remote, one.external), (remote, before.external));
+    }
+    assert_eq!(limited.len(), 2);
+    let open = world.stage.open(&mut world.engine, None, world.now);
+    assert!(open.iter().all(|one| one.made.remote == remote && one.left.as_secs() == 171));
+    assert_eq!(open.len(), 2);
+    for above in [0, 1] {
+        let stranger = datagram(end("198.51.100.99:9000"), media(above), "");
+        let out = world.send(Side::Outside, &stranger);
+        assert!(out.is_empty(), "media of a stranger");
+        let other = datagram(end("198.51.100.61:9000"), media(above), "");
+        world.pass(Side::Outside, &other);
+    }
+}
+
+#[test]
+fn the_end_of_a_registration_ends_its_hold() {
+    let mut world = World::new();
+    let (client, server) = (end("10.0.0.5:5060"), end("198.51.100.2:5060"));
+    let register = |seconds: u16| {
+        let contact = format!("m: <sip:u@10.0.0.5:5060>;expires={seconds}");
+        format!("REGISTER a SIP/2.0\r\nt: <sip:u@a>\r\n{contact}\r\n\r\n")
+    };
+    let (external, ..) = world.pass(Side::Inside, &datagram(client, server, &register(3600)));
+    world.now = world.now.plus(Duration::from_secs(1000));
+    let asked = datagram(server, external, "OPTIONS a SIP/2.0\r\n\r\n");
+    world.pass(Side::Outside, &asked);
+    world.pass(Side::Inside, &datagram(client, server, &register(0)));
+    assert_eq!(world.stage.open(&mut world.engine, None, world.now), []);
+    world.pass(Side::Outside, &asked);
+    world.now = world.now.plus(Duration::from_secs(1000));
+    assert!(world.send(Side::Outside, &asked).is_empty());
 }
 
 #[test]
