@@ -33,7 +33,7 @@ pub(crate) struct Filter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Permission {
     Refused,
-    /// The packet needs no record.
+    /// The packet may come in, and refreshes no record.
     Granted,
     /// The record of an endpoint, at a place, has its receiver.
     Endpoint(u32),

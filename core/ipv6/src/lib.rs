@@ -51,9 +51,11 @@ mod keyed;
 mod nat64;
 mod nptv6;
 mod numbered;
+mod own;
 mod pairs;
 mod prefix;
 mod quotes;
+
 mod requests;
 mod settings;
 mod share;

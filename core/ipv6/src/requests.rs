@@ -55,6 +55,8 @@ impl Translator {
         let is_permitted = self.translates_for(host);
         let nat64 = self.nat64.as_mut().filter(|_| is_permitted);
         let nat64 = nat64.ok_or(DropReason::NotSubscriber)?;
+        // A host that was refused before must not keep a number that is about to be freed.
+        nat64.hosts.forget_refused();
         Ok((self.realm, nat64.hosts.intern(host.to_bits(), now.0)?))
     }
 

@@ -113,6 +113,28 @@ impl Settings {
         Ok(())
     }
 
+    /// The settings for a translator alone: its numbers of the hosts of static mappings are not
+    /// those of several that share the work. The engine's configuration, which has no realm of
+    /// numbers yet, gets these numbers, too.
+    #[must_use]
+    pub fn alone(&self, config: &mut Config) -> Self {
+        let mut alone = Self { share: Share::default(), ..self.clone() };
+        let Some(nat64) = &mut alone.nat64 else { return alone };
+        let addresses: Vec<Ipv6Addr> = nat64.static_hosts.iter().map(|host| host.address).collect();
+        let hosts = StaticHost::first(&addresses, nat64.subscriber_length, 1);
+        let before = core::mem::replace(&mut nat64.static_hosts, hosts);
+        let pairs = before.iter().zip(&nat64.static_hosts);
+        let mut new: Vec<_> = pairs.map(|(before, new)| (before.number, new.number)).collect();
+        new.sort_unstable();
+        let realm = config.realms.len() as u16 + 1;
+        for mapping in config.statics.iter_mut().filter(|mapping| mapping.realm == realm) {
+            let address = &mut mapping.internal.0;
+            let found = new.binary_search_by_key(address, |(before, _)| *before);
+            *address = found.map_or(*address, |place| new[place].1);
+        }
+        alone
+    }
+
     /// The hosts of static mappings.
     pub fn static_hosts(&self) -> &[StaticHost] {
         self.nat64.as_ref().map_or(&[], |nat64| &nat64.static_hosts)

@@ -7,7 +7,7 @@
 use crate::addresses::{is_link_local, is_martian};
 use crate::batch::Run;
 use crate::check::check_ipv4;
-use crate::convert::{Converted, Converter, Cut, ErrorMessage, Hops, Refusal};
+use crate::convert::{Converted, Converter, Cut, Hops, Refusal};
 use crate::errors::{Errors, Waiting};
 use crate::filter::Filter;
 use crate::nat64::Nat64;
@@ -17,7 +17,7 @@ use crate::siit::Siit;
 use crate::softwire::Softwires;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::Ipv4Addr;
 use natgate_engine::{
     AddressRange, Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Side,
     Timestamp, Verdict,
@@ -188,6 +188,12 @@ impl Translator {
         Some((waiting.side, bytes.len()))
     }
 
+    /// The oldest hairpin packet of a tunnel that was held: the realm that it comes from, and its
+    /// bytes. [`Fate::HandOver`] says what to do with it.
+    pub fn poll_turned(&mut self) -> Option<(u16, Vec<u8>)> {
+        self.softwires.as_mut()?.pop_turned()
+    }
+
     /// Frees hosts with numbers that have no mappings any more, some in each call. Call it after
     /// each packet, when the engine's events and packets have been polled.
     pub fn sweep(&mut self, engine: &Engine, now: Timestamp) {
@@ -232,18 +238,25 @@ impl Translator {
         !self.errors.is_empty() || self.softwires.as_ref().is_some_and(has_released)
     }
 
-    /// True if [`Translator::take`] has to see a packet that came in on a side, from a realm. All
-    /// other packets are the engine's, and the engine may take many of them at once.
+    /// True if [`Translator::take`] has to see a packet that came in on a side, from a realm. Most
+    /// other packets are the engine's, and the engine may take many of them at once: all of which
+    /// [`Translator::may_change`] says no.
     pub fn claims(&self, from: Side, realm: u16, packet: &[u8]) -> bool {
         if packet.first().is_some_and(|first| first >> 4 == 6) {
             return true;
         }
         let Ok(header) = Ipv4::new_checked(packet) else { return false };
-        self.may_amend(from, &header)
-            || self.claims_ipv4(from, realm, (header.source(), header.destination()))
+        self.claims_ipv4(from, realm, (header.source(), header.destination()))
     }
 
-    /// True if an IPv4 packet is for SIIT or the CLAT. Realms of customers have neither.
+    /// True if [`Translator::take`] may have to change an IPv4 packet that no table claims before
+    /// the engine takes it.
+    pub fn may_change(&self, from: Side, packet: &[u8]) -> bool {
+        Ipv4::new_checked(packet).is_ok_and(|header| self.may_amend(from, &header))
+    }
+
+    /// True if an IPv4 packet is for a softwire, SIIT or the CLAT. Realms of customers have none of
+    /// these.
     pub(crate) fn claims_ipv4(&self, from: Side, realm: u16, ends: (u32, u32)) -> bool {
         let claims = match from {
             Side::Outside => self.claims_softwire_ipv4(ends.1) || self.claims_siit_ipv4(ends.1),
@@ -378,94 +391,6 @@ impl Translator {
             }
             Err(refusal) => self.refuse(now, from, packet, len, refusal),
         }
-    }
-
-    pub(crate) fn refuse(
-        &mut self,
-        now: Timestamp,
-        from: Side,
-        packet: &Packet<'_>,
-        len: usize,
-        Refusal { reason, error }: Refusal,
-    ) -> Fate {
-        self.counters.count_drop(Direction::forwarded(from, from.other()), reason, len);
-        if let Some(message) = error {
-            self.send_error(now, from, packet.bytes(), message);
-        }
-        Fate::Nothing
-    }
-
-    /// Sends an error about a packet as received, to the side that it came from.
-    pub(crate) fn send_error(
-        &mut self,
-        now: Timestamp,
-        from: Side,
-        packet: &[u8],
-        message: ErrorMessage,
-    ) {
-        //= rfc7915#section-4.4-configure
-        //= rfc7915#section-5.4-configure
-        if !self.sends_errors(from) {
-            self.errors.suppressed += 1;
-            return;
-        }
-        if packet.first().is_some_and(|first| first >> 4 == 6) {
-            let source = self.own_ipv6(from);
-            self.errors.send_ipv6(now.0, from, source, message, packet);
-            return;
-        }
-        match self.error_source_ipv4(from) {
-            Some(source) => {
-                let mtu = self.mtus[from as usize];
-                self.errors.send_ipv4(now.0, (from, mtu), source, message, packet);
-            }
-            None => self.errors.suppressed += 1,
-        }
-    }
-
-    /// True if a packet that came in on a side is for the gateway itself. From outside, the ends of
-    /// tunnels are own addresses: what is routed to them would come back as a customer's.
-    pub(crate) fn is_local(&self, from: Side, destination: u128) -> bool {
-        let is_end = || {
-            let softwires = self.softwires.as_ref();
-            let is_end = softwires.is_some_and(|softwires| softwires.is_tunnel_end(destination));
-            is_end || self.is_aftr(destination)
-        };
-        self.own_addresses().contains(&Some(destination)) || from == Side::Outside && is_end()
-    }
-
-    /// Own addresses, inside and outside.
-    #[inline]
-    pub(crate) fn own_addresses(&self) -> [Option<u128>; 2] {
-        let address = |own: Option<(Ipv6Addr, u8)>| own.map(|(address, _)| address.to_bits());
-        [address(self.settings.inside.address), address(self.settings.outside.address)]
-    }
-
-    /// True if errors of the gateway's own are sent to a side.
-    pub(crate) fn sends_errors(&self, side: Side) -> bool {
-        match side {
-            Side::Inside => self.settings.inside.icmp_errors,
-            Side::Outside => self.settings.outside.icmp_errors,
-        }
-    }
-
-    /// The source of ICMPv6 errors that leave by a side.
-    pub(crate) fn own_ipv6(&self, side: Side) -> Option<u128> {
-        let [inside, outside] = self.own_addresses();
-        match side {
-            Side::Inside => inside.or(outside),
-            Side::Outside => outside.or(inside),
-        }
-    }
-
-    /// The source of ICMP errors that leave by a side.
-    pub(crate) fn error_source_ipv4(&self, side: Side) -> Option<u32> {
-        let siit = self.settings.siit.as_ref();
-        let stand_in = match side {
-            Side::Inside => Some(crate::nat64::DUMMY),
-            Side::Outside => siit.and_then(|siit| Some(siit.icmp_source_ipv4.first()?.to_bits())),
-        };
-        self.own_ipv4[side as usize].or(stand_in)
     }
 
     /// Has the engine translate an IPv4 packet.

@@ -117,7 +117,8 @@ pub fn replay<R: Read, W: Write>(
     flush: Flush,
 ) -> Report {
     let mut config = settings.engine.clone();
-    let translator = match Translator::new(&settings.ipv6, &mut config, seed) {
+    let ipv6 = settings.ipv6.alone(&mut config);
+    let translator = match Translator::new(&ipv6, &mut config, seed) {
         Ok(translator) => translator,
         Err(message) => {
             let end = Err(ReplayError::Config(ConfigError { message }));

@@ -51,7 +51,8 @@ impl WorkerTrace {
         now: Timestamp,
     ) -> Result<Self, ConfigError> {
         let mut config = settings.engine.clone();
-        let translator = Translator::new(&settings.ipv6, &mut config, [0; 32]);
+        let ipv6 = settings.ipv6.alone(&mut config);
+        let translator = Translator::new(&ipv6, &mut config, [0; 32]);
         let mut translator = translator.map_err(|message| ConfigError { message })?;
         let engine = Engine::new(&config, [0; 32], now)?;
         let mut traced = Self::default();

@@ -126,7 +126,9 @@ impl Translator {
         let Some(softwires) = self.softwires.as_ref().filter(|_| from == Side::Inside) else {
             return false;
         };
+        let is_end = |header: Ipv6<&[u8]>| softwires.is_tunnel_end(header.destination());
         softwires.has_bindings()
+            && Ipv6::new_header_checked(packet).is_ok_and(is_end)
             && packet.get(ipv6::NEXT_HEADER) == Some(&protocol::ICMPV6)
             && packet.get(ipv6::HEADER_LEN) == Some(&icmpv6::kind::PACKET_TOO_BIG)
     }

@@ -223,6 +223,8 @@ pub(crate) struct Softwires {
     reassembly: Reassembly,
     paths: Paths,
     released: VecDeque<Released>,
+    /// Hairpin packets that were held and go to another translator, with the realm of each.
+    turned: VecDeque<(u16, Vec<u8>)>,
     key: HashKey,
     next_identification: u32,
     /// Counters of lw4o6, then of each rule, then of DS-Lite.
@@ -289,6 +291,7 @@ impl Softwires {
             reassembly: Reassembly::new(config.limits.fragment_memory, timeout),
             paths: Paths::default(),
             released: VecDeque::new(),
+            turned: VecDeque::new(),
             key: HashKey::from_seed(seed, 0x736f_6674),
             next_identification: 0,
             counters: alloc::vec![DomainCounters::default(); 2 + rules.len()],
@@ -463,12 +466,24 @@ impl Softwires {
 
     /// True if a packet that was held is ready to be sent.
     pub(crate) fn has_released(&self) -> bool {
-        !self.released.is_empty()
+        !self.released.is_empty() || !self.turned.is_empty()
     }
 
     /// The oldest packet that was held and is ready to be sent.
     pub(crate) fn pop_released(&mut self) -> Option<(Side, Vec<u8>)> {
         self.released.pop_front().map(|released| (released.side, released.bytes))
+    }
+
+    /// The oldest hairpin packet that was held.
+    pub(crate) fn pop_turned(&mut self) -> Option<(u16, Vec<u8>)> {
+        self.turned.pop_front()
+    }
+
+    /// Queues a hairpin packet; drops it if too many wait.
+    fn push_turned(&mut self, realm: u16, bytes: &[u8]) {
+        if self.turned.len() < MOST_RELEASED {
+            self.turned.push_back((realm, bytes.to_vec()));
+        }
     }
 
     fn push_released(&mut self, side: Side, bytes: Vec<u8>) -> Result<(), DropReason> {

@@ -39,6 +39,9 @@ impl Translator {
 
     /// Queues a packet that may leave.
     pub(super) fn release(&mut self, fate: Fate, bytes: &[u8]) {
+        if let (Fate::HandOver(realm), Some(softwires)) = (fate, &mut self.softwires) {
+            return softwires.push_turned(realm, bytes);
+        }
         let Fate::Send(Departure { side, cut, counted, .. }) = fate else { return };
         let Some(softwires) = &mut self.softwires else { return };
         let queued = match cut {

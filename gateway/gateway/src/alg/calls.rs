@@ -9,6 +9,7 @@
 //! has to know the calls of others.
 
 use super::gre::{Datagram, Tunnel};
+use crate::limits::MOST_WORKERS;
 use natgate_engine::{HashKey, Timestamp};
 use natgate_payload::{CallStep, Endpoints};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,16 +30,16 @@ pub(super) const IDLE: u32 = 7440;
 /// Time of a call that one of its hosts wants to end, seconds.
 pub(super) const CLOSING: u32 = 60;
 
-/// Classes of external Call IDs: the number modulo this. A worker's number is its own class.
-const CLASSES: u16 = 64;
+/// Classes of external Call IDs: the number modulo this. A worker draws from the class of its own
+/// number. The first worker also has the classes that are no worker's, whatever the number of
+/// workers: workers that join must not draw what others have.
+const CLASSES: u16 = 2 * MOST_WORKERS as u16;
 
-/// The worker that is likely to have drawn an external Call ID.
+/// The worker that draws an external Call ID.
 pub(super) fn likely_worker(outer: u16) -> usize {
-    usize::from(outer % CLASSES)
+    let class = usize::from(outer % CLASSES);
+    if class < MOST_WORKERS { class } else { 0 }
 }
-
-/// The first class that no worker owns, if there are at most so many.
-const FIRST_SPARE: u16 = 32;
 
 /// Fragmented datagrams that are remembered for a call.
 const DATAGRAMS: usize = 8;
@@ -210,12 +211,12 @@ impl Calls {
         self.at(self.slot_of(flow, own)?).map(|call| call.outer)
     }
 
-    /// Makes a call, or finds the one that is there; returns its external Call ID. `place`: the
-    /// number of the worker, and the number of workers. `None`: there is no room.
+    /// Makes a call, or begins the one that is there anew; returns its external Call ID. `worker`:
+    /// the number of the worker. `None`: there is no room.
     pub(super) fn open(
         &mut self,
         now: Timestamp,
-        place: (u16, u16),
+        worker: u16,
         flow: &Endpoints,
         own: u16,
     ) -> Option<u16> {
@@ -235,7 +236,7 @@ impl Calls {
         if self.inbound.len() >= MOST || self.by_host.range(of_host).count() >= MOST_OF_HOST {
             return None;
         }
-        let outer = self.draw(place, (external.ip().to_bits(), remote.ip().to_bits()))?;
+        let outer = self.draw(worker, (external.ip().to_bits(), remote.ip().to_bits()))?;
         let call = Call {
             made: now,
             realm,
@@ -266,12 +267,9 @@ impl Calls {
     }
 
     /// Draws a Call ID that no call between two addresses has.
-    fn draw(&mut self, (number, workers): (u16, u16), (near, far): (u32, u32)) -> Option<u16> {
-        let workers = workers.max(1);
-        let spare = workers.max(FIRST_SPARE)..CLASSES;
-        let classes: Vec<u16> = std::iter::once(number % CLASSES)
-            .chain(spare.filter(|class| class % workers == number))
-            .collect();
+    fn draw(&mut self, number: u16, (near, far): (u32, u32)) -> Option<u16> {
+        let spare = if number == 0 { MOST_WORKERS as u16..CLASSES } else { 0..0 };
+        let classes: Vec<u16> = std::iter::once(number).chain(spare).collect();
         let size = u16::MAX / CLASSES + 1;
         let count = u64::from(size) * classes.len() as u64;
         let id = |place: u64| {

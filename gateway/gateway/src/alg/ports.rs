@@ -109,8 +109,8 @@ impl Ports for EnginePorts<'_> {
             }
             Wanted::Pair => self.map_pair(request),
             Wanted::CallId => {
-                let place = self.engine.place();
-                let outer = self.calls.open(self.now, place, flow, internal.port())?;
+                let (worker, _) = self.engine.place();
+                let outer = self.calls.open(self.now, worker, flow, internal.port())?;
                 Some(SocketAddrV4::new(address, outer))
             }
         }

@@ -159,7 +159,13 @@ impl Router6 {
     /// Learns from a message of Neighbor Discovery that the router of another worker has received,
     /// and answered.
     pub fn overhear(&mut self, now: Timestamp, link: impl Into<Link>, source: Mac, packet: &[u8]) {
+        let kept = self.outbox.counters;
         self.discover(now, link.into(), (source, Hearing::Overhears), packet);
+        // The router that has received the message counts it.
+        let counters = &mut self.outbox.counters;
+        counters.discovery_invalid = kept.discovery_invalid;
+        counters.address_conflicts = kept.address_conflicts;
+        counters.router_solicitations = kept.router_solicitations;
     }
 
     /// Leaves to the router of another worker what a gateway sends once: advertisements of routers,

@@ -219,6 +219,9 @@ impl Passage<'_, '_, '_, '_> {
                 None => self.send_now((side, realm), Frame::of(buffer, start, end), origin),
             }
         }
+        if let Fate::HandOver(realm) = fate {
+            self.turn_over_made(realm, &buffer[start..end]);
+        }
         self.settle();
     }
 }

@@ -9,10 +9,11 @@
 //! sends to that realm are converted here. Changes are kept with the names of their hosts as soon
 //! as a run is taken, because a number may pass to another host with the next run.
 
+mod carry;
 mod made;
 mod together;
 
-use super::stages::{NO_VERDICTS, Output, Packets, Stages, Verdicts};
+use super::stages::{Output, Packets, Stages, Verdicts};
 use crate::bindings::BindingTaker;
 use crate::counters::{Origin, summed};
 use crate::limits::LONGEST;
@@ -136,57 +137,6 @@ impl Stages {
         is_forwarded
             && is_own
             && (self.team.is_none() || self.is_here_ipv6(now, link, source, frame))
-    }
-
-    /// Takes packets of either family through all stages.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn carry_both<'d>(
-        &mut self,
-        now: Timestamp,
-        from: Side,
-        packets: &mut Packets<'d>,
-        transmitters: &mut [&mut dyn Transmit],
-    ) {
-        let Some(mut families) = self.families.take() else { return };
-        families.take_bindings();
-        let (mut claimed, mut rest) = (Packets::new(), Packets::new());
-        for number in 0..packets.len() {
-            let (frame, realm) = packets.take(number);
-            let is_claimed = families.translator.claims(from, realm, frame.bytes());
-            let packets = if is_claimed { &mut claimed } else { &mut rest };
-            packets.push(frame, realm);
-        }
-        if from == Side::Inside && self.algs.is_some() {
-            self.families = Some(families);
-            self.carry_controls_of_hosts(now, &mut claimed, transmitters);
-            let Some(taken) = self.families.take() else { return };
-            families = taken;
-        }
-        if !claimed.is_empty() {
-            let mut passage = Passage::new(self, &mut families, now, transmitters);
-            passage.take_all(from, &mut claimed);
-            passage.flush();
-        }
-        if self.algs.is_some() {
-            self.families = Some(families);
-            self.carry_controls(now, from, &mut rest, transmitters);
-            let Some(taken) = self.families.take() else { return };
-            families = taken;
-        }
-        if !rest.is_empty() && self.captures.is_on() && families.translator.realm().is_some() {
-            // A capture has packets to hosts with numbers as they leave.
-            let mut passage = Passage::new(self, &mut families, now, transmitters);
-            passage.take_all(from, &mut rest);
-            passage.flush();
-        } else if !rest.is_empty() {
-            let mut passage = Passage::new(self, &mut families, now, transmitters);
-            let mut verdicts = NO_VERDICTS;
-            passage.stages.translate(now, from, &mut rest, &mut verdicts);
-            passage.send_to_hosts(from, &mut rest, &mut verdicts);
-            self.deliver(now, from, (&mut rest, &verdicts), transmitters);
-        }
-        self.families = Some(families);
     }
 
     /// True if a realm is that of NAT64's hosts.
@@ -488,8 +438,12 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
             let Self { stages, families, now, .. } = self;
             let fate = families.translator.take(&mut stages.engine, *now, from.side, &mut packet);
             let (start, end) = (packet.start(), packet.end());
-            if let Fate::Send(Departure { side, cut: None, .. }) = fate {
-                self.send_error(side, Frame::of(&mut buffer, start, end));
+            match fate {
+                Fate::Send(Departure { side, cut: None, .. }) => {
+                    self.send_error(side, Frame::of(&mut buffer, start, end));
+                }
+                Fate::HandOver(realm) => self.turn_error_over(realm, &buffer[start..end]),
+                _ => {}
             }
             self.settle();
             let after = self.sum();
@@ -538,11 +492,7 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         while let Some((_, side, len)) = self.stages.engine.poll_transmit(&mut buffer[ROOM..]) {
             let realm = self.stages.engine.transmit_realm();
             if self.stages.engine.transmit_turns() {
-                let frame = Frame::of(&mut buffer, ROOM, ROOM + len);
-                let turned = self.stages.turn_over(self.now, frame, realm);
-                let Some((frame, Verdict::Forward(side), realm)) = turned else { continue };
-                let (to_host, packet) = (of_hosts == Some(realm), frame.bytes().to_vec());
-                self.send_made((side, realm), to_host && side == Side::Inside, &packet);
+                self.turn_over_made(realm, &buffer[ROOM..ROOM + len]);
                 continue;
             }
             if side == Side::Inside && of_hosts == Some(realm) {
@@ -554,6 +504,9 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
                 self.stages.captures.leaving(self.now, side, frame.bytes());
             }
             self.send_now((side, realm), frame, None);
+        }
+        while let Some((realm, packet)) = self.families.translator.poll_turned() {
+            self.turn_over_made(realm, &packet);
         }
         while let Some((side, len)) = self.families.translator.poll_transmit(&mut buffer[ROOM..]) {
             if self.stages.captures.is_on() {

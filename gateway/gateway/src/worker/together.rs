@@ -175,11 +175,15 @@ impl Stages {
         }
     }
 
-    /// True if a packet from a realm is for the gateway itself.
-    fn is_local(&self, link: Link, packet: &[u8]) -> bool {
+    /// Ethernet type of a packet from a realm that may be a request for a mapping: all of IPv6, and
+    /// of IPv4 what is for the gateway itself.
+    fn request_family(&self, link: Link, packet: &[u8]) -> Option<u16> {
         let own = self.engine.config().inside_of(link.realm).address;
-        let is_ipv4 = packet.first().is_some_and(|first| first >> 4 == 4);
-        is_ipv4 && own.is_some_and(|own| packet.get(16..20) == Some(&own.octets()))
+        let is_local = || own.is_some_and(|own| packet.get(16..20) == Some(&own.octets()));
+        match packet.first()? >> 4 {
+            6 => Some(ethertype::IPV6),
+            _ => is_local().then_some(ethertype::IPV4),
+        }
     }
 
     /// Processes packets that other workers have handed over.
@@ -195,11 +199,11 @@ impl Stages {
         let is_crowded = self.engine.is_crowded();
         for (_, HandedPacket { kind, asked, buffer, start, end }) in parcels {
             if let Kind::Packet(link @ Link { side: Side::Inside, .. }, source) = *kind
-                && self.is_local(link, &buffer[*start..*end])
+                && let Some(family) = self.request_family(link, &buffer[*start..*end])
             {
                 // Requests for mappings are judged by their frames' sources.
                 let mut header = [0; ETHERNET_LEN];
-                arp::write_ethernet(&mut header, self.router.mac(link), source, ethertype::IPV4);
+                arp::write_ethernet(&mut header, self.router.mac(link), source, family);
                 buffer[*start - ETHERNET_LEN..*start].copy_from_slice(&header);
             }
             let frame = Frame::of(buffer, *start, *end);
@@ -282,7 +286,7 @@ impl Stages {
 }
 
 /// True if an IPv6 packet is for a link-local address.
-fn is_link_local(packet: &[u8]) -> bool {
+pub(super) fn is_link_local(packet: &[u8]) -> bool {
     let header = Ipv6::new_header_checked(packet);
     header.is_ok_and(|header| header.destination() >> 118 == 0xfe80 >> 6)
 }

@@ -7,7 +7,7 @@ use natgate_gateway::ipv6::softwire::{
     Binding, BindingTable, DsliteSettings, Lw4o6Settings, PortSets, SoftwireSettings,
 };
 use natgate_gateway::ipv6::{Filter, Nptv6, Nptv6Settings, Share, StaticHost};
-use natgate_gateway::{Route6, Settings, Worker, team, team_commands};
+use natgate_gateway::{AlgKind, Route6, Settings, Worker, team, team_commands};
 use natgate_io::Device;
 use natgate_io::memory::{self, Wire};
 use natgate_wire::arp::{self, Arp, Mac, Operation};
@@ -329,32 +329,83 @@ fn fragments_of_one_datagram_meet() {
     }
 }
 
-#[test]
-fn static_mappings_lead_to_hosts_of_every_worker() {
+/// Settings with a static mapping of a port of each of 12 hosts, from 8000 on; `own`: port inside.
+fn with_statics(own: u16) -> Settings {
     let mut settings = nat64();
     let addresses: Vec<Ipv6Addr> =
         (0..12).map(|number| Ipv6Addr::from_bits(v6(&host(number)))).collect();
     let hosts = StaticHost::first(&addresses, 64, WORKERS as u16);
     let numbers: BTreeSet<_> = hosts.iter().map(|host| host.number).collect();
     assert_eq!(numbers.len(), hosts.len(), "no two hosts have one number");
-    settings.engine.statics = (0..)
-        .zip(&hosts)
-        .map(|(place, host)| StaticMapping {
-            realm: 1,
-            internal: (host.number, Some(80)),
-            external: (EXTERNAL.parse().unwrap(), Some(8000 + place)),
-            protocol: None,
-            ..StaticMapping::default()
-        })
-        .collect();
+    let mapping = |(place, host): (u16, &StaticHost)| StaticMapping {
+        realm: 1,
+        internal: (host.number, Some(own)),
+        external: (EXTERNAL.parse().unwrap(), Some(8000 + place)),
+        ..StaticMapping::default()
+    };
+    settings.engine.statics = (0..).zip(&hosts).map(mapping).collect();
     if let Some(nat64) = &mut settings.ipv6.nat64 {
         nat64.static_hosts = hosts;
     }
+    settings
+}
+
+#[test]
+fn static_mappings_lead_to_hosts_of_every_worker() {
+    let settings = with_statics(80);
     let mut team = Team::new(&settings);
+    let request =
+        |number: usize| ip4(REMOTE, EXTERNAL, UDP, &udp(53, 8000 + number as u16, b"request"));
     for number in 0..12 {
-        let request = ip4(REMOTE, EXTERNAL, UDP, &udp(53, 8000 + number as u16, b"request"));
-        let got = team.through(Side::Outside, &request, Side::Inside);
+        let got = team.through(Side::Outside, &request(number), Side::Inside);
         assert_eq!((ends6(&got), port(&got, 2)), (ends(&mapped(), &host(number)), 80));
+    }
+    // A replay has one translator, whatever the number of workers.
+    let sent = one(&settings, Side::Outside, &request(7));
+    assert_eq!(ends6(single(&sent, Side::Inside)), ends(&mapped(), &host(7)));
+}
+
+#[test]
+fn connections_between_hosts_to_a_watched_port_pass_unread() {
+    let mut settings = with_statics(21);
+    settings.alg.set(AlgKind::Ftp, vec![8000, 8005]);
+    settings.alg.reserve(&mut settings.engine.limits);
+    let mut team = Team::new(&settings);
+    let external = embedded("64:ff9b::/96", EXTERNAL);
+    for number in 0..HOSTS {
+        let syn = ip6(&host(100 + number), &external, TCP, &tcp(4000, 8005, 2));
+        let got = team.through(Side::Inside, &syn, Side::Inside);
+        assert_eq!((ends6(&got), port(&got, 2)), (ends(&external, &host(5)), 21));
+    }
+}
+
+#[test]
+fn tunnel_packets_in_parts_turn_round_to_other_workers() {
+    let mut settings = routed(settings());
+    let aftr = "2001:db8:ffff::78";
+    settings.ipv6.dslite = Some(DsliteSettings {
+        address: aftr.parse().unwrap(),
+        b4: vec![prefix6("2001:db8::", 33)],
+        softwire: SoftwireSettings { mtu: None, path_mtu: true },
+    });
+    let mut team = Team::new(&settings);
+    let out = |number: usize, to: &str, port: u16, size: usize| {
+        let inner = ip4("10.0.0.9", to, UDP, &udp(4000, port, &vec![7; size]));
+        raw6(v6(&host(number)), v6(aftr), 4, &inner)
+    };
+    let external: Vec<u16> = (0..HOSTS)
+        .map(|n| port(&team.through(Side::Inside, &out(n, REMOTE, 53, 8), Side::Outside), 0))
+        .collect();
+    for number in 0..HOSTS {
+        let to = (number * 7 + 3) % HOSTS;
+        let whole = out(number, EXTERNAL, external[to], 1300);
+        let mut sent = Vec::new();
+        for part in fragments6(&whole, number as u32, 1000) {
+            sent.extend(team.send(Side::Inside, &part));
+        }
+        let [(Side::Inside, got)] = &sent[..] else { panic!("{} packets", sent.len()) };
+        assert_eq!(ends6(got), ends(aftr, &host(to)));
+        assert_eq!(ends4(&got[40..]), ends(EXTERNAL, "10.0.0.9"));
     }
 }
 
@@ -491,6 +542,12 @@ fn one_worker_speaks_and_all_listen() {
         let neighbors = &status.ipv6.expect("IPv6").sides[0].neighbors;
         assert!(neighbors.iter().any(|known| known.address == asker), "all have learnt");
     }
+    // A message that is not valid counts once.
+    let mut damaged = question.bytes().to_vec();
+    damaged[7] = 64;
+    team.send_to(Side::Inside, nd::group_mac(nd::solicited_node(own)), &damaged);
+    let count = |worker: &mut Worker| worker.status(now).ipv6.unwrap().router.discovery_invalid;
+    assert_eq!(team.workers.iter_mut().map(count).sum::<u64>(), 1);
 }
 
 impl Team {

@@ -233,6 +233,28 @@ fn requests_that_lead_to_nothing_leave_no_host() {
 }
 
 #[test]
+fn a_refused_request_takes_no_number_from_the_next_one() {
+    let mut world = world();
+    let elsewhere = map(HOSTS[0], 7000, (Ipv4Addr::new(203, 0, 113, 77), 7000), 600);
+    let elsewhere = [elsewhere, vec![2, 0, 0, 0]].concat();
+    // Both requests are served in one turn.
+    for request in [elsewhere, map(HOSTS[0], 7000, any(), 3600)] {
+        world.inside.send(&frame(&datagram((HOSTS[0], 40_000), (OWN, PCP_PORT), &request)));
+    }
+    world.turn();
+    let answers = left_inside(&mut world);
+    let [refused, granted_one] = &answers[..] else { panic!("{} answers", answers.len()) };
+    assert_eq!(refused[48 + 3], 11, "CANNOT_PROVIDE_EXTERNAL");
+    let (port, _) = granted(&granted_one[48..]);
+    for _ in 0..5 {
+        world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(hosts(&mut world), 1);
+    let came = knock(&mut world, (REMOTE, 99), port);
+    assert_eq!(came_from(&came, (HOSTS[0], 7000)), REMOTES[0]);
+}
+
+#[test]
 fn only_subscribers_get_mappings() {
     let mut settings = settings_with_pcp();
     settings.ipv6.nat64.as_mut().unwrap().subscribers = vec![prefix("2001:db8:1::", 48)];

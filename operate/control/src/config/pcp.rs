@@ -24,8 +24,12 @@ const MOST_PER_SUBSCRIBER: u64 = 1024;
 const MOST_TRUSTED: usize = 256;
 
 /// Reads the table. The total of requested mappings goes to the translator's `limits`.
-/// `has_nat64`: the file has `[nat64]`.
-pub(super) fn read(section: &Section<'_>, has_nat64: bool, limits: &mut Limits) -> PcpSettings {
+/// `nat64`: the number of workers that the hosts of `[nat64]` are divided among.
+pub(super) fn read(
+    section: &Section<'_>,
+    nat64: Option<usize>,
+    limits: &mut Limits,
+) -> PcpSettings {
     let mut settings = PcpSettings::default();
     for (key, slot) in [
         ("enabled", &mut settings.enabled),
@@ -38,7 +42,7 @@ pub(super) fn read(section: &Section<'_>, has_nat64: bool, limits: &mut Limits) 
     }
     settings.lifetime = read_lifetimes(section, settings.lifetime);
     if let Some(value) = section.get("third_party") {
-        read_trusted(&value, has_nat64, &mut settings);
+        read_trusted(&value, nat64, &mut settings);
     }
     let (each, all) = settings.requests_per_second;
     let most = 1_000_000;
@@ -92,7 +96,7 @@ enum Trusted {
 }
 
 /// Reads the hosts that may request mappings for other hosts.
-fn read_trusted(value: &Value<'_>, has_nat64: bool, settings: &mut PcpSettings) {
+fn read_trusted(value: &Value<'_>, nat64: Option<usize>, settings: &mut PcpSettings) {
     let Some(items) = value.items("an array of prefixes") else { return };
     if items.len() > MOST_TRUSTED {
         value.wrong(format!("has {} prefixes; it may have {MOST_TRUSTED}", items.len()));
@@ -106,8 +110,13 @@ fn read_trusted(value: &Value<'_>, has_nat64: bool, settings: &mut PcpSettings) 
         let Some(found) = item.parsed("a prefix in quotes", read) else { continue };
         match found.value {
             Trusted::Ipv4(prefix) if !prefix.is_empty() => settings.third_party.push(prefix),
-            Trusted::Ipv6(_) if !has_nat64 => {
+            Trusted::Ipv6(_) if nat64.is_none() => {
                 item.wrong("is of IPv6, and no [nat64] translates for it; name hosts of IPv4");
+            }
+            Trusted::Ipv6(_) if nat64 > Some(1) => {
+                item.wrong(
+                    "is of IPv6: that works with one worker so far; write workers.count = 1",
+                );
             }
             Trusted::Ipv6(prefix) if prefix.len > 0 => settings.third_party_ipv6.push(prefix),
             _ => {

@@ -74,8 +74,9 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     read_timeouts(&root.section("timeouts", "timeouts"), &mut config.timeouts);
     let (subscribers, no_subscribers) = read_subscribers(&nat, &config.subscribers);
     read_nat(&nat, &mut config);
-    let has_nat64 = root.get("nat64").is_some();
-    let pcp = pcp::read(&root.section("pcp", "pcp"), has_nat64, &mut config.limits);
+    let workers = read_workers(&root.section("workers", "workers"));
+    let nat64 = root.get("nat64").map(|_| workers.count);
+    let pcp = pcp::read(&root.section("pcp", "pcp"), nat64, &mut config.limits);
     admission::warn(&limits, &config.limits);
     let alg = alg::read(&root.section("alg", "alg"), &mut config.limits);
     let mut router6 = Router6Draft::default();
@@ -102,7 +103,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         rules: read_rules(root),
         classes: root.sections("class").iter().filter_map(policy::read_class).collect(),
         timeouts: root.sections("timeout").iter().filter_map(policy::read_timeout).collect(),
-        workers: read_workers(&root.section("workers", "workers")),
+        workers,
         dpdk: devices::read_dpdk(&root.section("dpdk", "dpdk")),
         kernel: kernel::KernelDraft::read(root),
         state: read_state(&root.section("state", "state")),

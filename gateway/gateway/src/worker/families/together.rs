@@ -4,7 +4,8 @@
 use super::{Passage, ROOM};
 use crate::link::Link;
 use crate::worker::stages::{NO_VERDICTS, Packets, Stages, TranslatedPacket, Verdicts};
-use natgate_engine::{Direction, Side, Timestamp};
+use crate::worker::together::is_link_local;
+use natgate_engine::{Direction, Packet, Side, Timestamp, Verdict};
 use natgate_io::{Frame, Transmit};
 use natgate_ipv6::Fate;
 use natgate_wire::arp::Mac;
@@ -40,6 +41,9 @@ impl Stages {
         frame: &Frame<'_>,
     ) {
         let bytes = frame.bytes();
+        if !self.pcp.serves_nat64() || !is_link_local(bytes) {
+            return;
+        }
         let is_elsewhere = self.team.is_some()
             && is_request(bytes)
             && !self.is_here_ipv6(now, link, source, frame);
@@ -108,6 +112,38 @@ impl<'d> Passage<'_, '_, '_, 'd> {
             (&mut packets, &verdicts),
             &mut *self.transmitters,
         );
+    }
+
+    /// Hands over a hairpin packet that is in no batch. Sends it if this worker has its receiver.
+    #[cold]
+    pub(in crate::worker) fn turn_over_made(&mut self, realm: u16, packet: &[u8]) {
+        let mut buffer = [&[0; ROOM][..], packet].concat();
+        let end = buffer.len();
+        let frame = Frame::of(&mut buffer, ROOM, end);
+        let turned = self.stages.turn_over(self.now, frame, realm);
+        let Some((frame, Verdict::Forward(side), realm)) = turned else { return };
+        let to_host = side == Side::Inside && self.families.translator.realm() == Some(realm);
+        let packet = frame.bytes().to_vec();
+        self.send_made((side, realm), to_host, &packet);
+    }
+
+    /// Hands over a hairpin error of the router's own, or sends it if this worker has its receiver.
+    #[cold]
+    pub(super) fn turn_error_over(&mut self, realm: u16, error: &[u8]) {
+        let mut buffer = [&[0; ROOM][..], error].concat();
+        let end = buffer.len();
+        let frame = Frame::of(&mut buffer, ROOM, end);
+        let turned = self.stages.turn_error_over(self.now, frame, realm);
+        let Some((frame, Verdict::Forward(side), realm)) = turned else { return };
+        let (mut buffer, end) = ([&[0; ROOM][..], frame.bytes()].concat(), ROOM + frame.len());
+        let mut packet = Packet::new(&mut buffer, ROOM);
+        let translator = &mut self.families.translator;
+        let to_host = side == Side::Inside && translator.realm() == Some(realm);
+        if to_host && translator.convert_own_to_host(&mut packet).is_err() {
+            return;
+        }
+        let (start, end) = if to_host { (packet.start(), packet.end()) } else { (ROOM, end) };
+        self.send_error(side, Frame::of(&mut buffer, start, end));
     }
 
     /// Sends a packet of the gateway's own making; `to_host`: to a host of NAT64.

@@ -1,0 +1,97 @@
+//! The own addresses of the gateway; packets that it refuses, and its own errors about them.
+
+use crate::convert::{ErrorMessage, Refusal};
+use crate::translator::{Fate, Translator};
+use core::net::Ipv6Addr;
+use natgate_engine::{Direction, Packet, Side, Timestamp};
+
+impl Translator {
+    /// Counts a packet of `len` bytes as dropped, and sends the error that its refusal asks for.
+    pub(crate) fn refuse(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packet: &Packet<'_>,
+        len: usize,
+        Refusal { reason, error }: Refusal,
+    ) -> Fate {
+        self.counters.count_drop(Direction::forwarded(from, from.other()), reason, len);
+        if let Some(message) = error {
+            self.send_error(now, from, packet.bytes(), message);
+        }
+        Fate::Nothing
+    }
+
+    /// Sends an error about a packet as received, to the side that it came from.
+    pub(crate) fn send_error(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packet: &[u8],
+        message: ErrorMessage,
+    ) {
+        //= rfc7915#section-4.4-configure
+        //= rfc7915#section-5.4-configure
+        if !self.sends_errors(from) {
+            self.errors.suppressed += 1;
+            return;
+        }
+        if packet.first().is_some_and(|first| first >> 4 == 6) {
+            let source = self.own_ipv6(from);
+            self.errors.send_ipv6(now.0, from, source, message, packet);
+            return;
+        }
+        match self.error_source_ipv4(from) {
+            Some(source) => {
+                let mtu = self.mtus[from as usize];
+                self.errors.send_ipv4(now.0, (from, mtu), source, message, packet);
+            }
+            None => self.errors.suppressed += 1,
+        }
+    }
+
+    /// True if a packet that came in on a side is for the gateway itself. From outside, the ends of
+    /// tunnels are own addresses: what is routed to them would come back as a customer's.
+    pub(crate) fn is_local(&self, from: Side, destination: u128) -> bool {
+        let is_end = || {
+            let softwires = self.softwires.as_ref();
+            let is_end = softwires.is_some_and(|softwires| softwires.is_tunnel_end(destination));
+            is_end || self.is_aftr(destination)
+        };
+        self.own_addresses().contains(&Some(destination)) || from == Side::Outside && is_end()
+    }
+
+    /// Own addresses, inside and outside.
+    #[inline]
+    pub(crate) fn own_addresses(&self) -> [Option<u128>; 2] {
+        let address = |own: Option<(Ipv6Addr, u8)>| own.map(|(address, _)| address.to_bits());
+        [address(self.settings.inside.address), address(self.settings.outside.address)]
+    }
+
+    /// True if errors of the gateway's own are sent to a side.
+    pub(crate) fn sends_errors(&self, side: Side) -> bool {
+        match side {
+            Side::Inside => self.settings.inside.icmp_errors,
+            Side::Outside => self.settings.outside.icmp_errors,
+        }
+    }
+
+    /// The source of ICMPv6 errors that leave by a side.
+    pub(crate) fn own_ipv6(&self, side: Side) -> Option<u128> {
+        let [inside, outside] = self.own_addresses();
+        match side {
+            Side::Inside => inside.or(outside),
+            Side::Outside => outside.or(inside),
+        }
+    }
+
+    /// The source of ICMP errors that leave by a side.
+    pub(crate) fn error_source_ipv4(&self, side: Side) -> Option<u32> {
+        let siit = self.settings.siit.as_ref();
+        let stand_in = match side {
+            Side::Inside => Some(crate::nat64::DUMMY),
+            Side::Outside => siit.and_then(|siit| Some(siit.icmp_source_ipv4.first()?.to_bits())),
+        };
+        self.own_ipv4[side as usize].or(stand_in)
+    }
+}

@@ -1,0 +1,100 @@
+//! The way of a batch of packets of both families through a worker.
+
+use super::{Families, Passage};
+use crate::worker::stages::{NO_VERDICTS, Packets, Stages};
+use natgate_engine::{Side, Timestamp};
+use natgate_io::Transmit;
+
+impl Stages {
+    /// Takes packets of either family through all stages.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::worker) fn carry_both<'d>(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packets: &mut Packets<'d>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        let Some(mut families) = self.families.take() else { return };
+        families.take_bindings();
+        let (mut claimed, mut rest) = (Packets::new(), Packets::new());
+        for number in 0..packets.len() {
+            let (frame, realm) = packets.take(number);
+            let is_claimed = families.translator.claims(from, realm, frame.bytes());
+            let packets = if is_claimed { &mut claimed } else { &mut rest };
+            packets.push(frame, realm);
+        }
+        if from == Side::Inside && self.algs.is_some() {
+            self.families = Some(families);
+            self.carry_controls_of_hosts(now, &mut claimed, transmitters);
+            let Some(taken) = self.families.take() else { return };
+            families = taken;
+        }
+        if !claimed.is_empty() {
+            let mut passage = Passage::new(self, &mut families, now, transmitters);
+            passage.take_all(from, &mut claimed);
+            passage.flush();
+        }
+        if self.algs.is_some() {
+            self.families = Some(families);
+            self.carry_controls(now, from, &mut rest, transmitters);
+            let Some(taken) = self.families.take() else { return };
+            families = taken;
+        }
+        let rest = self.carry_changed(&mut families, now, from, rest, transmitters);
+        self.carry_rest(&mut families, now, from, rest, transmitters);
+        self.families = Some(families);
+    }
+
+    /// Takes the packets that the translator may have to change through all stages. Returns the
+    /// others.
+    fn carry_changed<'d>(
+        &mut self,
+        families: &mut Families,
+        now: Timestamp,
+        from: Side,
+        mut packets: Packets<'d>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) -> Packets<'d> {
+        let translator = &families.translator;
+        let may_change = |(bytes, _): (&[u8], u16)| translator.may_change(from, bytes);
+        if !packets.views().any(may_change) {
+            return packets;
+        }
+        let (mut changed, mut rest) = (Packets::new(), Packets::new());
+        for number in 0..packets.len() {
+            let (frame, realm) = packets.take(number);
+            let is_changed = families.translator.may_change(from, frame.bytes());
+            let packets = if is_changed { &mut changed } else { &mut rest };
+            packets.push(frame, realm);
+        }
+        let mut passage = Passage::new(self, families, now, transmitters);
+        passage.take_all(from, &mut changed);
+        passage.flush();
+        rest
+    }
+
+    /// Takes the packets of a batch that the engine takes together through all stages.
+    fn carry_rest(
+        &mut self,
+        families: &mut Families,
+        now: Timestamp,
+        from: Side,
+        mut rest: Packets<'_>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        if !rest.is_empty() && self.captures.is_on() && families.translator.realm().is_some() {
+            // A capture has packets to hosts with numbers as they leave.
+            let mut passage = Passage::new(self, families, now, transmitters);
+            passage.take_all(from, &mut rest);
+            passage.flush();
+        } else if !rest.is_empty() {
+            let mut passage = Passage::new(self, families, now, transmitters);
+            let mut verdicts = NO_VERDICTS;
+            passage.stages.translate(now, from, &mut rest, &mut verdicts);
+            passage.send_to_hosts(from, &mut rest, &mut verdicts);
+            self.deliver(now, from, (&mut rest, &verdicts), transmitters);
+        }
+    }
+}
