@@ -1,11 +1,10 @@
 //! IPv6 packets that are routed: hop limit, MTU, simple security, and echo of the gateway's own.
 
-use crate::Prefix6;
 use crate::convert::{ErrorMessage, Refusal};
 use crate::errors::OWN_HOPS;
+use crate::settings::Side6;
 use crate::softwire::Softwires;
 use crate::translator::{Taken, Translator};
-use core::net::Ipv6Addr;
 use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp};
 use natgate_wire::{Icmpv6, Ipv6, icmpv6, protocol};
 
@@ -43,6 +42,27 @@ pub fn answer_echo(bytes: &mut [u8]) -> bool {
     message.set_kind(icmpv6::kind::ECHO_REPLY);
     message.fill_checksum(destination, source);
     true
+}
+
+/// A network: the bits of its addresses that are equal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Network {
+    first: u128,
+    mask: u128,
+}
+
+impl Network {
+    /// The network of a link's own address; without one, a network that has no address.
+    pub(crate) fn of(link: &Side6) -> Self {
+        let Some((address, len)) = link.address else { return Self { first: 1, mask: 0 } };
+        let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+        Self { first: address.to_bits() & mask, mask }
+    }
+
+    #[inline]
+    fn has(self, address: u128) -> bool {
+        address & self.mask == self.first
+    }
 }
 
 impl Translator {
@@ -111,18 +131,11 @@ impl Translator {
 
     /// True if an address is in the network that is connected to a side, or, inside, in an internal
     /// prefix. A network within the other side's network is meant if it has the address.
+    #[inline]
     fn is_beside(&self, side: Side, address: u128) -> bool {
-        let address = Ipv6Addr::from_bits(address);
-        let network = |side: Side| {
-            let link = match side {
-                Side::Inside => self.settings.inside.address,
-                Side::Outside => self.settings.outside.address,
-            };
-            let network = link.map(|(address, len)| Prefix6 { address, len });
-            network.filter(|network| network.contains(address)).map(|network| network.len)
-        };
-        network(side).is_some_and(|len| network(side.other()).is_none_or(|other| other < len))
-            || side == Side::Inside && self.pairs.is_internal(address)
+        let [own, other] = [side, side.other()].map(|side| self.networks[side as usize]);
+        own.has(address) && (own.mask > other.mask || !other.has(address))
+            || side == Side::Inside && self.pairs.is_internal(address.into())
     }
 
     /// Refuses what simple security never lets pass: sources that belong to the other side, and

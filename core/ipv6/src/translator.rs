@@ -10,6 +10,7 @@ use crate::check::check_ipv4;
 use crate::convert::{Converted, Converter, Cut, Hops, Refusal};
 use crate::errors::{Errors, Waiting};
 use crate::filter::Filter;
+use crate::forward::Network;
 use crate::nat64::Nat64;
 use crate::pairs::Pairs;
 use crate::settings::{Filter as FilterKind, Settings};
@@ -74,6 +75,8 @@ pub struct Translator {
     /// Own IPv4 addresses, inside and outside.
     pub(crate) own_ipv4: [Option<u32>; 2],
     pub(crate) mtus: [u16; 2],
+    /// Networks that are connected, inside and outside.
+    pub(crate) networks: [Network; 2],
     /// Ranges of addresses that the engine has for itself, ascending.
     externals: Vec<AddressRange>,
     pub(crate) nat64: Option<Nat64>,
@@ -135,6 +138,7 @@ impl Translator {
             realm: config.realms.len() as u16,
             own_ipv4: own_ipv4(config),
             mtus,
+            networks: [&settings.inside, &settings.outside].map(Network::of),
             externals: config.external_ranges(),
             nat64,
             siit: siit.transpose()?,
