@@ -1,12 +1,11 @@
 //! FTP from a client with IPv6 alone to a server with IPv4 alone (RFC 6384): curl and Debian's
 //! vsftpd.
 
+use super::nat64::{CLIENT, SERVER, world};
 use super::world::World;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-const CLIENT: &str = "2001:db8:1::5";
-const SERVER: &str = "198.51.100.10";
 const URL: &str = "ftp://[64:ff9b::c633:640a]/body";
 
 fn config(more: &str) -> String {
@@ -26,18 +25,7 @@ struct Offer {
 
 impl Offer {
     fn new() -> Self {
-        let world = World::new(&["client", "nat", "server"]);
-        world.host(
-            "client",
-            &format!("address add {CLIENT}/64 dev eth0 nodad\nroute add ::/0 via 2001:db8:1::1\n"),
-        );
-        world.host(
-            "server",
-            &format!(
-                "address add 192.0.2.1/24 dev eth0\naddress add {SERVER}/32 dev lo\n\
-                 route add 203.0.113.0/24 via 192.0.2.2\n"
-            ),
-        );
+        let world = world();
         let body: Vec<u8> = (0..300_000_u32).map(|at| (at * 7 + at / 251) as u8).collect();
         for folder in ["offer", "empty"] {
             let folder = world.file(folder);

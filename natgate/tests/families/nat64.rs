@@ -5,8 +5,8 @@ use super::world::World;
 use serde_json::Value;
 use std::net::IpAddr;
 
-const CLIENT: &str = "2001:db8:1::5";
-const SERVER: &str = "198.51.100.10";
+pub(crate) const CLIENT: &str = "2001:db8:1::5";
+pub(crate) const SERVER: &str = "198.51.100.10";
 const SERVER6: &str = "64:ff9b::198.51.100.10";
 const EXTERNAL: &str = "203.0.113.1";
 
@@ -20,7 +20,8 @@ fn config(outside: &str, more: &str) -> String {
     )
 }
 
-fn world() -> World {
+/// A host with IPv6 alone, a gateway, and a server with IPv4 alone.
+pub(crate) fn world() -> World {
     let world = World::new(&["client", "nat", "server"]);
     world.host(
         "client",

@@ -1,6 +1,7 @@
 //! Hosts of IPv6 that request mappings of NAT64 by PCP.
 
 use super::PROGRAM;
+use super::nat64::{CLIENT, SERVER, world};
 use super::world::World;
 use natgate_testnet::Gateway;
 use serde_json::{Value, json};
@@ -8,9 +9,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-const CLIENT: &str = "2001:db8:1::5";
 const OWN: &str = "2001:db8:1::1";
-const SERVER: &str = "198.51.100.10";
 const SERVER6: &str = "2001:db8:64::198.51.100.10";
 const EXTERNAL: &str = "203.0.113.1";
 const PCP: u16 = 5351;
@@ -24,22 +23,6 @@ fn config(more: &str) -> String {
          [nat64]\nprefixes = [\"2001:db8:64::/96\", \"2001:db8:6400::/40\"]\n\
          [pcp]\nenabled = true\n{more}"
     )
-}
-
-fn world() -> World {
-    let world = World::new(&["client", "nat", "server"]);
-    world.host(
-        "client",
-        &format!("address add {CLIENT}/64 dev eth0 nodad\nroute add ::/0 via {OWN}\n"),
-    );
-    world.host(
-        "server",
-        &format!(
-            "address add 192.0.2.1/24 dev eth0\naddress add {SERVER}/32 dev lo\n\
-             route add 203.0.113.0/24 via 192.0.2.2\n"
-        ),
-    );
-    world
 }
 
 fn address<A: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> A {

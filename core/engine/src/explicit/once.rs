@@ -32,9 +32,9 @@ impl Engine {
         nonce: Nonce,
         filter: RemoteFilter,
     ) -> Option<Endpoint> {
-        let hold = self.hold_for_all(protocol, realm, internal)?;
+        let hold = self.hold_with(nonce, protocol, realm, internal)?;
         let of = self.holds.get(hold);
-        if of.nonce != nonce || of.filters.as_slice().contains(&filter) {
+        if of.filters.as_slice().contains(&filter) {
             return None;
         }
         let slot = of.slot;
@@ -50,8 +50,7 @@ impl Engine {
         nonce: Nonce,
         filter: RemoteFilter,
     ) {
-        if let Some(hold) = self.hold_for_all(protocol, realm, internal)
-            && self.holds.get(hold).nonce == nonce
+        if let Some(hold) = self.hold_with(nonce, protocol, realm, internal)
             && self.holds.filters_mut(hold).remove(filter)
         {
             self.end_hold(hold, self.now);
@@ -82,6 +81,18 @@ impl Engine {
         let host = Host::new(realm, internal.address.to_bits());
         let slot = self.find_for_all(protocol, Internal::new(host, internal.port))?;
         self.holds.find(slot, None)
+    }
+
+    /// The hold for all remote endpoints, if the request that made it had this nonce.
+    fn hold_with(
+        &mut self,
+        nonce: Nonce,
+        protocol: u8,
+        realm: u16,
+        internal: Endpoint,
+    ) -> Option<u32> {
+        let hold = self.hold_for_all(protocol, realm, internal)?;
+        (self.holds.get(hold).nonce == nonce).then_some(hold)
     }
 
     /// Notes that a session of a requested mapping has begun outside.

@@ -71,13 +71,18 @@ impl World {
         for kind in Kind::ALL {
             settings.set(kind, vec![AlgSettings::usual_port(kind)]);
         }
+        Self::of(&settings, 21, "203.0.113.1:2121".parse().unwrap())
+    }
+
+    /// A world with one external address and a server inside: its port, its external endpoint.
+    fn of(settings: &AlgSettings, port: u16, server: SocketAddrV4) -> Self {
         let external = Ipv4Addr::new(203, 0, 113, 1);
         let addresses = vec![AddressRange { first: external, last: external }];
         let statics = vec![StaticMapping {
             realm: 0,
             protocol: Some(protocol::TCP),
-            internal: (Ipv4Addr::new(10, 0, 0, 80), Some(21)),
-            external: (Ipv4Addr::new(203, 0, 113, 1), Some(2121)),
+            internal: (Ipv4Addr::new(10, 0, 0, 80), Some(port)),
+            external: (*server.ip(), Some(server.port())),
             begun: Begun::Anywhere,
         }];
         let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
@@ -85,7 +90,7 @@ impl World {
         settings.reserve(&mut config.limits);
         let now = Timestamp(1_000_000_000_000);
         let engine = Engine::new(&config, [7; 32], now).expect("a valid configuration");
-        let stage = Stage::new(&settings, &config, [7; 32]).expect("protocols are on");
+        let stage = Stage::new(settings, &config, [7; 32]).expect("protocols are on");
         Self { engine, stage, losses: Losses::default(), now }
     }
 

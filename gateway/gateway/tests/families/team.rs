@@ -379,19 +379,24 @@ fn connections_between_hosts_to_a_watched_port_pass_unread() {
     }
 }
 
-#[test]
-fn tunnel_packets_in_parts_turn_round_to_other_workers() {
+const AFTR: &str = "2001:db8:ffff::78";
+
+fn dslite() -> Settings {
     let mut settings = routed(settings());
-    let aftr = "2001:db8:ffff::78";
     settings.ipv6.dslite = Some(DsliteSettings {
-        address: aftr.parse().unwrap(),
+        address: AFTR.parse().unwrap(),
         b4: vec![prefix6("2001:db8::", 33)],
         softwire: SoftwireSettings { mtu: None, path_mtu: true },
     });
-    let mut team = Team::new(&settings);
+    settings
+}
+
+#[test]
+fn tunnel_packets_in_parts_turn_round_to_other_workers() {
+    let mut team = Team::new(&dslite());
     let out = |number: usize, to: &str, port: u16, size: usize| {
         let inner = ip4("10.0.0.9", to, UDP, &udp(4000, port, &vec![7; size]));
-        raw6(v6(&host(number)), v6(aftr), 4, &inner)
+        raw6(v6(&host(number)), v6(AFTR), 4, &inner)
     };
     let external: Vec<u16> = (0..HOSTS)
         .map(|n| port(&team.through(Side::Inside, &out(n, REMOTE, 53, 8), Side::Outside), 0))
@@ -404,7 +409,7 @@ fn tunnel_packets_in_parts_turn_round_to_other_workers() {
             sent.extend(team.send(Side::Inside, &part));
         }
         let [(Side::Inside, got)] = &sent[..] else { panic!("{} packets", sent.len()) };
-        assert_eq!(ends6(got), ends(aftr, &host(to)));
+        assert_eq!(ends6(got), ends(AFTR, &host(to)));
         assert_eq!(ends4(&got[40..]), ends(EXTERNAL, "10.0.0.9"));
     }
 }
@@ -495,23 +500,16 @@ fn every_worker_hears_of_a_narrow_path() {
 
 #[test]
 fn tunnels_of_ds_lite_are_divided() {
-    let mut settings = routed(settings());
-    let aftr = "2001:db8:ffff::78";
-    settings.ipv6.dslite = Some(DsliteSettings {
-        address: aftr.parse().unwrap(),
-        b4: vec![prefix6("2001:db8::", 33)],
-        softwire: SoftwireSettings { mtu: None, path_mtu: true },
-    });
-    let mut team = Team::new(&settings);
+    let mut team = Team::new(&dslite());
     for number in 0..HOSTS {
         // All hosts have one inner address.
         let inner = ip4("10.0.0.9", REMOTE, UDP, &udp(4000, 53, b"question"));
-        let outer = raw6(v6(&host(number)), v6(aftr), 4, &inner);
+        let outer = raw6(v6(&host(number)), v6(AFTR), 4, &inner);
         let out = team.through(Side::Inside, &outer, Side::Outside);
         let answer = ip4(REMOTE, EXTERNAL, UDP, &udp(53, port(&out, 0), b"answer"));
         let sent = team.send(Side::Outside, &answer);
         let [(Side::Inside, back)] = &sent[..] else { panic!("{sent:?}") };
-        assert_eq!(ends6(back), ends(aftr, &host(number)));
+        assert_eq!(ends6(back), ends(AFTR, &host(number)));
         assert_eq!(ends4(&back[40..]), ends(REMOTE, "10.0.0.9"));
     }
 }

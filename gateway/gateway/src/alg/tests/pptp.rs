@@ -17,22 +17,7 @@ const RST: u8 = 4;
 fn world() -> World {
     let mut settings = AlgSettings::default();
     settings.set(Kind::Pptp, vec![1723]);
-    let external: Ipv4Addr = POOL.parse().unwrap();
-    let addresses = vec![AddressRange { first: external, last: external }];
-    let statics = vec![StaticMapping {
-        realm: 0,
-        protocol: Some(protocol::TCP),
-        internal: (Ipv4Addr::new(10, 0, 0, 80), Some(1723)),
-        external: (Ipv4Addr::new(203, 0, 113, 9), Some(1723)),
-        begun: Begun::Anywhere,
-    }];
-    let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
-    let mut config = Config { pools, statics, ..Config::default() };
-    settings.reserve(&mut config.limits);
-    let now = Timestamp(1_000_000_000_000);
-    let engine = Engine::new(&config, [7; 32], now).expect("a valid configuration");
-    let stage = Stage::new(&settings, &config, [7; 32]).expect("PPTP is on");
-    World { engine, stage, losses: Losses::default(), now }
+    World::of(&settings, 1723, "203.0.113.9:1723".parse().unwrap())
 }
 
 fn address(text: &str) -> Ipv4Addr {
