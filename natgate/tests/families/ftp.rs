@@ -1,7 +1,7 @@
 //! FTP from a client with IPv6 alone to a server with IPv4 alone (RFC 6384): curl and Debian's
 //! vsftpd.
 
-use super::nat64::{CLIENT, SERVER, world};
+use super::nat64::{CLIENT, world};
 use super::world::World;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
