@@ -7,10 +7,6 @@ use natgate_wire::Ipv4;
 
 /// Most datagrams that are remembered.
 const MOST: usize = 64;
-/// Bits of the fragment field that are zero in whole datagrams.
-const FRAGMENT: u16 = 0x3fff;
-/// Bits of the fragment field that are zero in whole datagrams and first fragments.
-const OFFSET: u16 = 0x1fff;
 
 /// A datagram: source, destination, identification, protocol.
 type Datagram = (u32, u32, u16, u8);
@@ -26,14 +22,10 @@ impl Piece {
     /// The fragment in an IPv4 packet; `None`: the packet is whole.
     #[inline]
     pub(crate) fn of(packet: &[u8]) -> Option<Self> {
-        let field = u16::from_be_bytes(*packet.get(6..)?.first_chunk()?);
-        if field & FRAGMENT == 0 {
-            return None;
-        }
-        let header = Ipv4::new_header_checked(packet).ok()?;
+        let header = Ipv4::new_header_checked(packet).ok().filter(Ipv4::is_fragment)?;
         let ends = (header.source(), header.destination());
         let datagram = (ends.0, ends.1, header.identification(), header.protocol());
-        Some(Self { datagram, is_first: field & OFFSET == 0 })
+        Some(Self { datagram, is_first: header.fragment_offset() == 0 })
     }
 }
 
@@ -44,8 +36,11 @@ pub(crate) struct Untranslated(VecDeque<(Datagram, DropReason)>);
 impl Untranslated {
     /// The reason why a fragment is dropped: its first fragment was.
     pub(crate) fn reason(&self, piece: Piece) -> Option<DropReason> {
-        let mut known = self.0.iter().filter(|(datagram, _)| *datagram == piece.datagram);
-        known.next().filter(|_| !piece.is_first).map(|(_, reason)| *reason)
+        if piece.is_first {
+            return None;
+        }
+        let known = self.0.iter().find(|(datagram, _)| *datagram == piece.datagram);
+        known.map(|(_, reason)| *reason)
     }
 
     /// Notes whether a first fragment could be converted.

@@ -119,7 +119,7 @@ impl<'p> Content<'p> {
     /// reason why its payload is not read.
     fn read(packet: &'p [u8]) -> Option<Result<Self, Reason>> {
         let header = Ipv4::new_checked(packet).ok()?;
-        if header.more_fragments() || header.fragment_offset() > 0 {
+        if header.is_fragment() {
             return Some(Err(Reason::Fragment));
         }
         let (start, number) = (header.header_len(), header.protocol());

@@ -218,7 +218,7 @@ impl Payloads {
     ) -> Fate {
         let Ok(header) = Ipv4::new_checked(room.bytes()) else { return Fate::Pass };
         let (transport, number) = (header.header_len(), header.protocol());
-        if header.more_fragments() || header.fragment_offset() > 0 {
+        if header.is_fragment() {
             self.count(packet.kind, Reason::Fragment);
             return Fate::Pass;
         }

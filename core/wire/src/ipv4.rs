@@ -94,6 +94,11 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         usize::from(get_u16(self.0.as_ref(), 6) & 0x1fff) * 8
     }
 
+    /// True if the packet is a part of a datagram.
+    pub fn is_fragment(&self) -> bool {
+        get_u16(self.0.as_ref(), 6) & 0x3fff != 0
+    }
+
     /// Time to live.
     pub fn ttl(&self) -> u8 {
         self.0.as_ref()[8]

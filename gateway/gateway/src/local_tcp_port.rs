@@ -49,8 +49,7 @@ impl LocalTcpPort {
 /// True if a packet is whole, of TCP, and for this port of this address.
 fn is_for(port: u16, own: Option<Ipv4Addr>, packet: &[u8]) -> bool {
     let Ok(ip) = Ipv4::new_checked(packet) else { return false };
-    let is_whole = !ip.more_fragments() && ip.fragment_offset() == 0;
-    is_whole
+    !ip.is_fragment()
         && ip.protocol() == protocol::TCP
         && own.is_some_and(|own| own.to_bits() == ip.destination())
         && ip.payload().get(2..4) == Some(&port.to_be_bytes())

@@ -529,6 +529,5 @@ fn is_ipv6(packet: &[u8]) -> bool {
 }
 
 fn is_fragment(packet: &[u8]) -> bool {
-    natgate_wire::Ipv4::new_header_checked(packet)
-        .is_ok_and(|packet| packet.more_fragments() || packet.fragment_offset() > 0)
+    natgate_wire::Ipv4::new_header_checked(packet).is_ok_and(|packet| packet.is_fragment())
 }

@@ -98,18 +98,17 @@ impl Call {
 
     /// What names a packet from outside.
     fn inbound_key(&self) -> Key {
-        (self.external.ip().to_bits(), self.remote.ip().to_bits(), self.outer)
+        key(self.external, self.remote, self.outer)
     }
 
     /// What names a packet from inside, as it is inside.
     fn outbound_key(&self) -> Option<(u16, Key)> {
-        let (host, remote) = (self.internal.ip().to_bits(), self.remote.ip().to_bits());
-        Some((self.realm, (host, remote, self.peer?)))
+        Some((self.realm, key(self.internal, self.remote, self.peer?)))
     }
 
     /// What names a packet from inside, as it is outside.
     fn peer_key(&self) -> Option<Key> {
-        Some((self.external.ip().to_bits(), self.remote.ip().to_bits(), self.peer?))
+        Some(key(self.external, self.remote, self.peer?))
     }
 
     fn is_of(&self, flow: &Endpoints) -> bool {
@@ -119,6 +118,10 @@ impl Call {
 
 /// Near address, remote address and Call ID.
 type Key = (u32, u32, u16);
+
+fn key(near: SocketAddrV4, remote: SocketAddrV4, call: u16) -> Key {
+    (near.ip().to_bits(), remote.ip().to_bits(), call)
+}
 
 /// All calls of a worker.
 #[derive(Debug)]
@@ -297,12 +300,12 @@ impl Calls {
     pub(super) fn answer(&self, flow: &Endpoints, step: CallStep) -> Option<u16> {
         match step {
             CallStep::Internal(outer) => {
-                let key = (flow.external.ip().to_bits(), flow.remote.ip().to_bits(), outer);
+                let key = key(flow.external, flow.remote, outer);
                 let call = self.at(*self.inbound.get(&key)?)?;
                 call.is_of(flow).then_some(call.own)
             }
             CallStep::OfPeer(peer) => {
-                let key = (flow.external.ip().to_bits(), flow.remote.ip().to_bits(), peer);
+                let key = key(flow.external, flow.remote, peer);
                 let calls = self.by_peer.range((key, 0)..=(key, u32::MAX));
                 let mut calls = calls.filter_map(|(_, slot)| self.at(*slot));
                 calls.find(|call| call.is_of(flow)).map(|call| call.own)

@@ -74,7 +74,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Packet> {
     if !is_known || ip.header_len() != 20 || !ip.checksum_valid() {
         return None;
     }
-    let is_piece = ip.more_fragments() || ip.fragment_offset() > 0;
+    let is_piece = ip.is_fragment();
     let datagram = Datagram {
         source: ip.source(),
         destination: ip.destination(),

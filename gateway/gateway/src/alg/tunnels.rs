@@ -73,11 +73,7 @@ impl Stage {
         let Arrived { now, from, realm } = arrived;
         let packet = gre::read(room.bytes())?;
         let (call, mut identification) = self.call_of(seconds(now), (from, realm), packet)?;
-        let mtu = match from {
-            Side::Inside => engine.outside_mtu(),
-            Side::Outside => engine.inside_mtu(call.realm),
-        };
-        if !gre::may_pass(room.bytes(), mtu) {
+        if !gre::may_pass(room.bytes(), mtu_beyond(engine, from, &call)) {
             return None;
         }
         let origin = Origin::forwarded(from, from.other(), room.bytes().len());
@@ -111,10 +107,7 @@ impl Stage {
     ) -> Option<(Explanation, natgate_payload::Explanation)> {
         let packet = gre::read(bytes)?;
         let (call, _) = self.call_of(seconds(now), (from, realm), packet)?;
-        let mtu = match from {
-            Side::Inside => engine.outside_mtu(),
-            Side::Outside => engine.inside_mtu(call.realm),
-        };
+        let mtu = mtu_beyond(engine, from, &call);
         let ip = Ipv4::new_checked(bytes).ok().filter(|_| gre::may_pass(bytes, mtu))?;
         let ends = (ip.source(), ip.destination());
         let new = rewritten(from, packet, &call, ends);
@@ -210,6 +203,14 @@ fn expectation(call: &Call) -> AlgExpectation {
         external: Endpoint { address: *call.external.ip(), port: call.outer },
         remote: Some(*call.remote.ip()),
         remote_port: 0,
+    }
+}
+
+/// MTU of the side that a packet of a call leaves by.
+fn mtu_beyond(engine: &Engine, from: Side, call: &Call) -> u16 {
+    match from {
+        Side::Inside => engine.outside_mtu(),
+        Side::Outside => engine.inside_mtu(call.realm),
     }
 }
 

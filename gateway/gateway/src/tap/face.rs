@@ -144,8 +144,7 @@ pub(super) fn is_fragment(bytes: &[u8]) -> bool {
         Ok(header) if bytes[0] >> 4 == 6 => header
             .walk()
             .is_ok_and(|walk| walk.fragment.is_some_and(|(_, fragment)| !fragment.is_atomic())),
-        _ => Ipv4::new_header_checked(bytes)
-            .is_ok_and(|packet| packet.more_fragments() || packet.fragment_offset() > 0),
+        _ => Ipv4::new_header_checked(bytes).is_ok_and(|packet| packet.is_fragment()),
     }
 }
 

@@ -88,6 +88,17 @@ impl<'d> Packets<'d> {
         (frame, realm)
     }
 
+    /// Takes all packets out: those of which `is_first` says yes, and the others.
+    pub(super) fn divide(&mut self, is_first: impl Fn(&[u8], u16) -> bool) -> (Self, Self) {
+        let (mut first, mut second) = (Self::new(), Self::new());
+        for number in 0..self.len() {
+            let (frame, realm) = self.take(number);
+            let packets = if is_first(frame.bytes(), realm) { &mut first } else { &mut second };
+            packets.push(frame, realm);
+        }
+        (first, second)
+    }
+
     /// Bytes and realms of the packets.
     pub(super) fn views(&self) -> impl Iterator<Item = (&[u8], u16)> {
         self.frames.iter().map(|frame| (frame.bytes(), frame.realm()))

@@ -29,11 +29,7 @@ impl Stages {
         let kind = Kind::Packet(link, source);
         let way =
             team.dispatch(now, (&mut self.engine, self.algs.as_deref()), kind, packet.bytes());
-        let direction = match link.side {
-            Side::Inside => Direction::Outbound,
-            Side::Outside => Direction::Inbound,
-        };
-        self.has_come(way, direction, packet.len())
+        self.has_come(way, Direction::forwarded(link.side, link.side.other()), packet.len())
     }
 
     /// Counts a packet that does not stay here; returns true if it stays.

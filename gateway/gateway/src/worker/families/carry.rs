@@ -18,13 +18,9 @@ impl Stages {
     ) {
         let Some(mut families) = self.families.take() else { return };
         families.take_bindings();
-        let (mut claimed, mut rest) = (Packets::new(), Packets::new());
-        for number in 0..packets.len() {
-            let (frame, realm) = packets.take(number);
-            let is_claimed = families.translator.claims(from, realm, frame.bytes());
-            let packets = if is_claimed { &mut claimed } else { &mut rest };
-            packets.push(frame, realm);
-        }
+        let translator = &families.translator;
+        let (mut claimed, mut rest) =
+            packets.divide(|bytes, realm| translator.claims(from, realm, bytes));
         if from == Side::Inside && self.algs.is_some() {
             self.families = Some(families);
             self.carry_controls_of_hosts(now, &mut claimed, transmitters);
@@ -62,13 +58,7 @@ impl Stages {
         if !packets.views().any(may_change) {
             return packets;
         }
-        let (mut changed, mut rest) = (Packets::new(), Packets::new());
-        for number in 0..packets.len() {
-            let (frame, realm) = packets.take(number);
-            let is_changed = families.translator.may_change(from, frame.bytes());
-            let packets = if is_changed { &mut changed } else { &mut rest };
-            packets.push(frame, realm);
-        }
+        let (mut changed, rest) = packets.divide(|bytes, _| translator.may_change(from, bytes));
         let mut passage = Passage::new(self, families, now, transmitters);
         passage.take_all(from, &mut changed);
         passage.flush();
