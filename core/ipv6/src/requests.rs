@@ -19,7 +19,7 @@ impl Translator {
 
     /// Length of the prefix that is a subscriber of NAT64, bits.
     pub fn subscriber_length(&self) -> u8 {
-        self.settings.nat64.as_ref().map_or(128, |nat64| nat64.subscriber_length)
+        self.settings.subscriber_length()
     }
 
     /// True if NAT64 translates packets of a host.

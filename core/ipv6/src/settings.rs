@@ -70,8 +70,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Bits of an inside address by which several workers divide packets: those of a subscriber.
-    pub fn shared_length(&self) -> u8 {
+    /// Bits that the IPv6 addresses of a subscriber have in common. Several workers divide packets
+    /// by these bits.
+    pub fn subscriber_length(&self) -> u8 {
         self.nat64.as_ref().map_or(128, |nat64| nat64.subscriber_length)
     }
 

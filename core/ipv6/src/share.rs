@@ -49,7 +49,7 @@ impl Division {
     /// The division by some settings, which have passed the checks of the configuration.
     pub fn new(settings: &Settings) -> Self {
         let pairs = Pairs::new(&settings.nptv6).unwrap_or_default();
-        Self { prefix_len: settings.shared_length(), host_bits: settings.host_bits(), pairs }
+        Self { prefix_len: settings.subscriber_length(), host_bits: settings.host_bits(), pairs }
     }
 
     /// True if hosts have numbers in the engine.

@@ -48,8 +48,7 @@ impl Datagram {
         let (source, destination) = (ip.source(), ip.destination());
         //= rfc6886#section-3.3-inside
         let to_us = own.is_some_and(|own| own.to_bits() == destination);
-        let is_whole = !ip.more_fragments() && ip.fragment_offset() == 0;
-        if !to_us || !is_whole || ip.protocol() != protocol::UDP {
+        if !to_us || ip.is_fragment() || ip.protocol() != protocol::UDP {
             return None;
         }
         let (client, asked) = (Ipv4Addr::from_bits(source), Ipv4Addr::from_bits(destination));

@@ -433,7 +433,7 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
     fn send_errors(&mut self) {
         while let Some((from, error)) = self.families.router.poll_error() {
             let before = self.sum();
-            let mut buffer = [vec![0; ROOM], error].concat();
+            let mut buffer = with_room(&error);
             let mut packet = Packet::new(&mut buffer, ROOM);
             let Self { stages, families, now, .. } = self;
             let fate = families.translator.take(&mut stages.engine, *now, from.side, &mut packet);
@@ -521,4 +521,9 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
 
 fn is_ipv6(packet: &[u8]) -> bool {
     packet.first().is_some_and(|first| first >> 4 == 6)
+}
+
+/// A buffer with a packet of the gateway's own behind [`ROOM`].
+fn with_room(packet: &[u8]) -> Vec<u8> {
+    [&[0; ROOM][..], packet].concat()
 }

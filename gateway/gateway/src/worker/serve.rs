@@ -218,18 +218,13 @@ pub(super) fn sender_ipv6(
         Onward6::Hop { address, mac, .. } => (Some(address), mac),
         Onward6::NoRoute => (None, None),
     };
-    let agrees = expected.is_some() && (hardware.is_none() || hardware == expected);
-    let is_neighbor = hop == Some(client);
-    let has_mappings = || {
-        let number = families.translator.number_of(client);
-        number.is_some_and(|(realm, number)| is_subscriber(engine, realm, number))
-    };
-    let is_known = agrees && (is_neighbor || has_mappings());
-    let is_routed = agrees && !is_neighbor;
     let len = families.translator.subscriber_length();
     let prefix_of = |len| Prefix6 { address: client, len }.first().to_bits();
-    let prefix = (is_routed || hardware.is_none()).then(|| prefix_of(len - GROUP_BITS));
-    Sender { is_known, hardware, prefix, account: prefix_of(len) }
+    let names = (prefix_of(len), prefix_of(len - GROUP_BITS));
+    sender_by_route((hop == Some(client), expected), hardware, names, || {
+        let number = families.translator.number_of(client);
+        number.is_some_and(|(realm, number)| is_subscriber(engine, realm, number))
+    })
 }
 
 /// Facts about the source address of a request from a realm; `hardware`: see [`Sender::hardware`].
@@ -244,12 +239,27 @@ pub(super) fn sender(
         Onward::Hop { address, mac, .. } => (Some(address), mac),
         Onward::NoRoute | Onward::Everybody => (None, None),
     };
-    let agrees = expected.is_some() && (hardware.is_none() || hardware == expected);
-    let is_neighbor = hop == Some(client);
-    let is_known = agrees && (is_neighbor || is_subscriber(engine, realm, client));
-    let is_routed = agrees && !is_neighbor;
     let account = u128::from(client.to_bits());
-    let prefix = (is_routed || hardware.is_none()).then_some(account >> GROUP_BITS);
+    sender_by_route(
+        (hop == Some(client), expected),
+        hardware,
+        (account, account >> GROUP_BITS),
+        || is_subscriber(engine, realm, client),
+    )
+}
+
+/// Facts about a sender by the route to it: true if it is a neighbor, and the hardware address of
+/// the next hop. `account` and `group`: see [`Sender::account`] and [`Sender::prefix`].
+fn sender_by_route(
+    (is_neighbor, expected): (bool, Option<Mac>),
+    hardware: Option<Mac>,
+    (account, group): (u128, u128),
+    has_mappings: impl FnOnce() -> bool,
+) -> Sender {
+    let agrees = expected.is_some() && (hardware.is_none() || hardware == expected);
+    let is_known = agrees && (is_neighbor || has_mappings());
+    let is_routed = agrees && !is_neighbor;
+    let prefix = (is_routed || hardware.is_none()).then_some(group);
     Sender { is_known, hardware, prefix, account }
 }
 

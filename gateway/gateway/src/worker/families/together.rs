@@ -1,7 +1,7 @@
 //! A worker in a team, for IPv6: whose a packet is, what all workers hear of, and packets between
 //! hosts of different workers.
 
-use super::{Passage, ROOM};
+use super::{Passage, ROOM, with_room};
 use crate::link::Link;
 use crate::worker::stages::{NO_VERDICTS, Packets, Stages, TranslatedPacket, Verdicts};
 use crate::worker::together::is_link_local;
@@ -117,7 +117,7 @@ impl<'d> Passage<'_, '_, '_, 'd> {
     /// Hands over a hairpin packet that is in no batch. Sends it if this worker has its receiver.
     #[cold]
     pub(in crate::worker) fn turn_over_made(&mut self, realm: u16, packet: &[u8]) {
-        let mut buffer = [&[0; ROOM][..], packet].concat();
+        let mut buffer = with_room(packet);
         let end = buffer.len();
         let frame = Frame::of(&mut buffer, ROOM, end);
         let turned = self.stages.turn_over(self.now, frame, realm);
@@ -130,12 +130,12 @@ impl<'d> Passage<'_, '_, '_, 'd> {
     /// Hands over a hairpin error of the router's own, or sends it if this worker has its receiver.
     #[cold]
     pub(super) fn turn_error_over(&mut self, realm: u16, error: &[u8]) {
-        let mut buffer = [&[0; ROOM][..], error].concat();
+        let mut buffer = with_room(error);
         let end = buffer.len();
         let frame = Frame::of(&mut buffer, ROOM, end);
         let turned = self.stages.turn_error_over(self.now, frame, realm);
         let Some((frame, Verdict::Forward(side), realm)) = turned else { return };
-        let (mut buffer, end) = ([&[0; ROOM][..], frame.bytes()].concat(), ROOM + frame.len());
+        let (mut buffer, end) = (with_room(frame.bytes()), ROOM + frame.len());
         let mut packet = Packet::new(&mut buffer, ROOM);
         let translator = &mut self.families.translator;
         let to_host = side == Side::Inside && translator.realm() == Some(realm);
@@ -149,7 +149,7 @@ impl<'d> Passage<'_, '_, '_, 'd> {
     /// Sends a packet of the gateway's own making; `to_host`: to a host of NAT64.
     #[cold]
     pub(super) fn send_made(&mut self, to: (Side, u16), to_host: bool, packet: &[u8]) {
-        let mut buffer = [&[0; ROOM][..], packet].concat();
+        let mut buffer = with_room(packet);
         match to_host {
             true => self.send_to_host(&mut buffer, packet.len()),
             false => {
