@@ -310,11 +310,12 @@ impl<'h> Transport<'h> {
             .map(|part| {
                 let quoted = self.head[part.clone()].strip_prefix(b"\"")?.strip_suffix(b"\"")?;
                 let colon = quoted.iter().rposition(|byte| *byte == b':')?;
-                let (host, port) = (&quoted[..colon], ports(&quoted[colon + 1..])?);
-                let (address, host) = (self::host(host), host);
-                let (is_named, (port, false)) = (!host.is_empty(), port) else { return None };
+                let (port, is_pair) = ports(&quoted[colon + 1..])?;
+                let named = &quoted[..colon];
+                let address = host(named);
+                let is_readable = named.is_empty() || address.is_some();
                 let range = part.start + 1..part.end - 1;
-                (is_named == address.is_some()).then_some(End { range, address, port })
+                (is_readable && !is_pair).then_some(End { range, address, port })
             })
             .collect()
     }
