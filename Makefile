@@ -117,11 +117,11 @@ test: root test-tools lint engine-alone ## Run every check and every test
 .PHONY: lint
 lint: toolchain ## Check formatting and lints
 	@cargo fmt --all --check
+	@cargo fmt --manifest-path fuzz/Cargo.toml --check
 	@cargo clippy --workspace --all-targets --locked -- -D warnings
 	@cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@# The model's core without its chapters.
 	@cargo clippy -p natgate-model --no-default-features --all-targets --locked -- -D warnings
-	@cargo fmt --manifest-path fuzz/Cargo.toml --check
 	@# As on a machine without libdpdk: what stands in for the back end then.
 	@PKG_CONFIG=false cargo clippy -p natgate-dpdk --locked -- -D warnings
 

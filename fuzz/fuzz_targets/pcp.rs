@@ -7,9 +7,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use natgate_pcp::{
-    Client, Granted, LONGEST, Policy, Prefix64, Read, Refusal, ResultCode, Server,
-};
+use natgate_pcp::{Client, Granted, LONGEST, Policy, Prefix64, Read, Refusal, ResultCode, Server};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
