@@ -108,6 +108,8 @@ impl FamilyPair {
         }
         self.drain(&mut did)?;
         self.translator.sweep(&self.engine, now);
+        let own = self.poll_own(now);
+        did.made.transmits.extend(own);
         let engine = &self.engine;
         let still_held = |protocol, end| is_taken(engine, protocol, end);
         let expected = self.model.advance(now, Some(&still_held));
@@ -130,6 +132,7 @@ impl FamilyPair {
         from: Side,
         bytes: &[u8],
     ) -> Result<Vec<Left>, Divergence> {
+        self.translator.sweep(&self.engine, now);
         let translator = &self.translator;
         if let Some(host) = self.model.forget_hosts(|host| is_known(translator, host)) {
             return Err(format!("{host:x?} has a mapping, and the translator does not know it"));
@@ -292,10 +295,7 @@ impl FamilyPair {
             did.packets = fragments(departure.cut, packet.bytes());
         }
         self.drain(&mut did)?;
-        while let Some((side, len)) = self.translator.poll_transmit(&mut self.buffer) {
-            let bytes = self.buffer[..len].to_vec();
-            did.errors.push(Transmit { time: now, side, realm: 0, bytes });
-        }
+        did.errors = self.poll_own(now);
         let queued: Vec<Vec<u8>> = did.errors.iter().map(|one| one.bytes.clone()).collect();
         for (one, bytes) in did.errors.iter_mut().zip(self.without_tunnel_identification(&queued)?)
         {
@@ -303,6 +303,16 @@ impl FamilyPair {
         }
         self.translator.sweep(&self.engine, now);
         Ok(did)
+    }
+
+    /// Takes the translator's own packets.
+    fn poll_own(&mut self, now: Timestamp) -> Vec<Transmit> {
+        let mut own = Vec::new();
+        while let Some((side, len)) = self.translator.poll_transmit(&mut self.buffer) {
+            let bytes = self.buffer[..len].to_vec();
+            own.push(Transmit { time: now, side, realm: 0, bytes });
+        }
+        own
     }
 
     /// Takes the engine's events and packets.

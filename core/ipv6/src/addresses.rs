@@ -76,6 +76,12 @@ pub(crate) fn is_martian(address: u128) -> bool {
     address <= 1 || address >> 120 == 0xff || address >> 32 == 0xffff
 }
 
+/// True if simple security lets no packet with an IPv6 address pass: site-local addresses,
+/// IPv4-compatible addresses, and the identifiers of RFC 4843.
+pub(crate) fn is_deprecated(address: u128) -> bool {
+    address >> 118 == 0xfec0 >> 6 || address >> 32 == 0 || address >> 100 == 0x200_1001
+}
+
 /// True if an IPv6 address is link-local.
 pub(crate) fn is_link_local(address: u128) -> bool {
     address >> 118 == 0xfe80 >> 6
@@ -85,6 +91,22 @@ pub(crate) fn is_link_local(address: u128) -> bool {
 mod tests {
     use super::*;
     use core::net::Ipv6Addr;
+
+    #[test]
+    fn deprecated_addresses_are_told_apart() {
+        let is_deprecated =
+            |text: &str| super::is_deprecated(text.parse::<Ipv6Addr>().unwrap().to_bits());
+        assert!(
+            ["fec0::1", "feff::1", "::10.0.0.1", "2001:10::1", "2001:1f:ffff::"]
+                .iter()
+                .all(|text| is_deprecated(text))
+        );
+        assert!(
+            !["fe80::1", "ff02::1", "::1:0:0:1", "2001:20::1", "2001:f::1", "fd00::1"]
+                .iter()
+                .any(|text| is_deprecated(text))
+        );
+    }
 
     #[test]
     fn addresses_that_are_not_global_are_told_apart() {

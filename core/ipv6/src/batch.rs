@@ -13,6 +13,7 @@
 use crate::convert::{Cut, DIFFERENCE, Overwritten, Plain6, Refusal};
 use crate::hosts::Hosts;
 use crate::nat64::Reached;
+use crate::numbered::is_short;
 use crate::translator::{Departure, Fate, Translator};
 use alloc::vec::Vec;
 use core::mem;
@@ -270,7 +271,7 @@ impl Translator {
                 self.put_off();
                 return at;
             }
-            fates[at] = self.refuse(now, Side::Inside, packet, len, refusal);
+            fates[at] = self.refuse_sender(now, packet, len, refusal);
             if self.has_own() {
                 return at + 1;
             }
@@ -512,11 +513,6 @@ fn is_tunneled_whole(bytes: &[u8]) -> bool {
     let inner = bytes.get(ipv6::HEADER_LEN + TOTAL_LEN..).and_then(|bytes| bytes.first_chunk());
     let outer: Option<&[u8; 2]> = bytes.get(4..).and_then(|bytes| bytes.first_chunk());
     bytes.get(ipv6::NEXT_HEADER) == Some(&IPV4_IN_IPV6) && inner.is_some() && inner == outer
-}
-
-/// True if a host gets no number for want of room.
-fn is_short(reason: DropReason) -> bool {
-    matches!(reason, DropReason::MappingTableFull | DropReason::PortQuota)
 }
 
 /// The number of the host that a packet goes to, if the engine sends the packet to the realm of

@@ -37,12 +37,17 @@ impl Waiting {
     }
 }
 
-/// The requester of an error, for the limits: an IPv4 address, or the first 64 bits of an IPv6 one.
+/// The requester of an error, for the limits: an IPv4 address, or the network of an IPv6 one.
 fn requester(quoted: &[u8]) -> u32 {
     match Ipv6::new_header_checked(quoted) {
-        Ok(packet) => (packet.source() >> 64) as u32,
+        Ok(packet) => network(packet.source()),
         Err(_) => Ipv4::new_header_checked(quoted).map_or(0, |packet| packet.source()),
     }
+}
+
+/// The network of 64 bits of an IPv6 address, as requester.
+fn network(address: u128) -> u32 {
+    (address >> 64) as u32
 }
 
 /// Makes errors, at limited rates, as the engine does.
@@ -67,9 +72,9 @@ impl Errors {
         self.rates.set_rate(per_second);
     }
 
-    /// True, and counted, if one more error about a packet may be made now.
-    fn may_send(&mut self, now: u64, quoted: &[u8]) -> bool {
-        let may = self.queue.len() < QUEUE && self.rates.take(now, requester(quoted));
+    /// True, and counted, if one more error for a requester may be made now.
+    fn may_send(&mut self, now: u64, requester: u32) -> bool {
+        let may = self.queue.len() < QUEUE && self.rates.take(now, requester);
         self.suppressed += u64::from(!may);
         may
     }
@@ -90,7 +95,7 @@ impl Errors {
             self.suppressed += 1;
             return;
         };
-        if self.may_send(now, quoted) {
+        if self.may_send(now, requester(quoted)) {
             let mut waiting = Waiting { side, len: 0, bytes: [0; MIN_MTU] };
             waiting.len = write_ipv6(&mut waiting.bytes, source, message, quoted);
             self.queue.push_back(waiting);
@@ -107,7 +112,7 @@ impl Errors {
         message: ErrorMessage,
         quoted: &[u8],
     ) {
-        if may_answer_ipv4(quoted) && self.may_send(now, quoted) {
+        if may_answer_ipv4(quoted) && self.may_send(now, requester(quoted)) {
             let mut waiting = Waiting { side, len: 0, bytes: [0; MIN_MTU] };
             waiting.len = write_ipv4(&mut waiting.bytes, source, message, quoted, mtu);
             self.queue.push_back(waiting);
@@ -124,7 +129,8 @@ impl Errors {
         message: ErrorMessage,
         quoted: &[u8],
     ) {
-        if !may_answer_ipv4(quoted) || !self.may_send(now, quoted) {
+        // Hosts behind different tunnels may have one inner address.
+        if !may_answer_ipv4(quoted) || !self.may_send(now, network(ends.0)) {
             return;
         }
         let mut inner = [0; MIN_MTU];

@@ -7,6 +7,7 @@
 
 use crate::Prefix6;
 use crate::check::check_ipv4;
+use crate::complaint::{check_headers, unknown_protocol};
 use crate::convert::{HEADROOM, Refusal};
 use crate::ends;
 use crate::errors::OWN_HOPS;
@@ -87,7 +88,7 @@ impl Translator {
         }
         if self.is_local(from, ends.1) {
             into.note(Step::Local);
-            return local(packet, from, into);
+            return local(packet, (from, self.sends_errors(from)), into);
         }
         if from == Side::Inside && self.nat64.as_ref().is_some_and(|nat64| nat64.claims(ends.1)) {
             return self.explain_nat64(asked, packet, ends, into);
@@ -300,7 +301,7 @@ impl Translator {
                 }
                 self.explain_numbered(asked, packet, into);
             }
-            Err(refusal) => self.refused(Side::Inside, refusal, into),
+            Err(refusal) => self.refused(Side::Inside, self.with_answer(refusal), into),
         }
     }
 
@@ -407,14 +408,21 @@ impl Translator {
     }
 }
 
-/// An echo request to the gateway itself is answered.
-pub(crate) fn local(packet: &mut Packet<'_>, from: Side, into: &mut FamilyExplanation) {
-    match crate::answer_echo(packet.bytes_mut()) {
-        true => {
-            let fate = (Verdict::Reply(from), Direction::Local);
-            into.send(fate, ends::becomes(packet.bytes()), None);
-        }
-        false => into.drop(Direction::Local, DropReason::LocalUnsupported),
+/// An echo request to the gateway itself is answered. `answers`: errors are sent.
+pub(crate) fn local(
+    packet: &mut Packet<'_>,
+    (from, answers): (Side, bool),
+    into: &mut FamilyExplanation,
+) {
+    let checked = check_headers(packet.bytes());
+    if checked.is_ok() && crate::answer_echo(packet.bytes_mut()) {
+        let fate = (Verdict::Reply(from), Direction::Local);
+        return into.send(fate, ends::becomes(packet.bytes()), None);
+    }
+    let refusal = checked.err().unwrap_or_else(|| unknown_protocol(packet.bytes()));
+    into.drop(Direction::Local, refusal.reason);
+    if let Some(message) = refusal.error.filter(|_| answers) {
+        into.answer(true, message);
     }
 }
 

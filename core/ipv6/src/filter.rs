@@ -13,10 +13,15 @@
 //! a /64 of the address, that has the most.
 
 mod records;
+mod refused;
+mod step;
 
+use alloc::vec::Vec;
 use natgate_wire::ipv6::{Walk, next};
-use natgate_wire::{Ipv6, icmpv6, protocol, tcp};
+use natgate_wire::{Ipv6, icmpv6, protocol};
 use records::{Key, Records, idle};
+use refused::Requests;
+use step::Step;
 
 const ESP: u8 = 50;
 const IKE: u16 = 500;
@@ -27,6 +32,10 @@ pub(crate) struct Filter {
     endpoints: Records,
     /// A record of each host, for fragments without ports.
     hosts: Records,
+    /// Refused requests that will be answered.
+    requests: Requests,
+    /// True if refused requests are answered.
+    answers: bool,
 }
 
 /// The answer to a packet from outside.
@@ -57,9 +66,20 @@ fn ports(protocol: u8, transport: &[u8]) -> (u16, u16) {
 }
 
 impl Filter {
-    /// Makes a filter with room for `most` endpoints, and as many hosts.
-    pub(crate) fn new(most: usize, seed: [u8; 32]) -> Self {
-        Self { endpoints: Records::new(most, seed), hosts: Records::new(most, seed) }
+    /// Makes a filter with room for `most` endpoints, and as many hosts. With `answers` an error
+    /// answers each request from outside that stays refused.
+    pub(crate) fn new(most: usize, answers: bool, seed: [u8; 32]) -> Self {
+        Self {
+            endpoints: Records::new(most, seed),
+            hosts: Records::new(most, seed),
+            requests: Requests::default(),
+            answers,
+        }
+    }
+
+    /// Says whether errors answer requests that are refused from now on.
+    pub(crate) fn set_answers(&mut self, answers: bool) {
+        self.answers = answers;
     }
 
     /// The endpoint that a packet from inside makes a record of; `None`: the packet needs none.
@@ -87,13 +107,13 @@ impl Filter {
     pub(crate) fn note(&mut self, source: u128, walk: &Walk, bytes: &[u8], now: u64) -> bool {
         let Some(key) = Self::sender(source, walk, bytes) else { return true };
         let transport = &bytes[walk.transport..];
-        let flags = transport.get(13).copied().filter(|_| walk.protocol == protocol::TCP);
+        let step = Step::of(walk.protocol, transport);
         let Some(record) = self.endpoints.make(key, now) else { return false };
-        let begins = flags.is_some_and(|flags| flags & tcp::flags::SYN != 0);
-        if begins || record.expires <= now {
+        if step == Some(Step::Request) || record.expires <= now {
             record.is_established = false;
         }
         record.is_answered &= record.expires > now;
+        //= rfc6092#REC-16
         record.expires = now + idle(record);
         // If there is no room, fragments to the host do not come in.
         if let Some(host) = self.hosts.make(Key::of_host(source), now) {
@@ -111,16 +131,24 @@ impl Filter {
         bytes: &[u8],
         now: u64,
     ) -> bool {
+        // An ICMPv6 error changes no record.
+        //= rfc6092#REC-19
+        //= rfc6092#REC-37
+        //= rfc6092#REC-42
+        //= rfc6092#REC-46
+        let mut step = None;
         let record = match self.permission(packet, walk, bytes, now) {
-            Permission::Endpoint(at) => self.endpoints.get_mut(at),
+            Permission::Endpoint(at) => {
+                step = Step::of(walk.protocol, &bytes[walk.transport..]);
+                self.endpoints.get_mut(at)
+            }
             Permission::Host(at) => self.hosts.get_mut(at),
             permission => return permission == Permission::Granted,
         };
-        if record.key.protocol == protocol::TCP {
-            let flags = bytes[walk.transport..].get(13).copied().unwrap_or_default();
-            let ends = flags & (tcp::flags::FIN | tcp::flags::RST) != 0;
-            record.is_established =
-                !ends && (record.is_established || flags & tcp::flags::ACK != 0);
+        match step {
+            Some(Step::Progress) => record.is_established = true,
+            Some(Step::End) => record.is_established = false,
+            Some(Step::Request) | None => {}
         }
         record.is_answered = true;
         record.expires = now + idle(record);
@@ -138,6 +166,39 @@ impl Filter {
         self.permission(packet, walk, bytes, now) != Permission::Refused
     }
 
+    /// Remembers a packet that [`Filter::admits`] has refused, if it asks for a connection.
+    /// `received` is its destination as it came. Returns `false` if there is no room.
+    pub(crate) fn remember(
+        &mut self,
+        packet: &Ipv6<&[u8]>,
+        walk: &Walk,
+        bytes: &[u8],
+        (received, now): (u128, u64),
+    ) -> bool {
+        let is_later = walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0);
+        let transport = &bytes[walk.transport..];
+        let is_request = !is_later && Step::of(walk.protocol, transport) == Some(Step::Request);
+        if !self.answers || !is_request {
+            return true;
+        }
+        let port = ports(walk.protocol, transport).1;
+        let receiver = Key { address: packet.destination(), port, protocol: walk.protocol };
+        self.requests.add(now, receiver, bytes, received)
+    }
+
+    /// The start of the oldest refused request whose answer is due, as received. The endpoint that
+    /// it asked for has sent nothing until the answer was due.
+    pub(crate) fn pop_unanswered(&mut self, now: u64) -> Option<Vec<u8>> {
+        while let Some(request) = self.requests.pop(now) {
+            //= rfc6092#REC-34
+            //= rfc6092#REC-39
+            if self.endpoints.find_valid(&request.receiver, request.due).is_none() {
+                return Some(request.quoted);
+            }
+        }
+        None
+    }
+
     /// The reason why a packet from outside may come in.
     fn permission(&self, packet: &Ipv6<&[u8]>, walk: &Walk, bytes: &[u8], now: u64) -> Permission {
         let granted = |is| if is { Permission::Granted } else { Permission::Refused };
@@ -149,10 +210,16 @@ impl Filter {
         let transport = &bytes[walk.transport..];
         let port = ports(walk.protocol, transport).1;
         match walk.protocol {
+            //= rfc6092#REC-21
+            //= rfc6092#REC-22
+            //= rfc6092#REC-26
+            //= rfc6092#REC-28
             ESP | next::AUTHENTICATION | next::HOST_IDENTITY | next::MOBILITY => {
                 return Permission::Granted;
             }
+            //= rfc6092#REC-24
             protocol::UDP if port == IKE => return Permission::Granted,
+            //= rfc6092#REC-10
             protocol::ICMPV6 if transport.first().is_some_and(|kind| icmpv6::is_error(*kind)) => {
                 return granted(self.admits_error(packet.destination(), transport, now));
             }
@@ -161,6 +228,16 @@ impl Filter {
             }
             _ => {}
         }
+        //= rfc6092#REC-11
+        //= rfc6092#REC-17
+        //= rfc6092#REC-20
+        //= rfc6092#REC-27
+        //= rfc6092#REC-29
+        //= rfc6092#REC-31
+        //= rfc6092#REC-33
+        //= rfc6092#REC-38
+        //= rfc6092#REC-43
+        //= rfc6092#REC-47
         let key = Key { address: packet.destination(), port, protocol: walk.protocol };
         self.endpoints.find_valid(&key, now).map_or(Permission::Refused, Permission::Endpoint)
     }
@@ -172,6 +249,12 @@ impl Filter {
         if walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0) {
             return false;
         }
+        //= rfc6092#REC-18
+        //= rfc6092#REC-23
+        //= rfc6092#REC-30
+        //= rfc6092#REC-36
+        //= rfc6092#REC-41
+        //= rfc6092#REC-45
         let port = ports(walk.protocol, &quoted[walk.transport..]).0;
         let key = Key { address: about.source(), port, protocol: walk.protocol };
         about.source() == destination && self.endpoints.find_valid(&key, now).is_some()
@@ -212,7 +295,7 @@ mod tests {
 
     impl Table {
         fn new(most: usize) -> Self {
-            Self { filter: Filter::new(most, [7; 32]), now: 0 }
+            Self { filter: Filter::new(most, true, [7; 32]), now: 0 }
         }
 
         /// A packet of a host to the server, one millisecond after the packet before.

@@ -1,5 +1,6 @@
 //! IPv6 packets that are routed: hop limit, MTU, simple security, and echo of the gateway's own.
 
+use crate::addresses::is_deprecated;
 use crate::convert::{ErrorMessage, Refusal};
 use crate::errors::OWN_HOPS;
 use crate::settings::Side6;
@@ -69,11 +70,13 @@ impl Translator {
     /// Routes a packet that no table between the families claims to the other side, by another
     /// prefix if a pair of prefixes has its address.
     pub(crate) fn forward(&mut self, now: Timestamp, from: Side, packet: &mut Packet<'_>) -> Taken {
+        let received = Ipv6::new_header_checked(packet.bytes()).map(|header| header.destination());
+        let received = received.map_err(|_| DropReason::BadLength)?;
         let (source, to) = self.route(from, packet)?;
         //= rfc6296#section-7-filter
         match from {
             Side::Inside => self.note_sender(now, source, packet.bytes())?,
-            Side::Outside => self.check_asked_for(now, packet.bytes())?,
+            Side::Outside => self.check_asked_for(now, packet.bytes(), received)?,
         }
         let hop_limit = packet.bytes()[HOP_LIMIT] - 1;
         packet.bytes_mut()[HOP_LIMIT] = hop_limit;
@@ -102,7 +105,7 @@ impl Translator {
             return Err(DropReason::SameSide.into());
         }
         if self.filter.is_some() {
-            self.check_beyond(from, source, packet.bytes())?;
+            self.check_beyond(from, (source, destination), packet.bytes())?;
         }
         let is_paired = turns
             || match from {
@@ -138,15 +141,29 @@ impl Translator {
             || side == Side::Inside && self.pairs.is_internal(address.into())
     }
 
-    /// Refuses what simple security never lets pass: sources that belong to the other side, and
-    /// routing headers of type 0 (RFC 6092 section 3.1).
-    fn check_beyond(&self, from: Side, source: u128, bytes: &[u8]) -> Result<(), DropReason> {
+    /// Refuses what simple security never lets pass: sources that belong to the other side,
+    /// deprecated addresses, and routing headers of type 0 (RFC 6092 section 3.1).
+    fn check_beyond(
+        &self,
+        from: Side,
+        (source, destination): (u128, u128),
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        //= rfc6092#REC-3
+        if is_deprecated(source) {
+            return Err(DropReason::MartianSource);
+        }
+        if is_deprecated(destination) {
+            return Err(DropReason::MartianDestination);
+        }
+        //= rfc6092#REC-6
         let is_external = from == Side::Outside && self.pairs.is_external(source.into());
         if is_external || self.is_beside(from.other(), source) {
             return Err(DropReason::SpoofedSource);
         }
         let walk = Ipv6::new_checked(bytes).ok().and_then(|header| header.walk().ok());
         let left = walk.and_then(|walk| walk.segments_left);
+        //= rfc6092#REC-4
         // The type is the byte before the number of segments left.
         let is_type_0 = left.is_some_and(|at| bytes.get(at - 1) == Some(&0));
         if is_type_0 { Err(DropReason::SegmentsLeft) } else { Ok(()) }
@@ -187,14 +204,33 @@ impl Translator {
         }
     }
 
-    /// Asks the filter, if there is one, whether a packet from outside may come in.
-    fn check_asked_for(&mut self, now: Timestamp, bytes: &[u8]) -> Result<(), DropReason> {
+    /// Asks the filter, if there is one, whether a packet from outside may come in. `received` is
+    /// its destination as it came.
+    fn check_asked_for(
+        &mut self,
+        now: Timestamp,
+        bytes: &[u8],
+        received: u128,
+    ) -> Result<(), DropReason> {
         let Some(filter) = &mut self.filter else { return Ok(()) };
         let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
         let walk = header.walk().map_err(|_| DropReason::ExtensionHeaders)?;
-        match filter.admits(&header, &walk, bytes, now.0) {
-            true => Ok(()),
-            false => Err(DropReason::Filtered),
+        if filter.admits(&header, &walk, bytes, now.0) {
+            return Ok(());
+        }
+        if !filter.remember(&header, &walk, bytes, (received, now.0)) {
+            self.errors.suppressed += 1;
+        }
+        Err(DropReason::Filtered)
+    }
+
+    /// Answers the requests from outside that the filter has refused and whose answers are due.
+    #[inline]
+    pub(crate) fn answer_refused(&mut self, now: Timestamp) {
+        while let Some(filter) = &mut self.filter
+            && let Some(request) = filter.pop_unanswered(now.0)
+        {
+            self.send_error(now, Side::Outside, &request, ErrorMessage::PROHIBITED_IPV6);
         }
     }
 

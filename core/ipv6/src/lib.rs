@@ -37,6 +37,7 @@ mod amend;
 mod batch;
 mod check;
 mod clat;
+mod complaint;
 pub mod convert;
 mod eam;
 mod embedding;

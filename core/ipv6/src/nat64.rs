@@ -36,8 +36,6 @@ const PROTOCOL: usize = 9;
 const REALM: &str = "nat64";
 /// Subscribers by default, as in the engine.
 const SUBSCRIBERS: usize = 1 << 16;
-/// Code of ICMPv6 "destination unreachable".
-const ADDRESS_UNREACHABLE: u8 = 3;
 
 /// The origin of a packet to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,7 +290,7 @@ fn tell_address_unreachable(packet: &mut Packet<'_>) {
     let Some(mut error) = Icmpv6::new_checked(header.payload_mut()) else { return };
     //= rfc6146#section-3.5.1.1-refused
     //= rfc6146#section-3.5.2.3-refused
-    error.set_code(ADDRESS_UNREACHABLE);
+    error.set_code(ErrorMessage::ADDRESS_UNREACHABLE.code);
     error.fill_checksum(source, destination);
 }
 
@@ -376,7 +374,7 @@ impl Translator {
         let len = packet.len();
         let sender = match self.convert_to_number(now, source, packet) {
             Ok(sender) => sender,
-            Err(refusal) => return self.refuse(now, Side::Inside, packet, len, refusal),
+            Err(refusal) => return self.refuse_sender(now, packet, len, refusal),
         };
         let sender = sender.map(|(number, reached)| (number, Some(reached)));
         self.take_numbered(engine, now, packet, sender, len)

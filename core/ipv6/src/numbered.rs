@@ -1,13 +1,20 @@
 //! Hosts that have numbers in the engine: those of NAT64, or those behind the tunnels of DS-Lite.
 
 use crate::Hosts;
-use crate::convert::{Cut, DIFFERENCE};
+use crate::convert::{Cut, DIFFERENCE, ErrorMessage, Refusal};
+use crate::errors::HOST_UNREACHABLE;
 use crate::nat64::{Origin, Reached};
 use crate::translator::{Fate, LEAST_MTU, Translator, process};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    Direction, DropReason, Engine, Outcome, Packet, Prefix, Side, Timestamp, Verdict,
+    Direction, DropReason, Engine, Outcome, Packet, Prefix, Refusal as Answer, Side, Timestamp,
+    Verdict,
 };
+
+/// True if a packet is refused because its host gets no number.
+pub(crate) fn is_short(reason: DropReason) -> bool {
+    matches!(reason, DropReason::MappingTableFull | DropReason::PortQuota)
+}
 
 /// Name of a host of NAT64 or DS-Lite that has a number in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +73,22 @@ impl Translator {
         if let Some(hosts) = self.hosts_mut() {
             hosts.sweep(engine, realm, now.0);
         }
+    }
+
+    /// Adds the error for the sender to the refusal of a host that gets no number, as the engine
+    /// answers a host that gets no port.
+    //= rfc6146#section-3.5.1.1-refused
+    pub(crate) fn with_answer(&self, refusal: Refusal) -> Refusal {
+        let Refusal { reason, .. } = refusal;
+        let message = match self.refusal {
+            _ if !is_short(reason) => return refusal,
+            Answer::HostUnreachable if self.nat64.is_some() => ErrorMessage::ADDRESS_UNREACHABLE,
+            Answer::HostUnreachable => HOST_UNREACHABLE,
+            Answer::Prohibited if self.nat64.is_some() => ErrorMessage::PROHIBITED_IPV6,
+            Answer::Prohibited => ErrorMessage::PROHIBITED,
+            Answer::Silent => return refusal,
+        };
+        Refusal::with(reason, message)
     }
 
     /// Has the engine take an IPv4 packet from a host's number, which is counted with `len` bytes.

@@ -4,6 +4,7 @@ use crate::convert::{ErrorMessage, Refusal};
 use crate::translator::{Fate, Translator};
 use core::net::Ipv6Addr;
 use natgate_engine::{Direction, Packet, Side, Timestamp};
+use natgate_wire::Ipv6;
 
 impl Translator {
     /// Counts a packet of `len` bytes as dropped, and sends the error that its refusal asks for.
@@ -47,6 +48,42 @@ impl Translator {
                 self.errors.send_ipv4(now.0, (from, mtu), source, message, packet);
             }
             None => self.errors.suppressed += 1,
+        }
+    }
+
+    /// Counts a packet to an address of the gateway's as dropped, and sends the error that its
+    /// refusal asks for.
+    #[cold]
+    pub(crate) fn refuse_own(
+        &mut self,
+        (now, from, direction): (Timestamp, Side, Direction),
+        packet: &[u8],
+        Refusal { reason, error }: Refusal,
+    ) {
+        self.counters.count_drop(direction, reason, packet.len());
+        if let Some(message) = error {
+            self.answer_own(now, from, packet, message);
+        }
+    }
+
+    /// Sends an ICMPv6 error about a packet, from the address that the packet went to. The ends of
+    /// tunnels answer nobody outside.
+    //= rfc4443#section-2.2-a
+    pub(crate) fn answer_own(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packet: &[u8],
+        message: ErrorMessage,
+    ) {
+        let Ok(header) = Ipv6::new_header_checked(packet) else { return };
+        let own = Some(header.destination());
+        if from == Side::Outside && !self.own_addresses().contains(&own) {
+            return;
+        }
+        match self.sends_errors(from) {
+            true => self.errors.send_ipv6(now.0, from, own, message, packet),
+            false => self.errors.suppressed += 1,
         }
     }
 

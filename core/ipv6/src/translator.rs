@@ -7,6 +7,7 @@
 use crate::addresses::{is_link_local, is_martian};
 use crate::batch::Run;
 use crate::check::check_ipv4;
+use crate::complaint::{check_headers, unknown_protocol};
 use crate::convert::{Converted, Converter, Cut, Hops, Refusal};
 use crate::errors::{Errors, Waiting};
 use crate::filter::Filter;
@@ -79,6 +80,8 @@ pub struct Translator {
     pub(crate) networks: [Network; 2],
     /// Ranges of addresses that the engine has for itself, ascending.
     externals: Vec<AddressRange>,
+    /// Answer to a host that gets no number.
+    pub(crate) refusal: natgate_engine::Refusal,
     pub(crate) nat64: Option<Nat64>,
     pub(crate) siit: Option<Siit>,
     /// Pairs of prefixes of NPTv6.
@@ -140,11 +143,13 @@ impl Translator {
             mtus,
             networks: [&settings.inside, &settings.outside].map(Network::of),
             externals: config.external_ranges(),
+            refusal: config.refusal,
             nat64,
             siit: siit.transpose()?,
             pairs: Pairs::new(&settings.nptv6).map_err(|overlap| overlap.to_string())?,
             clat: converter(mtu_ipv6[1], mtus[0], Hops::Decrement),
-            filter: outbound_only.then(|| Filter::new(FILTER_RECORDS, seed)),
+            filter: outbound_only
+                .then(|| Filter::new(FILTER_RECORDS, config.answer_unsolicited_syn, seed)),
             softwires,
             errors: Errors::new(config.limits.icmp_errors_per_second),
             counters: Counters::default(),
@@ -158,9 +163,13 @@ impl Translator {
     pub fn renew(&mut self, config: &Config) {
         self.own_ipv4 = own_ipv4(config);
         self.externals = config.external_ranges();
+        self.refusal = config.refusal;
         self.errors.set_rate(config.limits.icmp_errors_per_second);
         if let Some(softwires) = &mut self.softwires {
             softwires.renew(config);
+        }
+        if let Some(filter) = &mut self.filter {
+            filter.set_answers(config.answer_unsolicited_syn);
         }
     }
 
@@ -198,12 +207,14 @@ impl Translator {
         self.softwires.as_mut()?.pop_turned()
     }
 
-    /// Frees hosts with numbers that have no mappings any more, some in each call. Call it after
-    /// each packet, when the engine's events and packets have been polled.
+    /// Does what is due: frees hosts with numbers that have no mappings any more, some in each
+    /// call, and queues errors about packets that came a while ago. Call it after each packet, when
+    /// the engine's events and packets have been polled.
     pub fn sweep(&mut self, engine: &Engine, now: Timestamp) {
         self.forget_last();
         self.sweep_hosts(engine, now);
         self.advance_softwires(now);
+        self.answer_refused(now);
     }
 
     /// Takes a packet of either family that came in on a side, with
@@ -294,7 +305,7 @@ impl Translator {
             return fate;
         }
         if self.is_local(from, ends.1) {
-            return self.take_local(from, packet, len);
+            return self.take_local((now, from), packet, len);
         }
         //= rfc6146#section-3.5-ipv6
         if from == Side::Inside && self.nat64.as_ref().is_some_and(|nat64| nat64.claims(ends.1)) {
@@ -363,9 +374,11 @@ impl Translator {
         let is_own = |address| own.contains(&Some(address));
         // A link-local address may send to the gateway, and be an address of the gateway.
         //= rfc7915#section-5.1-source
+        //= rfc6092#REC-1
         if is_martian(source) || is_link_local(source) && !is_own(destination) {
             return Err(DropReason::MartianSource.into());
         }
+        //= rfc6092#REC-2
         if is_martian(destination) || is_link_local(destination) && !is_own(destination) {
             return Err(DropReason::MartianDestination.into());
         }
@@ -486,9 +499,19 @@ impl Translator {
     }
 
     /// Answers an echo request to one of the gateway's own addresses.
-    fn take_local(&mut self, from: Side, packet: &mut Packet<'_>, len: usize) -> Fate {
+    fn take_local(
+        &mut self,
+        (now, from): (Timestamp, Side),
+        packet: &mut Packet<'_>,
+        len: usize,
+    ) -> Fate {
+        if let Err(refusal) = check_headers(packet.bytes()) {
+            self.refuse_own((now, from, Direction::Local), packet.bytes(), refusal);
+            return Fate::Nothing;
+        }
         if !crate::forward::answer_echo(packet.bytes_mut()) {
-            self.counters.count_drop(Direction::Local, DropReason::LocalUnsupported, len);
+            let refusal = unknown_protocol(packet.bytes());
+            self.refuse_own((now, from, Direction::Local), packet.bytes(), refusal);
             return Fate::Local;
         }
         self.counters.count(Direction::Local, Outcome::Replied, len);

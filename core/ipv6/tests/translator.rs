@@ -5,6 +5,8 @@ mod common;
 mod explained;
 #[path = "common/prefixes.rs"]
 mod prefixes;
+#[path = "translator/security.rs"]
+mod security;
 
 use common::Ends;
 use natgate_engine::{
@@ -297,8 +299,41 @@ fn own_errors_cannot_be_fragmented_and_keep_the_service() {
     assert_eq!(error.traffic_class(), 0x2c);
 }
 
+//= test rfc4443#section-2.2-a
+#[test]
+fn an_own_address_tells_what_it_does_not_understand() {
+    let mut settings = Settings::default();
+    settings.inside.address = Some((Ipv6Addr::from(ipv6("2001:db8:f::ff")), 64));
+    settings.outside.address = Some((Ipv6Addr::from(ipv6("2001:db8:e::ff")), 64));
+    let mut world = World::new(settings);
+    // An echo request with a right checksum behind destination options.
+    let ends = (ipv6(HOST), ipv6("2001:db8:e::ff"));
+    let mut echo = [128, 0, 0, 0, 0, 5, 0, 1];
+    let total = !fold(sum(&echo, pseudo_header_v6(ends.0, ends.1, 58, 8)));
+    echo[2..4].copy_from_slice(&total.to_be_bytes());
+    let mut take = |option: u8| {
+        let options = [58, 0, option, 4, 0, 0, 0, 0];
+        let packet = six(ends, 60, &[&options[..], &echo].concat());
+        let (result, errors) = world.take(Side::Inside, &packet);
+        (result.map(|reply| reply[48]), errors)
+    };
+    assert_eq!(take(1), (Ok(129), vec![]));
+    assert_eq!(take(0x5e), (Err(DropReason::LocalUnsupported), vec![]));
+    let (result, errors) = take(0x9e);
+    assert_eq!((result, errors.len()), (Err(DropReason::LocalUnsupported), 1));
+    let error = Ipv6::new_checked(&errors[0][..]).expect("an IPv6 packet");
+    assert_eq!((error.source(), error.destination()), (ends.1, ends.0));
+    assert_eq!(errors[0][40..42], [4, 2]);
+    assert_eq!(errors[0][44..48], [0, 0, 0, 42]);
+    let (result, errors) = world.take(Side::Inside, &six(ends, 47, &[0; 8]));
+    assert_eq!(result, Err(DropReason::LocalUnsupported));
+    assert_eq!((&errors[0][40..42], &errors[0][44..48]), (&[4, 1][..], &[0, 0, 0, 6][..]));
+}
+
 fn filtered() -> World {
-    World::new(Settings { filter: Filter::OutboundOnly, ..Settings::default() })
+    let mut settings = Settings { filter: Filter::OutboundOnly, ..Settings::default() };
+    settings.outside.address = Some((Ipv6Addr::from(ipv6("2001:db8:e::ff")), 64));
+    World::new(settings)
 }
 
 const HOST: &str = "2001:db8:f::1";
@@ -399,6 +434,24 @@ fn nat64(non_global: NonGlobal) -> Settings {
     let nat64 =
         Nat64Settings { prefixes, subscribers, subscriber_length: 64, non_global, static_hosts };
     Settings { nat64: Some(nat64), ..Settings::default() }
+}
+
+//= test rfc6146#section-3.5.1.1-refused
+#[test]
+fn a_host_that_gets_no_number_is_told() {
+    let mut settings = nat64(NonGlobal::Refuse);
+    settings.inside.address = Some((Ipv6Addr::from(ipv6("2001:db8:f::ff")), 64));
+    let mut world = World::new(settings);
+    let packet = |host: u128| {
+        let ends = (ipv6(HOST) + host, embed(pref64("64:ff9b::", 96), [8, 8, 8, 8]));
+        six(ends, 17, &udp(5000, 53))
+    };
+    for host in 0..256 {
+        assert!(world.take(Side::Inside, &packet(host << 8)).0.is_ok());
+    }
+    let (result, errors) = world.take(Side::Inside, &packet(256 << 8));
+    assert_eq!((result, errors.len()), (Err(DropReason::PortQuota), 1));
+    assert_eq!((&errors[0][40..42], &errors[0][48..]), (&[1, 3][..], &packet(256 << 8)[..]));
 }
 
 #[test]

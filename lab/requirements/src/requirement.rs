@@ -34,7 +34,7 @@ pub struct Requirement {
     pub exception: Option<String>,
 }
 
-/// Identifier of a requirement: `REQ-5a`, or `section-2.2` if an RFC does not number its
+/// Identifier of a requirement: `REQ-5a` or `REC-5`, or `section-2.2` if an RFC does not number its
 /// requirements. Both may be followed by `-` and words that distinguish parts without letters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(try_from = "String")]
@@ -43,7 +43,8 @@ pub struct Id(String);
 impl Id {
     /// Parses an identifier; `None` if the text is none.
     pub fn new(text: &str) -> Option<Self> {
-        let rest = text.strip_prefix("REQ-").or_else(|| text.strip_prefix("section-"))?;
+        let mut kinds = ["REQ-", "REC-", "section-"].into_iter();
+        let rest = kinds.find_map(|kind| text.strip_prefix(kind))?;
         let good = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
         let ends_well = rest.ends_with(|c: char| c.is_ascii_alphanumeric());
         let is_id = rest.starts_with(|c: char| c.is_ascii_digit()) && ends_well;
@@ -187,8 +188,15 @@ mod tests {
 
     #[test]
     fn identifiers_are_those_of_the_rfcs() {
-        for good in ["REQ-1", "REQ-5a", "REQ-14a", "REQ-4-answer", "section-2.2-reset", "section-7"]
-        {
+        for good in [
+            "REQ-1",
+            "REC-1",
+            "REQ-5a",
+            "REQ-14a",
+            "REQ-4-answer",
+            "section-2.2-reset",
+            "section-7",
+        ] {
             assert!(Id::new(good).is_some(), "{good}");
         }
         for bad in ["", "REQ-", "REQ-a", "5a", "4.3", "section-", "section-2.", "REQ-1 a", "REQ-1-"]

@@ -182,6 +182,8 @@ impl ErrorMessage {
     pub const TTL_EXCEEDED: Self = Self::new(icmp::kind::TIME_EXCEEDED, 0, 0);
     /// ICMPv6 "communication with destination administratively prohibited" (RFC 7915 section 5.4).
     pub const PROHIBITED_IPV6: Self = Self::new(icmpv6::kind::UNREACHABLE, 1, 0);
+    /// ICMPv6 "address unreachable".
+    pub const ADDRESS_UNREACHABLE: Self = Self::new(icmpv6::kind::UNREACHABLE, 3, 0);
     /// ICMPv6 "hop limit exceeded in transit".
     pub const HOP_LIMIT_EXCEEDED: Self = Self::new(icmpv6::kind::TIME_EXCEEDED, 0, 0);
 

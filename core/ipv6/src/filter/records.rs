@@ -8,11 +8,17 @@ use natgate_wire::ipv6::next;
 use natgate_wire::protocol;
 
 pub(super) const SECOND: u64 = 1_000_000_000;
-/// Life of a record without packets, nanoseconds: in general (RFC 6092 REC-12, REC-14), of an
-/// established TCP connection (REC-35), of another TCP connection.
+/// Life of a record without packets, nanoseconds: in general; of an established connection; of
+/// another connection, and of another one of DCCP.
+//= rfc6092#REC-12
+//= rfc6092#REC-14
 pub(super) const IDLE: u64 = 300 * SECOND;
+//= rfc6092#REC-35
+//= rfc6092#REC-40
+//= rfc6092#REC-44
 const ESTABLISHED: u64 = 7440 * SECOND;
 const TRANSITORY: u64 = 240 * SECOND;
+const TRANSITORY_DCCP: u64 = 480 * SECOND;
 /// Records of which a new one may take the place of one when the table is full.
 const LOOKED_AT: usize = 64;
 /// Counters of records by /64, and by address: networks that share one by chance share its count.
@@ -38,6 +44,7 @@ impl Key {
 pub(super) struct Record {
     pub(super) key: Key,
     pub(super) expires: u64,
+    /// True if the endpoint has a connection that both ends know.
     pub(super) is_established: bool,
     /// True if a remote host has sent a packet to the endpoint.
     pub(super) is_answered: bool,
@@ -182,8 +189,9 @@ fn hash(secret: HashKey, key: &Key) -> u64 {
 /// Life of a record without packets, nanoseconds.
 pub(super) fn idle(record: &Record) -> u64 {
     match (record.key.protocol, record.is_established) {
-        (protocol::TCP, true) => ESTABLISHED,
-        (protocol::TCP, false) => TRANSITORY,
+        (protocol::TCP | protocol::SCTP | protocol::DCCP, true) => ESTABLISHED,
+        (protocol::TCP | protocol::SCTP, false) => TRANSITORY,
+        (protocol::DCCP, false) => TRANSITORY_DCCP,
         _ => IDLE,
     }
 }

@@ -15,7 +15,7 @@ use super::release::add_like;
 use super::tunnel::{encapsulate, service_behind, set_hop};
 use super::{SoftwireSettings, Softwires};
 use crate::Prefix6;
-use crate::convert::{Cut, HEADROOM};
+use crate::convert::{Cut, HEADROOM, Refusal};
 use crate::errors::{HOST_UNREACHABLE, write_ipv4};
 use crate::hosts::Hosts;
 use crate::nat64::about_ipv4;
@@ -294,7 +294,9 @@ impl Translator {
         ends: (u128, u128),
     ) -> Fate {
         let len = packet.len();
-        let Some((content, traffic_class)) = self.content(packet) else { return Fate::Nothing };
+        let Some((content, traffic_class)) = self.content(now, packet) else {
+            return Fate::Nothing;
+        };
         match content {
             Content::Whole(at) => {
                 self.take_inner(engine, now, packet, Arrived { ends, at, traffic_class }, len)
@@ -330,9 +332,44 @@ impl Translator {
             }
             Err(reason) => {
                 self.count_drop(Direction::Outbound, reason, len);
+                self.answer_refused_host(now, arrived, reason, packet.bytes());
                 Fate::Nothing
             }
         }
+    }
+
+    /// Tells a host behind a tunnel that it gets no number.
+    #[cold]
+    fn answer_refused_host(
+        &mut self,
+        now: Timestamp,
+        arrived: Arrived,
+        reason: DropReason,
+        bytes: &[u8],
+    ) {
+        if let (Some(message), Some(inner)) =
+            (self.with_answer(reason.into()).error, bytes.get(arrived.at..))
+        {
+            self.send_tunneled(now, AFTR.to_bits(), arrived.ends, message, inner);
+        }
+    }
+
+    /// Counts a packet of `len` bytes from inside as dropped, and tells its sender if it is a host
+    /// that gets no number.
+    pub(crate) fn refuse_sender(
+        &mut self,
+        now: Timestamp,
+        packet: &Packet<'_>,
+        len: usize,
+        refusal: Refusal,
+    ) -> Fate {
+        if self.dslite().is_none() {
+            return self.refuse(now, Side::Inside, packet, len, self.with_answer(refusal));
+        }
+        if let Some(arrived) = Arrived::whole(packet.bytes()) {
+            self.answer_refused_host(now, arrived, refusal.reason, packet.bytes());
+        }
+        self.refuse(now, Side::Inside, packet, len, refusal)
     }
 
     /// Takes a packet out of its tunnel and gives it its host's number. Returns the number, unless

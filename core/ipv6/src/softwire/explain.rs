@@ -5,7 +5,7 @@
 
 use super::bindings::Tunnel;
 use super::endpoint::{self, End, Port};
-use super::from_tunnel::{Arrived, Content, read_content, read_inner};
+use super::from_tunnel::{Arrived, Content, admit, read_inner};
 use super::icmp::TunnelError;
 use super::to_tunnel::{Passed, datagram};
 use super::{Answer, Located, Location, Owner, Softwires, Stopped};
@@ -165,11 +165,14 @@ impl Translator {
         let Some(arrived) = Arrived::whole(packet.bytes()) else { return Outer::Told };
         let tunnel = Tunnel { br: arrived.ends.1, customer: arrived.ends.0 };
         let is_aftr = self.is_aftr(arrived.ends.1);
-        match read_content(packet.bytes()) {
-            Err(reason) => into.drop(Direction::Outbound, reason),
-            Ok((None, _)) => into.drop(Direction::Local, DropReason::LocalUnsupported),
-            Ok((Some(Content::Icmp(at)), _)) => return self.explain_icmp(by, packet, at, into),
-            Ok((Some(Content::Fragment(..)), _)) => {
+        match admit(packet.bytes()) {
+            Err((direction, refusal)) => {
+                into.drop(direction, refusal.reason);
+                let answer = refusal.error.filter(|_| self.sends_errors(Side::Inside));
+                answer.into_iter().for_each(|message| into.answer(true, message));
+            }
+            Ok((Content::Icmp(at), _)) => return self.explain_icmp(by, packet, at, into),
+            Ok((Content::Fragment(..), _)) => {
                 into.note(Step::Tunnel(tunnel));
                 if is_aftr && !self.note_b4(tunnel.customer, into) {
                     into.drop(Direction::Outbound, DropReason::SoftwireSource);
@@ -178,7 +181,7 @@ impl Translator {
                     (into.is_certain, into.direction) = (false, Direction::Outbound);
                 }
             }
-            Ok((Some(Content::Whole(at)), _)) => {
+            Ok((Content::Whole(at), _)) => {
                 let arrived = Arrived { at, ..arrived };
                 into.note(Step::Tunnel(tunnel));
                 let inner = packet.bytes().get(at..).and_then(|inner| ends::read(inner, true));
@@ -265,7 +268,8 @@ impl Translator {
                 )
             }
             Err(reason) => {
-                into.drop(Direction::Outbound, reason);
+                let refusal = self.with_answer(reason.into());
+                into.refuse(Side::Inside, refusal, (false, self.sends_errors(Side::Inside)));
                 Outer::Told
             }
         }

@@ -5,6 +5,7 @@ use super::fragments::{Datagram, Ports};
 use super::to_tunnel::{Passed, both_ports, datagram};
 use super::tunnel::{IPV4, service_behind, set_hop};
 use super::{Answer, Located, Location, Owner, Softwires, Stopped};
+use crate::complaint::{check_headers, unknown_protocol};
 use crate::convert::{Cut, ErrorMessage, Refusal};
 use crate::errors::{HOST_UNREACHABLE, SOURCE_POLICY};
 use crate::translator::{Fate, Translator};
@@ -43,10 +44,9 @@ impl Arrived {
     }
 }
 
-/// Reads the outer headers of a packet: its content, if the gateway knows it, and its traffic
-/// class.
+/// Finds the content of a packet, if the gateway knows it, and its traffic class.
 #[inline]
-pub(super) fn read_content(bytes: &[u8]) -> Result<(Option<Content>, u8), DropReason> {
+fn read_content(bytes: &[u8]) -> Result<(Option<Content>, u8), DropReason> {
     let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
     let traffic_class = header.traffic_class();
     if header.next_header() == IPV4 {
@@ -66,6 +66,24 @@ pub(super) fn read_content(bytes: &[u8]) -> Result<(Option<Content>, u8), DropRe
         _ => None,
     };
     Ok((content, traffic_class))
+}
+
+/// Reads the outer headers of a packet: its content, and its traffic class.
+///
+/// # Errors
+/// The refusal of the packet, and the direction that it counts for.
+#[inline]
+pub(super) fn admit(bytes: &[u8]) -> Result<(Content, u8), (Direction, Refusal)> {
+    let is_plain = bytes.get(ipv6::NEXT_HEADER) == Some(&IPV4);
+    let (content, class) = read_content(bytes).map_err(|reason| {
+        let error = check_headers(bytes).err().and_then(|refusal| refusal.error);
+        (Direction::Outbound, Refusal { reason, error })
+    })?;
+    if !is_plain {
+        check_headers(bytes).map_err(|refusal| (Direction::Local, refusal))?;
+    }
+    let content = content.ok_or_else(|| (Direction::Local, unknown_protocol(bytes)))?;
+    Ok((content, class))
 }
 
 impl Translator {
@@ -93,7 +111,9 @@ impl Translator {
         ends: (u128, u128),
     ) -> Fate {
         let len = packet.len();
-        let Some((content, traffic_class)) = self.content(packet) else { return Fate::Nothing };
+        let Some((content, traffic_class)) = self.content(now, packet) else {
+            return Fate::Nothing;
+        };
         match content {
             Content::Whole(at) => {
                 self.take_arrived(now, packet, Arrived { ends, at, traffic_class }, len)
@@ -106,18 +126,14 @@ impl Translator {
     /// The content and the traffic class of a packet to the gateway's end of a tunnel. `None`: the
     /// packet is dropped.
     #[inline]
-    pub(super) fn content(&mut self, packet: &Packet<'_>) -> Option<(Content, u8)> {
-        match read_content(packet.bytes()) {
-            Ok((Some(content), traffic_class)) => return Some((content, traffic_class)),
-            Ok((None, _)) => {
-                let reason = DropReason::LocalUnsupported;
-                self.count_drop(Direction::Local, reason, packet.len());
-            }
-            Err(reason) => {
-                self.drop_outer(packet, reason);
+    pub(super) fn content(&mut self, now: Timestamp, packet: &Packet<'_>) -> Option<(Content, u8)> {
+        match admit(packet.bytes()) {
+            Ok(admitted) => Some(admitted),
+            Err((direction, refusal)) => {
+                self.refuse_own((now, Side::Inside, direction), packet.bytes(), refusal);
+                None
             }
         }
-        None
     }
 
     /// Counts a packet from a customer as dropped.
@@ -169,7 +185,9 @@ impl Translator {
                     }
                     Answer::Outer(message) => {
                         packet.set_start(whole);
-                        self.answer_tunnel_end(now, arrived.ends, message, packet.bytes());
+                        // The customer knows the gateway by this address alone (RFC 7596
+                        // section 5.1).
+                        self.answer_own(now, Side::Inside, packet.bytes(), message);
                     }
                 }
                 Fate::Nothing

@@ -196,17 +196,4 @@ impl Translator {
         let source = self.error_source_in_tunnel();
         self.send_tunneled(now, source, ends, message, inner);
     }
-
-    /// Sends an ICMPv6 error about a packet to the customer's end of its tunnel.
-    #[cold]
-    pub(super) fn answer_tunnel_end(
-        &mut self,
-        now: Timestamp,
-        ends: (u128, u128),
-        message: ErrorMessage,
-        outer: &[u8],
-    ) {
-        // The customer knows the gateway by this address alone (RFC 7596 section 5.1).
-        self.send_error_from(now, ends.1, outer, message);
-    }
 }

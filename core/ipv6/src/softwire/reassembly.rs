@@ -21,6 +21,8 @@ const SHARE: usize = 8;
 const OVERHEAD: usize = 512;
 /// Longest payload of an IPv6 packet, bytes.
 const LONGEST: usize = u16::MAX as usize;
+/// The mark of a congested way in the traffic class.
+const CONGESTED: u8 = 0b11;
 /// All sources together that are not known to be customers, as payer.
 pub(crate) const UNKNOWN: u128 = 0;
 
@@ -42,6 +44,8 @@ struct Whole {
     number: u64,
     /// The source whose share is charged.
     payer: u128,
+    /// True if a fragment was marked on a congested way.
+    is_marked: bool,
     /// The reason why the packet will never be complete.
     ended: Option<DropReason>,
 }
@@ -241,6 +245,7 @@ impl Whole {
             self.len = Some(end);
         }
         self.pieces.insert(start, payload.to_vec());
+        self.is_marked |= bytes[1] >> 4 & CONGESTED == CONGESTED;
         self.bytes += payload.len();
         self.received += bytes.len();
         Ok(())
@@ -259,6 +264,10 @@ impl Whole {
         if let Ok(mut packet) = Ipv6::new_header_checked(&mut bytes[..]) {
             packet.set_payload_len(self.bytes as u16);
             packet.set_next_header(self.next_header);
+            // The mark of any fragment is the packet's (RFC 3168 section 5.3).
+            if self.is_marked {
+                packet.set_traffic_class(packet.traffic_class() | CONGESTED);
+            }
         }
         Complete { bytes, fragments: self.pieces.len() as u64, received: self.received }
     }
@@ -306,6 +315,20 @@ mod tests {
         assert_eq!((all.used, all.shares.len()), (0, 0));
         assert_eq!((all.ends.len(), all.packets.len()), (0, 0));
         assert!(all.is_empty());
+    }
+
+    #[test]
+    fn the_mark_of_any_fragment_is_the_packets() {
+        let whole = fragments(1, 3000, 1280);
+        for marked in 1..4 {
+            let mut all = Reassembly::new(1 << 20, 10);
+            let mut whole = whole.clone();
+            whole.iter_mut().for_each(|one| one[1] = one[1] & 0xf | 2 << 4);
+            whole[marked][1] |= 3 << 4;
+            let done = (1..4).filter_map(|number| take(&mut all, 0, &whole[number]).unwrap());
+            let done = done.last().expect("a packet");
+            assert_eq!(done.bytes[1] >> 4, 3, "fragment {marked}");
+        }
     }
 
     #[test]

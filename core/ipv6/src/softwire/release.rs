@@ -5,6 +5,7 @@ use super::endpoint::{self, End};
 use super::fragments::{Datagram, Held, Ports};
 use super::reassembly::{Complete, UNKNOWN};
 use super::{Located, Location, Loss, Softwires};
+use crate::complaint::about_fragment;
 use crate::convert::{Cut, HEADROOM};
 use crate::translator::{Departure, Fate, Translator};
 use alloc::vec;
@@ -98,6 +99,9 @@ impl Translator {
             Ok(None) => None,
             Err(reason) => {
                 self.count_drop(Direction::Outbound, reason, bytes.len());
+                if let Some(message) = about_fragment(bytes, at, reason) {
+                    self.answer_own(now, Side::Inside, bytes, message);
+                }
                 None
             }
             Ok(Some(Complete { bytes, fragments, received })) => {

@@ -101,18 +101,4 @@ impl Translator {
             false => self.errors.suppressed += 1,
         }
     }
-
-    /// Sends an ICMPv6 error inside, from an address of the gateway.
-    pub(super) fn send_error_from(
-        &mut self,
-        now: Timestamp,
-        source: u128,
-        packet: &[u8],
-        message: ErrorMessage,
-    ) {
-        match self.sends_errors(Side::Inside) {
-            true => self.errors.send_ipv6(now.0, Side::Inside, Some(source), message, packet),
-            false => self.errors.suppressed += 1,
-        }
-    }
 }

@@ -143,6 +143,17 @@ impl World {
         Some((side, buffer[..len].to_vec()))
     }
 
+    /// The code, the receiver and the quotation of an ICMP error from the gateway's address in the
+    /// tunnel, "unreachable", that has just been sent to a B4.
+    fn refusal(&mut self, b4: &str) -> (u8, [u8; 4], Vec<u8>) {
+        let (side, bytes) = self.queued().expect("an error");
+        let (end, error) = open(&bytes);
+        assert_eq!((side, end.as_str(), &error[12..16]), (Side::Inside, b4, &[192, 0, 0, 1][..]));
+        assert_eq!((error[9], error[20], checksum(&error[20..])), (1, 3, 0));
+        let receiver = [error[16], error[17], error[18], error[19]];
+        (error[21], receiver, error[28..].to_vec())
+    }
+
     fn hosts(&self) -> (usize, usize) {
         self.translator.hosts().expect("DS-Lite").counts()
     }
@@ -620,16 +631,55 @@ fn a_subscriber_has_256_hosts_and_hosts_without_mappings_lose_their_numbers() {
     }
     let taken = world.take(Side::Inside, &tunneled(B4, &inner(256, 5000)));
     assert_eq!(taken, Err(R::PortQuota));
+    assert_eq!(world.refusal(B4), (1, [10, 0, 1, 0], inner(256, 5000)));
     for other in 0..16 {
         world.leave(&format!("2001:db8:b4:1::{other:x}"), &inner(256, 5000));
     }
     let third = tunneled("2001:db8:b4::3", &inner(0, 5000));
     assert_eq!(world.take(Side::Inside, &third), Err(R::MappingTableFull));
+    assert_eq!(world.refusal("2001:db8:b4::3"), (1, [10, 0, 0, 0], inner(0, 5000)));
     assert_eq!(world.hosts(), (272, 17));
     // Hosts without mappings lose their numbers.
     world.wait(900);
     assert_eq!(world.hosts(), (0, 0));
     assert!(world.take(Side::Inside, &third).is_ok());
+}
+
+#[test]
+fn a_host_without_a_number_is_answered_as_a_host_without_a_port_is() {
+    use natgate_engine::Refusal;
+    for (refusal, code) in [(Refusal::Prohibited, Some(13)), (Refusal::Silent, None)] {
+        let mut world = World::with(|config, _| {
+            config.refusal = refusal;
+            config.limits.subscribers = Some(1);
+        });
+        let packet = udp((HOST, REMOTE), (5000, 53), &[1]);
+        world.leave(B4, &packet);
+        let taken = world.take(Side::Inside, &tunneled(OTHER_B4, &packet));
+        assert_eq!(taken, Err(R::MappingTableFull));
+        match code {
+            Some(code) => assert_eq!(world.refusal(OTHER_B4), (code, HOST, packet)),
+            None => assert_eq!(world.queued(), None),
+        }
+    }
+}
+
+#[test]
+fn a_tunnel_that_provokes_errors_leaves_others_theirs() {
+    let mut world = World::with(|config, _| config.limits.subscribers = Some(1));
+    let packet = udp((HOST, REMOTE), (5000, 53), &[1]);
+    world.leave("2001:db8:b4:99::1", &packet);
+    let mut answers = |b4: &str| {
+        (0..1000)
+            .filter(|_| {
+                let taken = world.take(Side::Inside, &tunneled(b4, &packet));
+                taken == Err(R::MappingTableFull) && world.queued().is_some()
+            })
+            .count()
+    };
+    let first = answers("2001:db8:b4:1::1");
+    assert!((1..1000).contains(&first));
+    assert_eq!(answers("2001:db8:b4:2::1"), first);
 }
 
 #[test]

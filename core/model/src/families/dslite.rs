@@ -2,7 +2,8 @@
 //! stands for its host becomes its source, and the translator of IPv4 takes it as a packet of a
 //! realm. A packet to a host gets the host's own address again, and an outer header.
 
-use super::errors::error4;
+use super::complaint::{Complaint, check_headers, unknown_protocol};
+use super::errors::{error4, may_answer};
 use super::headers::{Four, Six};
 use super::hosts::Host;
 use super::reassembly::{Lost, Waiting, Whole};
@@ -11,8 +12,10 @@ use super::{Departure, Families, Limit, fragments, local, message};
 use crate::bytes::is_martian;
 use crate::chapters::lower_mss;
 use crate::{Effects, Transmit};
-use natgate_engine::Verdict;
-use natgate_engine::{Counters, Direction, DropReason, Endpoint, Outcome, Prefix, Side, Timestamp};
+use natgate_engine::{
+    Counters, Direction, DropReason, Endpoint, Outcome, Prefix, Refusal, Side, Timestamp, Verdict,
+};
+use natgate_ipv6::convert::ErrorMessage;
 use natgate_ipv6::softwire::DsliteSettings;
 use natgate_wire::protocol::{DCCP, ICMP, ICMPV6, TCP, UDP, UDP_LITE};
 use std::collections::BTreeMap;
@@ -85,9 +88,11 @@ impl Families {
         received: &[u8],
         choice: Option<Endpoint>,
     ) -> (Option<Departure>, Effects) {
+        let checked = check_headers(received);
         let refused = match Six::read(received, false) {
             Err(reason) => reason,
             Ok(six) if six.segments_left.is_some() => DropReason::SegmentsLeft,
+            Ok(_) if checked.is_err() => DropReason::LocalUnsupported,
             Ok(six) => match (six.transport.protocol, six.fragment) {
                 (IPV4, Some((_, next))) if six.is_fragment() => {
                     match (next, self.is_b4(six.source)) {
@@ -105,7 +110,12 @@ impl Families {
                 _ => DropReason::LocalUnsupported,
             },
         };
-        (self.settle(now, Side::Inside, received, Err(refused.into())), Effects::default())
+        let departure = self.settle(now, Side::Inside, received, Err(refused.into()));
+        if refused != DropReason::SoftwireSource {
+            let complaint = checked.err().unwrap_or_else(|| unknown_protocol(received));
+            self.complain(now, Side::Inside, received, complaint);
+        }
+        (departure, Effects::default())
     }
 
     fn is_b4(&self, address: u128) -> bool {
@@ -124,9 +134,37 @@ impl Families {
             Ok(bytes) => self.take_in_realm(now, &bytes, len, choice),
             Err(reason) => {
                 self.counters.count_drop(Direction::Outbound, reason, len);
+                if matches!(reason, DropReason::PortQuota | DropReason::MappingTableFull) {
+                    self.answer_refused_host(now, arrived);
+                }
                 (None, Effects::default())
             }
         }
+    }
+
+    /// 20.21: tells a host that it gets no number.
+    fn answer_refused_host(&mut self, now: Timestamp, arrived: &Arrived<'_>) {
+        let code = match self.config.refusal {
+            Refusal::HostUnreachable => 1,
+            Refusal::Prohibited => 13,
+            Refusal::Silent => return,
+        };
+        let answers = self.settings.inside.icmp_errors;
+        if answers && !may_answer(arrived.inner) {
+            return;
+        }
+        if !answers || !self.has_token(now, (arrived.b4 >> 64) as u32) {
+            self.counters.errors_suppressed += 1;
+            return;
+        }
+        let aftr = Ipv4Addr::new(192, 0, 0, 1).to_bits();
+        let error = error4(aftr, 576, arrived.inner, message(3, code));
+        let mut bytes = vec![0x60 | error[1] >> 4, error[1] << 4, 0, 0, 0, 0, IPV4, 64];
+        put(&mut bytes, 4, error.len() as u16);
+        bytes.extend(pair6((self.dslite().address.to_bits(), arrived.b4)));
+        bytes.extend(error);
+        self.counters.generated += 1;
+        self.made.push(Transmit { time: now, side: Side::Inside, realm: 0, bytes });
     }
 
     /// Has the translator of IPv4 take a packet of the realm.
@@ -250,6 +288,8 @@ impl Families {
             Err((reason, lost)) => {
                 lost.into_iter().for_each(|lost| self.lose_fragments(lost));
                 self.counters.count_drop(Direction::Outbound, reason, six.bytes.len());
+                let complaint = Self::about_fragment(six, reason);
+                self.complain(now, Side::Inside, six.bytes, complaint);
                 return Effects::default();
             }
         };
@@ -261,6 +301,16 @@ impl Families {
         self.count_like(&before, fragments - 1);
         self.release(now, departure);
         made
+    }
+
+    /// 20.19: the error about a fragment that is part of no packet.
+    fn about_fragment(six: &Six, reason: DropReason) -> Complaint {
+        let pointer = match reason {
+            DropReason::FragmentTiny if !six.transport.bytes.len().is_multiple_of(8) => 4,
+            DropReason::FragmentTooLong => six.at as u32 - 8 + 2,
+            _ => return None,
+        };
+        Some(ErrorMessage { word: pointer, ..message(4, 0) })
     }
 
     /// Counts `more` packets like the one that has been counted since `before`.

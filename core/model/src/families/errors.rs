@@ -31,19 +31,23 @@ impl Families {
             }
             false => self.error4(side, received, message),
         };
-        let rate = self.config.limits.icmp_errors_per_second;
+        let bytes = bytes.filter(|_| link.icmp_errors);
         let requester = match is_six {
             true => (super::headers::address(received, 8) >> 64) as u32,
             false => Four::read(received, true).map_or(0, |four| four.source),
         };
-        let bytes = bytes.filter(|_| link.icmp_errors);
-        match bytes.filter(|_| self.errors.take(now, requester, rate)) {
+        match bytes.filter(|_| self.has_token(now, requester)) {
             None => self.counters.errors_suppressed += 1,
             Some(bytes) => {
                 self.counters.generated += 1;
                 self.made.push(Transmit { time: now, side, realm: 0, bytes });
             }
         }
+    }
+
+    /// True, and counted, if the rates permit an error to a requester.
+    pub(crate) fn has_token(&mut self, now: Timestamp, requester: u32) -> bool {
+        self.errors.take(now, requester, self.config.limits.icmp_errors_per_second)
     }
 
     /// The source of an IPv4 error to a side.
@@ -105,7 +109,7 @@ fn head(ErrorMessage { kind, code, word }: ErrorMessage) -> Vec<u8> {
 }
 
 /// Not about a multicast, an ICMPv6 error, or a redirect (RFC 4443 section 2.4).
-fn may_answer6(quoted: &[u8], message: ErrorMessage) -> bool {
+pub(super) fn may_answer6(quoted: &[u8], message: ErrorMessage) -> bool {
     let (source, destination) =
         (super::headers::address(quoted, 8), super::headers::address(quoted, 24));
     let is_too_big = message.kind == 2;
@@ -120,7 +124,7 @@ fn may_answer6(quoted: &[u8], message: ErrorMessage) -> bool {
 }
 
 /// Not about a multicast, an ICMP error, or a fragment other than the first (8.5).
-fn may_answer(quoted: &[u8]) -> bool {
+pub(super) fn may_answer(quoted: &[u8]) -> bool {
     let Ok(four) = Four::read(quoted, true) else { return false };
     let is_host = |address: u32| !matches!(address >> 24, 0 | 127 | 224..=255);
     is_host(four.source)

@@ -1,21 +1,27 @@
 //! The filter of routed packets (specification, 19.24; RFC 6092).
 
-use super::Families;
 use super::headers::{Six, address};
 use super::words::word;
-use natgate_engine::{DropReason, Timestamp};
+use super::{Families, message};
+use natgate_engine::{DropReason, Side, Timestamp};
 use natgate_ipv6::Filter;
 use natgate_wire::protocol::{DCCP, ICMPV6, SCTP, TCP, UDP, UDP_LITE};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A protocol, and an address and port inside. The port of an echo message is its identifier, and
 /// that of protocols without ports is 0.
 type Inside = (u8, u128, u16);
 
 /// The endpoints that have sent packets: the end of the time without packets, and true for an
-/// established TCP connection.
+/// established connection.
 pub(crate) type Endpoints = BTreeMap<Inside, (u64, bool)>;
 
+/// Requests from outside that were refused: the time of the answer, the receiver, and the packet as
+/// received.
+pub(crate) type Refused = VecDeque<(u64, Inside, Vec<u8>)>;
+
+/// Most refused requests that are remembered.
+const MOST_REFUSED: usize = 1024;
 const SECOND: u64 = 1_000_000_000;
 /// Most endpoints. The model has no more: a full table is not compared, because what makes room
 /// in it depends on the order of the table.
@@ -26,8 +32,9 @@ const ECHO_REPLY: u8 = 129;
 /// Time without packets after which an endpoint is forgotten, nanoseconds.
 fn life(protocol: u8, is_established: bool) -> u64 {
     match (protocol, is_established) {
-        (TCP, true) => 7440 * SECOND,
-        (TCP, false) => 240 * SECOND,
+        (TCP | SCTP | DCCP, true) => 7440 * SECOND,
+        (TCP | SCTP, false) => 240 * SECOND,
+        (DCCP, false) => 480 * SECOND,
         _ => 300 * SECOND,
     }
 }
@@ -49,10 +56,35 @@ fn port(six: &Six, is_source: bool) -> u16 {
     if bytes.len() >= at + 2 { word(bytes, at) } else { 0 }
 }
 
-/// Flags of a TCP segment.
-fn flags(six: &Six) -> u8 {
-    let flags = six.transport.bytes.get(13).copied();
-    flags.filter(|_| six.transport.protocol == TCP).unwrap_or(0)
+/// The meaning of a packet for a connection.
+#[derive(PartialEq)]
+enum Step {
+    Request,
+    Progress,
+    End,
+}
+
+/// Reads a packet of TCP (flags), SCTP (type of the first chunk) or DCCP (type).
+fn step(six: &Six) -> Option<Step> {
+    let byte = |at: usize| six.transport.bytes.get(at).copied();
+    let (request, end, progress) = match six.transport.protocol {
+        TCP => {
+            let flags = byte(13)?;
+            let has = |bits| flags & bits != 0;
+            (!has(FIN | RST | ACK) && has(SYN), has(FIN | RST), has(ACK))
+        }
+        SCTP => {
+            let chunk = byte(12)?;
+            (chunk == 1, matches!(chunk, 6..=8 | 14), true)
+        }
+        DCCP => {
+            let kind = byte(8)? >> 1 & 15;
+            (kind == 0, matches!(kind, 5..=7), kind < 10)
+        }
+        _ => return None,
+    };
+    let steps = [(request, Step::Request), (end, Step::End), (progress, Step::Progress)];
+    steps.into_iter().find_map(|(is, step)| is.then_some(step))
 }
 
 const FIN: u8 = 1;
@@ -89,7 +121,7 @@ impl Families {
             return Err(DropReason::SessionTableFull);
         }
         let (until, is_established) = self.endpoints.entry(inside).or_default();
-        *is_established &= flags(&six) & SYN == 0;
+        *is_established &= step(&six) != Some(Step::Request);
         *until = now.0 + life(inside.0, *is_established);
         if self.senders.len() < MOST || self.senders.contains_key(&six.source) {
             self.senders.insert(six.source, now.0 + life(UDP, false));
@@ -102,13 +134,35 @@ impl Families {
         &mut self,
         now: Timestamp,
         bytes: &[u8],
+        received: &[u8],
     ) -> Result<(), DropReason> {
         if !self.has_filter() {
             return Ok(());
         }
         let six = Six::read(bytes, false)?;
         self.forget_endpoints(now);
-        if self.is_asked_for(now, &six) { Ok(()) } else { Err(DropReason::Filtered) }
+        if self.is_asked_for(now, &six) {
+            return Ok(());
+        }
+        let is_request = six.transport.offset == 0 && step(&six) == Some(Step::Request);
+        if is_request && self.config.answer_unsolicited_syn {
+            let inside = (six.transport.protocol, six.destination, port(&six, false));
+            match self.refused.len() < MOST_REFUSED {
+                true => self.refused.push_back((now.0 + 6 * SECOND, inside, received.to_vec())),
+                false => self.counters.errors_suppressed += 1,
+            }
+        }
+        Err(DropReason::Filtered)
+    }
+
+    /// Answers the refused requests whose receivers have sent nothing for six seconds.
+    pub(crate) fn answer_refused(&mut self, now: Timestamp) {
+        while let Some((due, inside, received)) = self.refused.pop_front_if(|one| one.0 <= now.0) {
+            let has_sent = self.endpoints.get(&inside).is_some_and(|(until, _)| *until > due);
+            if !has_sent {
+                self.answer(now, Side::Outside, &received, message(1, 1));
+            }
+        }
     }
 
     fn is_asked_for(&mut self, now: Timestamp, six: &Six) -> bool {
@@ -130,9 +184,10 @@ impl Families {
         }
         let inside = (protocol, six.destination, port(six, false));
         let Some((until, is_established)) = self.endpoints.get_mut(&inside) else { return false };
-        if protocol == TCP {
-            let flags = flags(six);
-            *is_established = (*is_established || flags & ACK != 0) && flags & (FIN | RST) == 0;
+        match step(six) {
+            Some(Step::Progress) => *is_established = true,
+            Some(Step::End) => *is_established = false,
+            _ => {}
         }
         *until = now.0 + life(protocol, *is_established);
         true

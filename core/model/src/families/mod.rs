@@ -1,15 +1,15 @@
 //! The translation between the families (specification, section 19) and DS-Lite (20.20 to 20.25):
-//! [`Families`] decides which table claims a packet. Its files: the headers of RFC 7915
-//! (`headers`, `transport`, `quotation`), the gateway's own errors (`errors`), SIIT (`siit`), the
+//! [`Families`] decides which table claims a packet. Its files: the headers of RFC 7915 (`headers`,
+//! `transport`, `quotation`), the gateway's own errors (`errors`, `complaint`), SIIT (`siit`), the
 //! CLAT (`clat`), prefixes of NPTv6 (`nptv6`), the filter (`filter`), NAT64 (`nat64`), tunnels
 //! (`dslite`, `reassembly`), and the hosts of both in the translator of IPv4 (`hosts`, `realm`),
-//! with their requests (`requests`).
-//! `words` has the arithmetic.
+//! with their requests (`requests`). `words` has the arithmetic.
 //!
 //! The identifications of IPv4 packets that have none in IPv6 are left open: they are 0 here.
 
 mod amended;
 mod clat;
+mod complaint;
 mod dslite;
 mod errors;
 mod filter;
@@ -32,7 +32,7 @@ pub use hosts::Host;
 
 use crate::errors::ErrorRates;
 use crate::{Effects, Model, StillHeld, Transmit};
-use filter::Endpoints;
+use filter::{Endpoints, Refused};
 use headers::{Four, Six};
 use natgate_engine::{Config, Counters, Direction, DropReason, Endpoint, Outcome, Side, Timestamp};
 use natgate_ipv6::Settings;
@@ -56,6 +56,7 @@ pub struct Families {
     endpoints: Endpoints,
     /// Hosts that have sent packets, and the end of the time without packets (19.24).
     senders: BTreeMap<u128, u64>,
+    refused: Refused,
     /// Rates of own errors (19.9).
     errors: ErrorRates,
     /// Counts what the translator of IPv4 does not count.
@@ -116,6 +117,7 @@ impl Families {
             tunnels: dslite::Tunnels::default(),
             endpoints: Endpoints::default(),
             senders: BTreeMap::new(),
+            refused: Refused::default(),
             errors: ErrorRates::default(),
             counters: Counters::default(),
             taken_back: Counters::default(),
@@ -143,6 +145,7 @@ impl Families {
         choice: Option<Endpoint>,
     ) -> Taken {
         self.expire_tunnels(now);
+        self.answer_refused(now);
         let (departure, made) = match bytes.first().map(|first| first >> 4) {
             Some(6) if self.is_for_dslite(from, bytes) => {
                 let len = 40 + usize::from(words::word(bytes, 4));
@@ -183,8 +186,10 @@ impl Families {
     /// Lets time pass.
     pub fn advance(&mut self, now: Timestamp, still_held: Option<StillHeld<'_>>) -> Effects {
         self.expire_tunnels(now);
+        self.answer_refused(now);
         let mut made = self.ipv4.advance(now, still_held);
         self.convert_made(&[], &mut made);
+        made.transmits.append(&mut self.made);
         made
     }
 
@@ -292,9 +297,16 @@ impl Families {
         if self.nat64_claims(headers::address(whole, 8)) && !is_clats {
             return self.settle(now, from, whole, Err(DropReason::SpoofedSource.into()));
         }
+        let is_own = self.is_own_ipv6(destination);
         let is_end = !is_inside && self.is_aftr(destination); // 20.2
-        let passed = if self.is_own_ipv6(destination) || is_end {
-            local(from, whole)
+        let passed = if is_own || is_end {
+            let passed = local(from, whole);
+            if passed.is_err() && is_own {
+                let complaint = complaint::check_headers(whole).err();
+                let complaint = complaint.unwrap_or_else(|| complaint::unknown_protocol(whole));
+                self.complain(now, from, whole, complaint);
+            }
+            passed
         } else if is_inside && self.siit_claims_ipv6(destination) {
             self.siit_to_ipv4(whole)
         } else if !is_inside && self.clat_claims_ipv6(destination) {
@@ -390,7 +402,7 @@ fn local(from: Side, bytes: &[u8]) -> Result<Passed, Refusal> {
         && six.fragment.is_none()
         && six.segments_left.is_none()
         && words::total_icmpv6(six.ends(), message).is_multiple_of(0xffff);
-    if !is_request {
+    if !is_request || complaint::check_headers(bytes).is_err() {
         return Err(unsupported);
     }
     let mut reply = bytes.to_vec();

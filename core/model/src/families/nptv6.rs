@@ -159,6 +159,12 @@ impl Families {
             return Err(DropReason::SameSide.into());
         }
         if self.has_filter() {
+            if is_deprecated(source) {
+                return Err(DropReason::MartianSource.into());
+            }
+            if is_deprecated(destination) {
+                return Err(DropReason::MartianDestination.into());
+            }
             let is_external = from == Side::Outside && self.external(source).is_some();
             if is_external || self.is_beside(from.other(), source) {
                 return Err(DropReason::SpoofedSource.into());
@@ -193,7 +199,7 @@ impl Families {
             }
             Side::Outside => {
                 self.translate_inbound(&mut bytes)?;
-                self.check_asked_for(now, &bytes)?;
+                self.check_asked_for(now, &bytes, received)?;
             }
         }
         bytes[7] -= 1;
@@ -221,4 +227,13 @@ impl Families {
         let mut nat64 = nat64.filter(|prefix| extract(**prefix, destination).is_some());
         nat64.next().is_some() || self.is_siit_prefix(destination)
     }
+}
+
+/// 19.24: site-local addresses, IPv4-compatible addresses, identifiers of RFC 4843.
+fn is_deprecated(address: u128) -> bool {
+    let [first, second, middle @ .., _, _] = Ipv6Addr::from(address).segments();
+    let is_compatible = first == 0 && second == 0 && middle == [0; 4];
+    (0xfec0..=0xfeff).contains(&first)
+        || first == 0x2001 && (0x10..=0x1f).contains(&second)
+        || is_compatible
 }

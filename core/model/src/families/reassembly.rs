@@ -17,6 +17,8 @@ struct Piece {
     payload: Vec<u8>,
     more: bool,
     received: usize,
+    /// True if it was marked on a congested way.
+    marked: bool,
 }
 
 impl Piece {
@@ -91,6 +93,7 @@ impl Waiting {
             payload: six.transport.bytes.to_vec(),
             more: six.transport.more,
             received: six.bytes.len(),
+            marked: six.bytes[1] & 0x30 == 0x30,
         };
         if piece.end() > 65_535 {
             return Err((DropReason::FragmentTooLong, None));
@@ -168,6 +171,9 @@ impl Parts {
         let mut bytes = self.header.clone();
         super::words::put(&mut bytes, 4, len as u16);
         bytes[6] = 4;
+        if pieces.iter().any(|one| one.marked) {
+            bytes[1] |= 0x30;
+        }
         pieces.iter().for_each(|one| bytes.extend(&one.payload));
         let (fragments, received) = (self.pieces.len() as u64, self.received());
         Some(Whole { bytes, fragments, received })

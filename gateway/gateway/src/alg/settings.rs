@@ -27,7 +27,8 @@ impl AlgSettings {
         }
     }
 
-    /// Turns a protocol on, for servers at these ports.
+    /// Turns a protocol on, for servers at these ports; without ports, off.
+    //= rfc4787#REQ-10a
     pub fn set(&mut self, kind: Kind, ports: Vec<u16>) {
         self.ports.retain(|(other, _)| *other != kind);
         if !ports.is_empty() {

@@ -337,6 +337,7 @@ fn the_end_of_a_registration_ends_its_hold() {
     assert!(world.send(Side::Outside, &asked).is_empty());
 }
 
+//= test rfc4787#REQ-10a
 #[test]
 fn nothing_is_on_unless_it_is_named() {
     let config = Config::default();

@@ -106,3 +106,15 @@ fn a_filter_stands_beside_the_translation() {
     let outcomes = run(&settings, &[(Side::Inside, 1.0, question), (Side::Outside, 2.0, answer)]);
     assert_eq!(ends6(single(&outcomes.sent[1], Side::Inside)), ends(REMOTE, HOST));
 }
+
+#[test]
+fn the_answer_to_a_refused_request_quotes_the_packet_as_received() {
+    let mut settings = nptv6();
+    settings.ipv6.filter = natgate_gateway::ipv6::Filter::OutboundOnly;
+    let request = ip6(REMOTE, SEEN, TCP, &tcp(80, 90, 2));
+    let later = ip6(REMOTE, SEEN, UDP, &udp(53, 4000, b"late"));
+    let outcomes =
+        run(&settings, &[(Side::Outside, 1.0, request.clone()), (Side::Outside, 7.0, later)]);
+    let answer = single(&outcomes.sent[1], Side::Outside);
+    assert_eq!((answer[40], answer[41], &answer[48..]), (1, 1, &request[..]));
+}
