@@ -18,7 +18,8 @@ has every problem, one a line, as FILE:LINE:COLUMN: KEY: MESSAGE. Warnings do no
 With --json, standard output has one object:
   {\"ok\": true, \"pools\": [...], \"mappings\": N, \"sessions\": N, \"twice_sessions\": N,
    \"memory_bytes\": N, \"classes\": [...], \"realms\": [...], \"logs\": [...],
-   \"pcp\": {...} or null, \"access\": {...}, \"ipv6\": {...} or null, \"warnings\": [...]}
+   \"pcp\": {...} or null, \"algs\": [...], \"access\": {...}, \"ipv6\": {...} or null,
+   \"warnings\": [...]}
   {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"key\", \"message\"}]}
 
 Examples:

@@ -7,9 +7,10 @@ use natgate_cli::NO_OUTPUT;
 use natgate_control::config;
 use natgate_gateway::Settings;
 use natgate_gateway::ipv6::Prefix6;
-use natgate_gateway::ipv6::softwire::{Lw4o6Settings, MapMode, MapRule};
+use natgate_gateway::ipv6::softwire::{MapMode, MapRule};
 use serde_json::{Value, json};
 use std::io::{self, Write};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 /// Default place of the configuration, as the service has it.
@@ -19,8 +20,9 @@ const AFTER_HELP: &str = "\
 With --kea, standard output has a piece of a configuration for Kea's DHCPv6 server: for each domain
 of MAP a subnet that delegates the prefixes of customers, with the options of RFC 7598: the rule,
 the port parameters, and the address of the border relay or the default mapping rule. With lw4o6,
-its relay is an option for all clients; which binding a client gets is a matter of the server's
-reservations (option s46-v4v6bind).
+its relay is an option for all clients. Each other relay of the file of bindings (br) is a class of
+clients, lw4o6-ADDRESS, with that relay. Which binding, and which class, a client gets is a matter
+of the server's reservations (option s46-v4v6bind, client-classes).
 
 Customers send packets for other customers to the gateway, unless --mesh says that rules are
 forwarding mapping rules, too.
@@ -71,8 +73,7 @@ fn list(settings: &Settings) -> String {
             MapMode::Encapsulation(br) => ("MAP-E", br.to_string()),
             MapMode::Translation(dmr) => ("MAP-T", dmr.to_string()),
         };
-        let (prefix, len) =
-            (std::net::Ipv4Addr::from_bits(parameters.ipv4.first()), parameters.ipv4.len());
+        let (prefix, len) = (Ipv4Addr::from_bits(parameters.ipv4.first()), parameters.ipv4.len());
         let (ea, offset) = (parameters.ea_length, parameters.psid_offset);
         format!(
             "{kind} to {end}: {prefix}/{len} in {}, {ea} EA bits, offset {offset}\n",
@@ -92,7 +93,15 @@ fn kea(settings: &Settings, mesh: bool) -> Value {
         object["Dhcp6"]["subnet6"] = subnets.into();
     }
     if let Some(lw4o6) = &settings.ipv6.lw4o6 {
-        object["Dhcp6"]["option-data"] = relay(lw4o6);
+        object["Dhcp6"]["option-data"] = relay(lw4o6.address);
+        let others = lw4o6.bindings.brs().iter().map(|br| Ipv6Addr::from_bits(*br));
+        let others = others.filter(|br| *br != lw4o6.address);
+        let classes: Vec<Value> = others
+            .map(|br| json!({ "name": format!("lw4o6-{br}"), "option-data": relay(br) }))
+            .collect();
+        if !classes.is_empty() {
+            object["Dhcp6"]["client-classes"] = classes.into();
+        }
     }
     object
 }
@@ -111,7 +120,7 @@ fn subnet(number: usize, rule: &MapRule, mesh: bool) -> Value {
         MapMode::Translation(dmr) => ("s46-cont-mapt", ("s46-dmr", dmr.to_string())),
     };
     let space = format!("{container}-options");
-    let ipv4 = std::net::Ipv4Addr::from_bits(parameters.ipv4.first());
+    let ipv4 = Ipv4Addr::from_bits(parameters.ipv4.first());
     let (ea, len) = (parameters.ea_length, parameters.ipv4.len());
     // The last bit says that the rule is for forwarding, too.
     let flags = u8::from(mesh);
@@ -142,18 +151,20 @@ fn subnet(number: usize, rule: &MapRule, mesh: bool) -> Value {
     object
 }
 
-/// The options of lw4o6 that all clients get.
+/// The options of clients of lw4o6 with this relay.
 //= rfc7598#section-5.3-lw4o6
-fn relay(lw4o6: &Lw4o6Settings) -> Value {
+fn relay(address: Ipv6Addr) -> Value {
     json!([
         { "name": "s46-cont-lw", "space": "dhcp6" },
-        option("s46-cont-lw-options", "s46-br", lw4o6.address.to_string()),
+        option("s46-cont-lw-options", "s46-br", address.to_string()),
     ])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use natgate_gateway::ipv6::softwire::{Binding, BindingTable, PortSets};
+    use std::sync::Arc;
 
     //= test rfc7598#section-4.1-rule
     //= test rfc7598#section-4.5-parameters
@@ -203,5 +214,39 @@ dmr = "64:ff9b::/96"
         let rule = &meshed["Dhcp6"]["subnet6"][0]["option-data"][1]["data"];
         assert_eq!(rule, "1, 16, 24, 192.0.2.0, 2001:db8::/40");
         assert_eq!(list(&settings).lines().count(), 3);
+    }
+
+    //= test rfc7598#section-5.3-lw4o6
+    #[test]
+    fn each_further_relay_is_a_class_of_clients() {
+        let text = r#"
+[inside]
+device = "a"
+address6 = "2001:db8:ff::1/64"
+[outside]
+device = "b"
+address = "198.51.100.1/24"
+[lw4o6]
+address = "2001:db8:ffff::2"
+bindings = "bindings.csv"
+"#;
+        let mut settings = config::parse(text, "t").expect("a good text");
+        assert_eq!(kea(&settings, false)["Dhcp6"]["client-classes"], Value::Null);
+        let lw4o6 = settings.ipv6.lw4o6.as_mut().expect("lw4o6");
+        let binding = |last, br: &str| Binding {
+            ipv4: Ipv4Addr::new(192, 0, 2, last),
+            sets: PortSets::WHOLE,
+            psid: 0,
+            b4: "2001:db8:b4::1".parse().expect("an address"),
+            br: br.parse().expect("an address"),
+        };
+        let bindings = [binding(1, "2001:db8:ffff::2"), binding(2, "2001:db8:ffff::3")];
+        let table = BindingTable::new(&bindings, lw4o6.address, 1).expect("good bindings");
+        lw4o6.bindings = Arc::new(table);
+        let all = kea(&settings, false);
+        let classes = all["Dhcp6"]["client-classes"].as_array().expect("classes");
+        assert_eq!((classes.len(), &classes[0]["name"]), (1, &json!("lw4o6-2001:db8:ffff::3")));
+        assert_eq!(classes[0]["option-data"][1]["data"], "2001:db8:ffff::3");
+        assert_eq!(all["Dhcp6"]["option-data"][1]["data"], "2001:db8:ffff::2");
     }
 }

@@ -25,7 +25,7 @@ pub use policy::ClassMeaning;
 pub use realms::RealmMeaning;
 pub use router6::{AdvertiseMeaning, Neighbor6Meaning, Route6Meaning, Router6Meaning};
 use serde::Serialize;
-pub use services::{AccessMeaning, LogMeaning, PcpMeaning};
+pub use services::{AccessMeaning, AlgMeaning, LogMeaning, PcpMeaning};
 pub use shares::Shares;
 pub use softwires::{DomainMeaning, DsliteMeaning, Lw4o6Meaning, SampleCustomer};
 use text::plural;
@@ -96,6 +96,8 @@ pub struct Meaning {
     pub logs: Vec<LogMeaning>,
     /// Requests for mappings; `None`: not answered.
     pub pcp: Option<PcpMeaning>,
+    /// Application-level gateways that are on.
+    pub algs: Vec<AlgMeaning>,
     /// Sockets and listeners of the gateway.
     pub access: AccessMeaning,
     /// IPv6; `None`: the configuration says nothing about it.
@@ -131,7 +133,7 @@ impl Meaning {
         let classes = config.classes.iter().map(|class| ClassMeaning::new(config, class));
         let (classes, realms) = (classes.collect(), realms::meanings(&settings));
         let (logs, pcp) = (services::logs(&settings), services::pcp(&settings));
-        let access = services::access(&settings);
+        let (algs, access) = (services::algs(&settings), services::access(&settings));
         let ipv6 = Ipv6Meaning::of(&settings);
         Self {
             pools,
@@ -143,6 +145,7 @@ impl Meaning {
             realms,
             logs,
             pcp,
+            algs,
             access,
             ipv6,
             warnings,

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{HEAD, texts};
-use natgate_control::config::{parse, reread};
+use natgate_control::config::{parse, read_text, reread};
+use natgate_control::meaning::Meaning;
 use natgate_gateway::{AlgKind, AlgSettings, RuleAlgs, Settings};
 use std::path::Path;
 
@@ -18,6 +19,18 @@ fn no_protocol_is_on_unless_the_file_says_so() {
         assert!(settings.alg.is_off());
         assert_eq!(settings.engine.limits.explicit_mappings, 0);
     }
+}
+
+#[test]
+fn the_meaning_names_the_protocols_that_are_on() {
+    let meaning = |more: &str| Meaning::of(read_text(&format!("{HEAD}{more}"), "t").unwrap());
+    let off = meaning("");
+    assert!(off.algs.is_empty() && off.to_string().contains("nothing that packets carry"));
+    let on = meaning("[alg]\nftp = true\nsip = { ports = [5060, 5062] }\n");
+    let named: Vec<(&str, &[u16])> =
+        on.algs.iter().map(|one| (one.protocol, &one.ports[..])).collect();
+    assert_eq!(named, [("ftp", &[21][..]), ("sip", &[5060, 5062])]);
+    assert!(on.to_string().contains("  sip: servers at ports 5060, 5062\n"));
 }
 
 #[test]

@@ -61,6 +61,15 @@ pub struct PcpMeaning {
     pub requests_per_second: u64,
 }
 
+/// The meaning of one entry of `[alg]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AlgMeaning {
+    /// Name of the protocol, as the key.
+    pub protocol: &'static str,
+    /// Ports of its servers.
+    pub ports: Vec<u16>,
+}
+
 /// Sockets and listeners of the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AccessMeaning {
@@ -148,6 +157,12 @@ pub(super) fn pcp(settings: &Settings) -> Option<PcpMeaning> {
         client_requests_per_second: pcp.requests_per_second.0.into(),
         requests_per_second: pcp.requests_per_second.1.into(),
     })
+}
+
+/// The application-level gateways that are on.
+pub(super) fn algs(settings: &Settings) -> Vec<AlgMeaning> {
+    let all = settings.alg.iter();
+    all.map(|(kind, ports)| AlgMeaning { protocol: kind.name(), ports: ports.to_vec() }).collect()
 }
 
 /// The sockets and listeners.
@@ -299,6 +314,22 @@ impl Meaning {
             true => writeln!(f, "  clients are told when mappings may have been lost"),
             false => writeln!(f, "  clients are not told when mappings may have been lost"),
         }
+    }
+
+    /// Writes the application-level gateways.
+    pub(super) fn gateways(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.algs.is_empty() {
+            return writeln!(f, "  off: nothing that packets carry is read or changed");
+        }
+        for AlgMeaning { protocol, ports } in &self.algs {
+            let word = if ports.len() == 1 { "port" } else { "ports" };
+            writeln!(
+                f,
+                "  {protocol}: servers at {word} {}",
+                list(ports, |port: u16| port.to_string())
+            )?;
+        }
+        writeln!(f, "  an expected flow counts for its subscriber, as any mapping does")
     }
 
     /// Writes the sockets and listeners, and their clients.

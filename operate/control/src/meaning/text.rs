@@ -52,6 +52,8 @@ impl Display for Meaning {
         self.event_logs(f)?;
         writeln!(f, "Requests for mappings")?;
         self.requests(f)?;
+        writeln!(f, "Application-level gateways")?;
+        self.gateways(f)?;
         writeln!(f, "Access")?;
         self.access(f)?;
         writeln!(f, "Memory")?;
