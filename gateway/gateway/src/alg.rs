@@ -380,7 +380,15 @@ impl Stage {
         let Self { addresses, calls, .. } = self;
         let mut ports = EnginePorts { engine, translator, now, addresses, calls };
         let packet = ControlPacket { kind, from, endpoints, new_flow };
+        let before = room.bytes().len();
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
+        if room.bytes().len() > before {
+            let mtu = match from {
+                Side::Inside => engine.outside_mtu(),
+                Side::Outside => engine.inside_mtu(endpoints.realm),
+            };
+            permit_cut(room.bytes_mut(), mtu);
+        }
         while let Some(event) = self.payloads.poll_event() {
             let internal = ports::in_engine(event.opened.expectation.internal, translator);
             for made in AlgExpectation::of(arrived, &event, internal) {
@@ -463,6 +471,18 @@ fn endpoints(
 ) -> Endpoints {
     let (internal, remote_inside) = (internal.into(), remote.into());
     Endpoints { internal, external, remote, remote_inside, realm }
+}
+
+/// Lets a whole datagram that an edit has made longer than the MTU of its way be cut, whatever its
+/// sender wants. The sender cannot do better: a report of the MTU would not say that the datagram
+/// grew.
+#[cold]
+fn permit_cut(packet: &mut [u8], mtu: u16) {
+    let Ok(mut ip) = Ipv4::new_checked(packet) else { return };
+    if ip.dont_fragment() && ip.total_len() > mtu {
+        ip.set_fragment_field(0);
+        ip.fill_checksum();
+    }
 }
 
 /// Lets the engine take a packet.

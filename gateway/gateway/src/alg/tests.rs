@@ -281,6 +281,29 @@ fn media_get_two_ports_that_follow_each_other() {
 }
 
 #[test]
+fn a_message_that_grows_past_the_link_may_be_cut() {
+    let message = |len: usize| {
+        let head = "REGISTER sip:c SIP/2.0\r\nContact: <sip:a@10.0.0.5>\r\nContent-Length: ";
+        let body = "x".repeat(len - head.len() - 8);
+        let text = format!("{head}{:04}\r\n\r\n{}", body.len(), body);
+        let mut bytes = datagram(end("10.0.0.5:5060"), end("198.51.100.2:5060"), &text);
+        let mut ip = Ipv4::new_checked(&mut bytes[..]).unwrap();
+        ip.set_fragment_field(0x4000);
+        ip.fill_checksum();
+        bytes
+    };
+    for (len, may_be_cut) in [(1400, false), (1470, true)] {
+        let mut world = World::new();
+        let bytes = message(len);
+        let (side, left) = world.send(Side::Inside, &bytes).remove(0);
+        assert!(side == Side::Outside && left.len() > bytes.len(), "the contact is longer");
+        let ip = Ipv4::new_checked(&left[..]).unwrap();
+        assert!(ip.checksum_valid());
+        assert_eq!(!ip.dont_fragment(), may_be_cut, "{} bytes", left.len());
+    }
+}
+
+#[test]
 fn an_answer_limits_who_may_send_media() {
     let mut world = World::new();
     let (client, server) = (end("10.0.0.5:5060"), end("198.51.100.2:5060"));
