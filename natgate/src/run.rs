@@ -331,13 +331,6 @@ impl Args {
                     .to_owned(),
             ));
         }
-        if self.take_over && (read.ipv6.nat64.is_some() || read.ipv6.dslite.is_some()) {
-            return Err(self.input(
-                "--take-over cannot take over hosts of [nat64] and [dslite]; stop natgate, and \
-                 start it again"
-                    .to_owned(),
-            ));
-        }
         self.add_files(places).map_err(Failure::Input)?;
         let mut settings = read.clone();
         if let Err(failure) = self.complete(&mut settings) {

@@ -14,6 +14,7 @@
 //! neither found nor heard of meanwhile. A subscriber that still has blocks of ports keeps its last
 //! host. A host that the engine refused at its first packet loses its number at once.
 
+pub(crate) mod carried;
 mod foretell;
 mod kept;
 mod sweep;

@@ -72,6 +72,7 @@ pub use explanation::{
 };
 pub use forward::answer_echo;
 pub use hosts::Hosts;
+pub use hosts::carried::{CarriedHost, UnfitHost};
 pub use nptv6::{Nptv6, Nptv6Error, Unmapped};
 pub use numbered::HostName;
 pub use pairs::{Overlap, Pairs, Way, overlap};

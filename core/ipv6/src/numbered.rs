@@ -1,10 +1,10 @@
 //! Hosts that have numbers in the engine: those of NAT64, or those behind the tunnels of DS-Lite.
 
-use crate::Hosts;
 use crate::convert::{Cut, DIFFERENCE, ErrorMessage, Refusal};
 use crate::errors::HOST_UNREACHABLE;
 use crate::nat64::{Origin, Reached};
 use crate::translator::{Fate, LEAST_MTU, Translator, process};
+use crate::{CarriedHost, Hosts, UnfitHost};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
     Direction, DropReason, Engine, Outcome, Packet, Prefix, Refusal as Answer, Side, Timestamp,
@@ -65,6 +65,19 @@ impl Translator {
         if let Some(hosts) = self.hosts_mut() {
             hosts.forget_refused();
         }
+    }
+
+    /// Takes the hosts of another process's translator, whose mappings the engine has. Without
+    /// NAT64 and DS-Lite there is no place for the hosts, nor for their mappings.
+    ///
+    /// # Errors
+    /// The first host that does not fit. The translator is not to be used then.
+    pub fn adopt_hosts(
+        &mut self,
+        hosts: impl IntoIterator<Item = CarriedHost>,
+        now: Timestamp,
+    ) -> Result<(), UnfitHost> {
+        self.hosts_mut().map_or(Ok(()), |own| own.adopt(hosts, now.0))
     }
 
     /// Frees hosts that have no mappings any more, some in each call.

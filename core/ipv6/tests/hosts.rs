@@ -255,3 +255,68 @@ fn a_reservation_ends_by_itself_and_names_the_host_without_room() {
     world.wait(200);
     assert_eq!(world.hosts.counts(), (0, 0));
 }
+
+/// Hosts of a table, by address.
+fn carried(hosts: &Hosts) -> BTreeSet<(u128, u32)> {
+    hosts.carried().map(|host| (host.address, host.number)).collect()
+}
+
+#[test]
+fn another_table_takes_the_hosts_with_their_numbers() {
+    let mut world = World::new(&config(), 64);
+    for (home, host) in (0..20_u128).flat_map(|home| (1..=5).map(move |host| (home, host))) {
+        world.send(HOME + (home << 64) + host).unwrap();
+    }
+    // Some subscribers have gone, so that there are gaps.
+    world.wait(200);
+    for home in (0..20_u128).step_by(3) {
+        world.send(HOME + (home << 64) + 2).unwrap();
+    }
+    world.wait(300);
+    let before = carried(&world.hosts);
+    assert_eq!(before.len(), 7);
+    let mut other = Hosts::new(64, 64, Share::default(), [8; 32]);
+    other.adopt(world.hosts.carried(), world.now).unwrap();
+    assert_eq!((carried(&other), other.counts()), (before.clone(), world.hosts.counts()));
+    for &(address, number) in &before {
+        let number = Ipv4Addr::from_bits(number);
+        assert_eq!(other.number(address), Some(number));
+        assert_eq!(other.subscriber(number), world.hosts.subscriber(number));
+    }
+    // New hosts get free numbers: of known subscribers, and of new ones in the gaps and behind.
+    let mut numbers: BTreeSet<u32> = before.iter().map(|(_, number)| *number).collect();
+    for home in 0..64_u128 {
+        let number = other.intern(HOME + (home << 64) + 9, world.now).unwrap();
+        assert!(numbers.insert(number.to_bits()), "a number twice");
+    }
+    assert_eq!(other.counts(), (64 + 7, 64));
+    let more = other.intern(HOME + (99 << 64), world.now);
+    assert_eq!(more, Err(DropReason::MappingTableFull));
+}
+
+#[test]
+fn hosts_that_do_not_fit_are_refused() {
+    let mut world = World::new(&config(), 64);
+    for home in 0..8_u128 {
+        world.send(HOME + (home << 64) + 1).unwrap();
+    }
+    let adopted = |mut hosts: Hosts| {
+        hosts.adopt(world.hosts.carried(), 0).map_err(|unfit| {
+            let text = unfit.to_string();
+            text.split_once(" has ").map(|(_, reason)| reason.to_owned()).unwrap_or(text)
+        })
+    };
+    assert!(adopted(Hosts::new(64, 8, Share::default(), [8; 32])).is_ok());
+    let no_room = adopted(Hosts::new(64, 7, Share::default(), [8; 32])).unwrap_err();
+    assert!(no_room.starts_with("no room"), "{no_room}");
+    // One subscriber would have the numbers of several.
+    let wide = adopted(Hosts::new(48, 64, Share::default(), [8; 32])).unwrap_err();
+    assert!(wide.starts_with("another number"), "{wide}");
+    // The number is another host's.
+    let mut taken = Hosts::new(64, 64, Share::default(), [8; 32]);
+    taken.intern(HOME + (77 << 64) + 1, 0).unwrap();
+    assert!(adopted(taken).unwrap_err().starts_with("another number"));
+    // The numbers are those of another translator.
+    let share = Share { place: 1, of: 2 };
+    assert!(adopted(Hosts::new(64, 64, share, [8; 32])).is_err());
+}

@@ -4,6 +4,7 @@ use crate::router::{KnownNeighbor, Router};
 use crate::team::Division;
 use crate::wiring::{Devices, LinkMap};
 use natgate_engine::{AddressRange, Engine, Export, Exported, Timestamp};
+use natgate_ipv6::CarriedHost;
 use std::sync::mpsc::Receiver;
 
 /// Mappings that a worker exports in one turn: some ten microseconds.
@@ -55,6 +56,8 @@ pub struct Legacy {
     pub addresses: Vec<AddressRange>,
     /// Division among the workers; `None` with a single worker.
     pub division: Option<Division>,
+    /// Hosts of NAT64 or DS-Lite of each worker.
+    pub hosts: Vec<Vec<CarriedHost>>,
 }
 
 impl Legacy {
@@ -68,6 +71,7 @@ impl Legacy {
                 }
             }
             sum.epochs.extend(one.epochs);
+            sum.hosts.extend(one.hosts);
             if number == 0 {
                 (sum.addresses, sum.division) = (one.addresses, one.division);
             }

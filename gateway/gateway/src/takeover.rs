@@ -9,6 +9,7 @@ use crate::wiring::Devices;
 use crate::worker::Worker;
 use natgate_engine::{Restoration, RestoreError, Restored, Timestamp};
 use natgate_io::Batch;
+use natgate_ipv6::UnfitHost;
 
 /// Most frames to discard in one call.
 const MOST_STALE: usize = 1 << 16;
@@ -103,15 +104,24 @@ impl Worker {
         self.engine_mut().finish_restoration(restoration)
     }
 
-    /// Restores neighbours and the PCP epoch. `number` is the predecessor's number among its
-    /// workers.
-    pub fn go_on(&mut self, now: Timestamp, number: usize, legacy: &Legacy) {
+    /// Restores neighbours, the PCP epoch, and hosts of NAT64 or DS-Lite. `number` is the
+    /// predecessor's number among its workers.
+    ///
+    /// # Errors
+    /// [`UnfitHost`]: the worker is not to be used.
+    pub fn go_on(
+        &mut self,
+        now: Timestamp,
+        number: usize,
+        legacy: &Legacy,
+    ) -> Result<(), UnfitHost> {
         for known in &legacy.known {
             self.router_mut().introduce(now, known.link, known.address, known.mac);
         }
         if let Some(&epoch) = legacy.epochs.get(number) {
             self.go_on_since(epoch, &legacy.addresses, now);
         }
+        legacy.hosts.get(number).map_or(Ok(()), |hosts| self.adopt_hosts(hosts, now))
     }
 
     /// Replaces the devices, in the order of [`Settings::devices`](crate::Settings::devices).

@@ -1,7 +1,7 @@
 //! The process that hands over: it listens, and serves one heir at a time.
 
 use crate::HandoverError;
-use crate::message::{Message, send_records};
+use crate::message::{MOST_HOSTS, Message, send_records};
 use natgate_engine::{Config, HANDOVER_VERSION};
 use natgate_gateway::{Clock, Commander, Device, Legacy, Writing, Written, panics};
 use rustix::fs::Mode;
@@ -194,7 +194,7 @@ fn serve<G>(
     }
     patience(PATIENCE_HALTED)?;
     let halted = HaltedGateway::begin(commander)?;
-    say(stream, &Message::Halted(halted.legacy.clone()))?;
+    halted.tell(stream)?;
     pass.write(stream, commander, true)?;
     let closed = match gates {
         None => None,
@@ -238,6 +238,17 @@ impl<'a> HaltedGateway<'a> {
         let mut halted = Self { commander, legacy: Legacy::default(), stays: false };
         halted.legacy = commander.halt().map_err(refused)?;
         Ok(halted)
+    }
+
+    /// Sends the state besides the records.
+    fn tell(&self, stream: &UnixStream) -> Result<(), HandoverError> {
+        say(stream, &Message::Halted(self.legacy.clone()))?;
+        for (worker, hosts) in (0..).zip(&self.legacy.hosts) {
+            for hosts in hosts.chunks(MOST_HOSTS) {
+                say(stream, &Message::Hosts { worker, hosts: hosts.to_vec() })?;
+            }
+        }
+        Ok(())
     }
 
     /// Keeps the gateway halted for good.

@@ -3,6 +3,7 @@
 use crate::HandoverError;
 use crate::message::Message;
 use natgate_engine::{Restoration, RestoreError, Restored, Timestamp};
+use natgate_gateway::ipv6::CarriedHost;
 use natgate_gateway::{Clock, Worker};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -43,6 +44,8 @@ pub struct Heir {
     clock: Clock,
     closes: bool,
     restorations: Vec<Restoration>,
+    /// Hosts of NAT64 or DS-Lite of each worker.
+    hosts: Vec<Vec<CarriedHost>>,
 }
 
 impl Heir {
@@ -60,7 +63,7 @@ impl Heir {
         match Message::receive(&stream)? {
             Message::Welcome { time, steady, closes } => {
                 let clock = Clock::like((Timestamp(time), steady));
-                Ok(Self { stream, clock, closes, restorations: Vec::new() })
+                Ok(Self { stream, clock, closes, restorations: Vec::new(), hosts: Vec::new() })
             }
             Message::Refused(sentence) => Err(HandoverError::Refused(sentence)),
             _ => Err(HandoverError::Damaged("it does not answer")),
@@ -110,7 +113,7 @@ impl Heir {
         workers.iter_mut().for_each(Worker::discard_frames);
         let since = Instant::now();
         self.say(&Message::Stop)?;
-        let Message::Halted(legacy) = Message::receive(&self.stream)? else {
+        let Message::Halted(mut legacy) = Message::receive(&self.stream)? else {
             return Err(HandoverError::Damaged("it does not stop"));
         };
         for worker in &mut *workers {
@@ -122,8 +125,9 @@ impl Heir {
         self.pass(workers, |_| ())?;
         let restored = self.finish(workers)?;
         let now = self.clock.now();
+        legacy.hosts = std::mem::take(&mut self.hosts);
         for (number, worker) in workers.iter_mut().enumerate() {
-            worker.go_on(now, number, &legacy);
+            worker.go_on(now, number, &legacy).map_err(HandoverError::Host)?;
         }
         if self.closes {
             self.say(&Message::Close)?;
@@ -171,7 +175,8 @@ impl Heir {
         workers: &mut [Worker],
         between: fn(&mut Worker),
     ) -> Result<u64, HandoverError> {
-        let Self { stream, restorations, .. } = self;
+        let Self { stream, restorations, hosts, .. } = self;
+        hosts.resize(workers.len(), Vec::new());
         thread::scope(|scope| {
             let (mut inboxes, mut readers) = (Vec::new(), Vec::new());
             for (worker, restoration) in workers.iter_mut().zip(restorations) {
@@ -185,7 +190,7 @@ impl Heir {
                     Ok(())
                 }));
             }
-            let written = deal(stream, inboxes);
+            let written = deal(stream, inboxes, hosts);
             for reader in readers {
                 let read = reader.join().unwrap_or_else(|panic| resume_unwind(panic));
                 // A read error is more precise than the closed channel that it causes.
@@ -196,8 +201,13 @@ impl Heir {
     }
 }
 
-/// Distributes records to the threads that read them until a pass is over.
-fn deal(stream: &UnixStream, inboxes: Vec<SyncSender<Vec<u8>>>) -> Result<u64, HandoverError> {
+/// Distributes records to the threads that read them until a pass is over, and keeps the hosts of
+/// each worker.
+fn deal(
+    stream: &UnixStream,
+    inboxes: Vec<SyncSender<Vec<u8>>>,
+    all: &mut [Vec<CarriedHost>],
+) -> Result<u64, HandoverError> {
     loop {
         match Message::receive(stream)? {
             Message::Records { worker, records } => {
@@ -205,6 +215,10 @@ fn deal(stream: &UnixStream, inboxes: Vec<SyncSender<Vec<u8>>>) -> Result<u64, H
                 let dealt = inbox.is_some_and(|inbox| inbox.send(records).is_ok());
                 dealt.then_some(()).ok_or(HandoverError::Damaged("records that nobody takes"))?;
             }
+            Message::Hosts { worker, hosts } => match all.get_mut(usize::from(worker)) {
+                Some(own) => own.extend(hosts),
+                None => return Err(HandoverError::Damaged("hosts that nobody takes")),
+            },
             Message::Over(written) => return Ok(written),
             Message::Refused(sentence) => return Err(HandoverError::Refused(sentence)),
             _ => return Err(HandoverError::Damaged("something else than its state")),

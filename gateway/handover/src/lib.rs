@@ -49,6 +49,7 @@ mod tests;
 pub use giver::{Asker, Gates, Giver, Grant};
 pub use heir::{Heir, TakeOver};
 
+use natgate_gateway::ipv6::UnfitHost;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -87,6 +88,9 @@ pub enum HandoverError {
          limits.extra_sessions or pcp.mappings"
     )]
     Room(u64),
+    /// The hosts of NAT64 or DS-Lite do not fit the configuration.
+    #[error("{0}; restart natgate to change it")]
+    Host(UnfitHost),
     /// Devices cannot be opened.
     #[error("{0}; the natgate that runs opens its devices again and goes on")]
     Devices(String),

@@ -2,6 +2,7 @@
 
 use crate::HandoverError;
 use natgate_engine::{AddressRange, HANDOVER_VERSION, Side, Timestamp};
+use natgate_gateway::ipv6::CarriedHost;
 use natgate_gateway::{Division, KnownNeighbor, Legacy, Link};
 use natgate_wire::arp::Mac;
 use std::io::{self, Read, Write};
@@ -32,6 +33,8 @@ pub(crate) enum Message {
     Stop,
     /// Old process: it takes no packets, and hands over this state.
     Halted(Legacy),
+    /// Old process, after [`Message::Halted`]: some hosts of NAT64 or DS-Lite of one worker.
+    Hosts { worker: u16, hosts: Vec<CarriedHost> },
     /// Old process: records of one of its workers.
     Records { worker: u16, records: Vec<u8> },
     /// Old process: the pass is over; the number of mappings in it.
@@ -47,6 +50,9 @@ pub(crate) enum Message {
 }
 
 const RECORDS: u8 = 7;
+
+/// Most hosts of a message.
+pub(crate) const MOST_HOSTS: usize = 1 << 17;
 
 impl Message {
     /// First message of a new process.
@@ -70,6 +76,7 @@ impl Message {
             Self::Yours => 10,
             Self::Close => 11,
             Self::Closed => 12,
+            Self::Hosts { .. } => 13,
         }
     }
 
@@ -88,6 +95,15 @@ impl Message {
                 bytes[..bytes.len().min(LONGEST_SENTENCE)].to_vec()
             }
             Self::Halted(legacy) => legacy_bytes(legacy),
+            Self::Hosts { worker, hosts } => {
+                let mut bytes = worker.to_le_bytes().to_vec();
+                put_list(&mut bytes, hosts, |to, host| {
+                    to.extend(host.address.to_le_bytes());
+                    to.extend(host.inner.to_le_bytes());
+                    to.extend(host.number.to_le_bytes());
+                });
+                bytes
+            }
             Self::Over(written) => written.to_le_bytes().to_vec(),
             Self::Records { worker, records } => [&worker.to_le_bytes()[..], records].concat(),
             Self::More | Self::Stop | Self::Close | Self::Closed | Self::Taken | Self::Yours => {
@@ -145,6 +161,7 @@ impl Message {
             10 => Self::Yours,
             11 => Self::Close,
             12 => Self::Closed,
+            13 => Self::Hosts { worker: from.u16()?, hosts: from.list(read_host)? },
             _ => return None,
         };
         from.0.is_empty().then_some(message)
@@ -216,7 +233,8 @@ fn put_list<T>(to: &mut Vec<u8>, list: &[T], mut one: impl FnMut(&mut Vec<u8>, &
 }
 
 fn legacy_bytes(legacy: &Legacy) -> Vec<u8> {
-    let Legacy { known, epochs, addresses, division } = legacy;
+    // Hosts go by themselves.
+    let Legacy { known, epochs, addresses, division, hosts: _ } = legacy;
     let mut bytes = Vec::new();
     put_list(&mut bytes, known, |to, known| {
         to.push(u8::from(known.link.side == Side::Outside));
@@ -262,5 +280,10 @@ fn read_legacy(from: &mut Fields<'_>) -> Option<Legacy> {
             })?,
         }),
     };
-    Some(Legacy { known, epochs, addresses, division })
+    Some(Legacy { known, epochs, addresses, division, hosts: Vec::new() })
+}
+
+fn read_host(from: &mut Fields<'_>) -> Option<CarriedHost> {
+    let address = u128::from_le_bytes(from.array()?);
+    Some(CarriedHost { address, inner: from.u32()?, number: from.u32()? })
 }

@@ -194,8 +194,16 @@ impl Gateway {
     ///
     /// # Errors
     /// If the gateway does not end.
-    pub fn stop(mut self) -> io::Result<ExitStatus> {
+    pub fn stop(self) -> io::Result<ExitStatus> {
         terminate(&self.child)?;
+        self.wait()
+    }
+
+    /// Waits for the gateway's end.
+    ///
+    /// # Errors
+    /// If the gateway does not end.
+    pub fn wait(mut self) -> io::Result<ExitStatus> {
         wait_for("the gateway's end", PATIENCE, || self.child.try_wait())
     }
 }

@@ -3,12 +3,16 @@
 use super::PROGRAM;
 use super::world::World;
 use serde_json::Value;
+use std::io::{Read, Write};
 use std::net::IpAddr;
 
 pub(crate) const CLIENT: &str = "2001:db8:1::5";
 pub(crate) const SERVER: &str = "198.51.100.10";
 const SERVER6: &str = "64:ff9b::198.51.100.10";
 const EXTERNAL: &str = "203.0.113.1";
+/// A static mapping of a host, which has a number from the start.
+const STATIC_HOST: &str = "[[static]]\nprotocol = \"tcp\"\ninternal = \"[2001:db8:1:7::80]:80\"\n\
+     external = \"203.0.113.1:8080\"\n";
 
 /// Configuration, with more keys of the outside, and more tables.
 fn config(outside: &str, more: &str) -> String {
@@ -271,4 +275,46 @@ fn workers_share_the_hosts() {
         assert!(hosts.iter().all(is_named), "{mappings:#?}");
         assert_eq!(gateway.stop().unwrap().code(), Some(0));
     }
+}
+
+#[test]
+fn a_new_process_takes_over_the_hosts() {
+    let world = world();
+    world.serve("server", address(SERVER));
+    for (workers, more) in [("", ""), ("[workers]\ncount = 2\n", STATIC_HOST)] {
+        let config = config("", &format!("{more}{workers}"));
+        let old = world.start("nat", &config);
+        let (mut stream, seen) = world.connect("client", address(SERVER6));
+        let before = world.ask("nat", &["show", "mappings", "--subscriber", "2001:db8:1::/64"]);
+        let new = world.take_over("nat", &config);
+        assert_eq!(old.wait().unwrap().code(), Some(0));
+        // The connection goes on, and the host has its name and its number.
+        stream.write_all(b"still connected").unwrap();
+        let mut back = [0; 15];
+        stream.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"still connected");
+        let after = world.ask("nat", &["show", "mappings", "--subscriber", "2001:db8:1::/64"]);
+        let ends = |shown: &Value| {
+            let all = shown["mappings"].as_array().unwrap().iter();
+            let ends = |one: &Value| (one["internal"].clone(), one["external"].clone());
+            all.map(ends).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(&after), ends(&before));
+        assert_eq!(world.udp("client", address(SERVER6), 30).ip(), seen.ip());
+        assert_eq!(new.stop().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn hosts_whose_numbers_would_change_are_not_taken_over() {
+    let world = world();
+    world.serve("server", address(SERVER));
+    let old = world.start("nat", &config("", ""));
+    let (mut stream, _) = world.connect("client", address(SERVER6));
+    // The first number is now that of another host.
+    let error = world.refused_take_over("nat", &config("", STATIC_HOST));
+    assert!(error.contains("has another number by this configuration"), "{error}");
+    stream.write_all(b"still connected").unwrap();
+    stream.read_exact(&mut [0; 15]).unwrap();
+    assert_eq!(old.stop().unwrap().code(), Some(0));
 }

@@ -4,7 +4,7 @@ use super::{PROGRAM, TAG};
 use natgate_testnet::{Gateway, Network, Turn, terminate, wait_for, wait_for_listener};
 use serde_json::Value;
 use std::cell::RefCell;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command};
@@ -61,8 +61,27 @@ impl World {
 
     /// Starts a gateway in a node, and waits until it uses its addresses.
     pub(crate) fn start(&self, node: &str, config: &str) -> Gateway {
+        self.start_with(node, config, &[])
+    }
+
+    /// Starts a gateway that takes over from the one in the node.
+    pub(crate) fn take_over(&self, node: &str, config: &str) -> Gateway {
+        self.start_with(node, config, &["--take-over"])
+    }
+
+    /// What a gateway says that cannot take over from the one in the node.
+    pub(crate) fn refused_take_over(&self, node: &str, config: &str) -> String {
+        let started = self.try_to_start(node, config, &["--take-over"]);
+        started.expect_err("it does not take over").to_string()
+    }
+
+    fn try_to_start(&self, node: &str, config: &str, options: &[&str]) -> io::Result<Gateway> {
         let config = format!("{config}[control]\nsocket = {:?}\n", self.socket(node));
-        let gateway = Gateway::start_in(&self.network, node, Path::new(PROGRAM), &config);
+        Gateway::start_with(&self.network, node, Path::new(PROGRAM), &config, options)
+    }
+
+    fn start_with(&self, node: &str, config: &str, options: &[&str]) -> Gateway {
+        let gateway = self.try_to_start(node, config, options);
         let gateway = gateway.unwrap_or_else(|error| panic!("{error}"));
         let assigned = |status: &Value| {
             let of_side = |side: &str| status["ipv6"][side]["addresses"].as_array().cloned();
@@ -122,13 +141,7 @@ impl World {
 
     /// As [`World::tcp`], to an endpoint.
     pub(crate) fn tcp_to(&self, node: &str, to: &str) -> SocketAddr {
-        let to: SocketAddr = to.parse().unwrap();
-        let connect = || TcpStream::connect_timeout(&to, PATIENCE);
-        let stream = self.enter(node, connect);
-        let mut stream = stream.unwrap_or_else(|error| panic!("{node} to {to}: {error}"));
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut line = [0; 64];
-        stream.read_exact(&mut line).unwrap();
+        let (mut stream, seen) = self.connect_to(node, to.parse().unwrap());
         let sent: Vec<u8> = (0..AMOUNT).map(|at| (at * 7 + at / 251) as u8).collect();
         let (mut writer, bytes) = (stream.try_clone().unwrap(), sent.clone());
         let writing = thread::spawn(move || writer.write_all(&bytes).unwrap());
@@ -136,7 +149,22 @@ impl World {
         stream.read_exact(&mut received).unwrap();
         writing.join().unwrap();
         assert!(received == sent, "the bytes differ");
-        String::from_utf8_lossy(&line).trim().parse().unwrap()
+        seen
+    }
+
+    /// Connects from a node to a server; returns the connection, and the client's endpoint as the
+    /// server sees it.
+    pub(crate) fn connect(&self, node: &str, address: IpAddr) -> (TcpStream, SocketAddr) {
+        self.connect_to(node, SocketAddr::new(address, PORT))
+    }
+
+    fn connect_to(&self, node: &str, to: SocketAddr) -> (TcpStream, SocketAddr) {
+        let stream = self.enter(node, || TcpStream::connect_timeout(&to, PATIENCE));
+        let mut stream = stream.unwrap_or_else(|error| panic!("{node} to {to}: {error}"));
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut line = [0; 64];
+        stream.read_exact(&mut line).unwrap();
+        (stream, String::from_utf8_lossy(&line).trim().parse().unwrap())
     }
 
     /// Sends a datagram of `len` bytes from a node to a server; returns the client's endpoint as

@@ -6,6 +6,7 @@ use crate::router::Router;
 use crate::team::Division;
 use crate::wiring::Devices;
 use natgate_engine::{AddressRange, Engine, Timestamp};
+use natgate_ipv6::{CarriedHost, UnfitHost};
 use std::sync::mpsc::SyncSender;
 
 impl Worker {
@@ -28,11 +29,14 @@ impl Worker {
     /// workers adds the division.
     pub(crate) fn legacy(&self) -> Legacy {
         let first = self.stages.team.as_ref().filter(|team| team.number() == 0);
+        let families = self.stages.families.as_ref();
+        let hosts = families.and_then(|families| families.translator.hosts());
         Legacy {
             known: self.stages.router.acquaintances(),
             epochs: vec![self.stages.pcp.epoch()],
             addresses: self.stages.pcp.addresses().to_vec(),
             division: first.and_then(|team| team.partition().division()),
+            hosts: vec![hosts.map_or_else(Vec::new, |hosts| hosts.carried().collect())],
         }
     }
 
@@ -54,6 +58,17 @@ impl Worker {
             }
             _ => None,
         }
+    }
+
+    /// Takes the hosts of NAT64 or DS-Lite of another process.
+    pub(crate) fn adopt_hosts(
+        &mut self,
+        hosts: &[CarriedHost],
+        now: Timestamp,
+    ) -> Result<(), UnfitHost> {
+        let families = self.stages.families.as_mut();
+        families
+            .map_or(Ok(()), |families| families.translator.adopt_hosts(hosts.iter().copied(), now))
     }
 
     /// Continues the service for requests for mappings of another process that lost none since
