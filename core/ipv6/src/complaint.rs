@@ -29,6 +29,7 @@ fn refused(error: Option<ErrorMessage>) -> Refusal {
 /// The refusal of the packet: with an error for its sender, unless it is to be dropped silently.
 pub(crate) fn check_headers(bytes: &[u8]) -> Result<(), Refusal> {
     let (mut named_at, mut at) = (ipv6::NEXT_HEADER, ipv6::HEADER_LEN);
+    let mut is_atomic = false;
     for _ in 0..=MOST_HEADERS {
         let kind = bytes.get(named_at).copied().unwrap_or(next::NONE);
         let is_known =
@@ -44,10 +45,12 @@ pub(crate) fn check_headers(bytes: &[u8]) -> Result<(), Refusal> {
         };
         let header = header.get(..len).ok_or(refused(None))?;
         match kind {
+            // No sender writes two headers.
+            next::FRAGMENT if is_atomic => return Err(refused(None)),
             next::FRAGMENT if !Fragment::read(header).is_some_and(Fragment::is_atomic) => {
                 return Ok(());
             }
-            next::FRAGMENT => {}
+            next::FRAGMENT => is_atomic = true,
             //= rfc8200#section-4-hop-by-hop
             next::HOP_BY_HOP if at != ipv6::HEADER_LEN => {
                 return Err(refused(Some(problem(UNKNOWN_NEXT_HEADER, named_at))));
@@ -162,6 +165,9 @@ mod tests {
         let fragment = packet(44, &[&[60, 0, 0, 1, 0, 0, 0, 7], &[17, 0, 0xc9, 4, 0, 0, 0, 0]]);
         assert_eq!(error(&fragment), Ok(()));
         assert_eq!(error(&packet(60, &[&[17, 3, 0, 0]])), Err(None));
+        let atomic = [44, 0, 0, 0, 0, 0, 0, 7];
+        let twice = packet(44, &[&atomic, &[47, 0, 0, 8, 0, 0, 0, 7], &[0; 8]]);
+        assert_eq!(error(&twice), Err(None));
         let many = packet(60, &[&[60, 0, 1, 4, 0, 0, 0, 0][..]; 12]);
         assert_eq!(error(&many), Err(None));
     }

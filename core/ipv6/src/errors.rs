@@ -4,7 +4,7 @@
 use crate::convert::ErrorMessage;
 use alloc::collections::VecDeque;
 use natgate_engine::{ErrorRates, Side};
-use natgate_wire::ipv6::MIN_MTU;
+use natgate_wire::ipv6::{MIN_MTU, next};
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv4, ipv6, protocol};
 
 /// Most errors that wait to be sent.
@@ -40,14 +40,15 @@ impl Waiting {
 /// The requester of an error, for the limits: an IPv4 address, or the network of an IPv6 one.
 fn requester(quoted: &[u8]) -> u32 {
     match Ipv6::new_header_checked(quoted) {
-        Ok(packet) => network(packet.source()),
+        Ok(packet) => requester_of((packet.source() >> 64) as u64),
         Err(_) => Ipv4::new_header_checked(quoted).map_or(0, |packet| packet.source()),
     }
 }
 
-/// The network of 64 bits of an IPv6 address, as requester.
-fn network(address: u128) -> u32 {
-    (address >> 64) as u32
+/// The requester that stands for a network of 64 bits: networks may differ in any bits, and the
+/// limits look at the lower twelve bits of a requester.
+pub fn requester_of(network: u64) -> u32 {
+    (network.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as u32
 }
 
 /// Makes errors, at limited rates, as the engine does.
@@ -74,7 +75,7 @@ impl Errors {
 
     /// True, and counted, if one more error for a requester may be made now.
     fn may_send(&mut self, now: u64, requester: u32) -> bool {
-        let may = self.queue.len() < QUEUE && self.rates.take(now, requester);
+        let may = self.has_room() && self.rates.take(now, requester);
         self.suppressed += u64::from(!may);
         may
     }
@@ -130,7 +131,8 @@ impl Errors {
         quoted: &[u8],
     ) {
         // Hosts behind different tunnels may have one inner address.
-        if !may_answer_ipv4(quoted) || !self.may_send(now, network(ends.0)) {
+        let requester = requester_of((ends.0 >> 64) as u64);
+        if !may_answer_ipv4(quoted) || !self.may_send(now, requester) {
             return;
         }
         let mut inner = [0; MIN_MTU];
@@ -146,6 +148,11 @@ impl Errors {
         header.set_source(ends.1);
         header.set_destination(ends.0);
         self.queue.push_back(waiting);
+    }
+
+    /// True if one more error may wait.
+    pub(crate) fn has_room(&self) -> bool {
+        self.queue.len() < QUEUE
     }
 
     /// True if no error waits.
@@ -170,11 +177,23 @@ fn may_answer_ipv6(quoted: &[u8], message: ErrorMessage) -> bool {
     {
         return false;
     }
-    let Ok(walk) = packet.walk() else { return true };
+    // What cannot be read may be an error.
+    let Ok(walk) = packet.walk() else { return false };
     let is_later = walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0);
-    let kind = quoted.get(walk.transport).copied();
+    let (protocol, at) = behind_authentication(quoted, (walk.protocol, walk.transport));
+    let kind = quoted.get(at).copied();
     let is_error = |kind| icmpv6::is_error(kind) || kind == icmpv6::kind::REDIRECT;
-    is_later || walk.protocol != protocol::ICMPV6 || !kind.is_some_and(is_error)
+    is_later || protocol != protocol::ICMPV6 || !kind.is_some_and(is_error)
+}
+
+/// The protocol and its offset behind an authentication header, if there is one.
+fn behind_authentication(bytes: &[u8], (protocol, at): (u8, usize)) -> (u8, usize) {
+    match (protocol, bytes.get(at), bytes.get(at + 1)) {
+        (next::AUTHENTICATION, Some(next), Some(words)) => {
+            (*next, at + usize::from(*words) * 4 + 8)
+        }
+        _ => (protocol, at),
+    }
 }
 
 /// True if an IPv4 packet may be answered by an error.
@@ -303,6 +322,30 @@ mod tests {
         assert_eq!((0..100).filter(|_| send(5 + SECOND / 10, 0)).count(), 1);
         assert_eq!((0..100).filter(|_| send(5 + 9 * SECOND, 0)).count(), 10);
         assert_eq!(errors.suppressed, 90 + 90 + 99 + 90);
+    }
+
+    #[test]
+    fn networks_that_differ_in_any_bit_are_told_apart() {
+        let network = 0x2001_0db8_0000_0000_u64;
+        let one = requester_of(network) % 4096;
+        let same = (0..64).filter(|bit| requester_of(network ^ 1 << bit) % 4096 == one);
+        assert_eq!(same.count(), 0);
+    }
+
+    #[test]
+    fn nothing_answers_an_error_that_is_hidden() {
+        let mut errors = Errors::new(10);
+        // Behind an authentication header, and behind more headers than are read.
+        let hidden = packet(51, &[&[58, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1][..], &[1; 8]].concat());
+        let options = [60, 0, 1, 4, 0, 0, 0, 0].repeat(9);
+        let deep = packet(60, &[&options[..], &[1; 8]].concat());
+        for quoted in [hidden, deep] {
+            errors.send_ipv6(0, Side::Inside, Some(OWN), ErrorMessage::PROHIBITED_IPV6, &quoted);
+            assert!(errors.pop().is_none());
+        }
+        let echo = packet(51, &[&[58, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1][..], &[128; 8]].concat());
+        errors.send_ipv6(0, Side::Inside, Some(OWN), ErrorMessage::PROHIBITED_IPV6, &echo);
+        assert!(errors.pop().is_some());
     }
 
     #[test]

@@ -88,7 +88,9 @@ impl Translator {
         }
         if self.is_local(from, ends.1) {
             into.note(Step::Local);
-            return local(packet, (from, self.sends_errors(from)), into);
+            // The ends of tunnels answer nobody outside.
+            let is_own = self.own_addresses().contains(&Some(ends.1));
+            return local(packet, (from, is_own && self.sends_errors(from)), into);
         }
         if from == Side::Inside && self.nat64.as_ref().is_some_and(|nat64| nat64.claims(ends.1)) {
             return self.explain_nat64(asked, packet, ends, into);

@@ -77,9 +77,13 @@ impl Filter {
         }
     }
 
-    /// Says whether errors answer requests that are refused from now on.
+    /// Says whether errors answer requests that are refused. Without answers those that wait are
+    /// forgotten.
     pub(crate) fn set_answers(&mut self, answers: bool) {
         self.answers = answers;
+        if !answers {
+            self.requests = Requests::default();
+        }
     }
 
     /// The endpoint that a packet from inside makes a record of; `None`: the packet needs none.
@@ -109,7 +113,9 @@ impl Filter {
         let transport = &bytes[walk.transport..];
         let step = Step::of(walk.protocol, transport);
         let Some(record) = self.endpoints.make(key, now) else { return false };
-        if step == Some(Step::Request) || record.expires <= now {
+        // One endpoint of SCTP has many associations.
+        let begins = step == Some(Step::Request) && walk.protocol != protocol::SCTP;
+        if begins || record.expires <= now {
             record.is_established = false;
         }
         record.is_answered &= record.expires > now;
@@ -147,8 +153,8 @@ impl Filter {
         };
         match step {
             Some(Step::Progress) => record.is_established = true,
-            Some(Step::End) => record.is_established = false,
-            Some(Step::Request) | None => {}
+            Some(Step::End) if walk.protocol != protocol::SCTP => record.is_established = false,
+            Some(Step::End | Step::Request) | None => {}
         }
         record.is_answered = true;
         record.expires = now + idle(record);
@@ -249,6 +255,8 @@ impl Filter {
         if walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0) {
             return false;
         }
+        // Bytes behind the packet are none of it.
+        let quoted = &quoted[..about.total_len().min(quoted.len())];
         //= rfc6092#REC-18
         //= rfc6092#REC-23
         //= rfc6092#REC-30

@@ -227,7 +227,8 @@ impl Translator {
     /// Answers the requests from outside that the filter has refused and whose answers are due.
     #[inline]
     pub(crate) fn answer_refused(&mut self, now: Timestamp) {
-        while let Some(filter) = &mut self.filter
+        while self.errors.has_room()
+            && let Some(filter) = &mut self.filter
             && let Some(request) = filter.pop_unanswered(now.0)
         {
             self.send_error(now, Side::Outside, &request, ErrorMessage::PROHIBITED_IPV6);

@@ -67,6 +67,7 @@ mod untranslated;
 
 pub use eam::{Eam, EamEntry, EamError};
 pub use embedding::{EmbeddingError, LENGTHS, Pref64};
+pub use errors::requester_of;
 pub use explanation::{
     Entry, FamilyBecomes, FamilyEnd, FamilyExplanation, FamilyStep, SoftwireTable, Waits,
 };

@@ -145,6 +145,8 @@ pub(crate) struct Stage {
     open: OpenList,
     /// Calls of PPTP.
     calls: Calls,
+    /// Identification of the last datagram that an edit made too long.
+    identification: u16,
 }
 
 impl Stage {
@@ -170,6 +172,7 @@ impl Stage {
             made: VecDeque::new(),
             open: OpenList::default(),
             calls: Calls::new(seed),
+            identification: u16::from_le_bytes([seed[0], seed[1]]),
         }
     }
 
@@ -382,12 +385,13 @@ impl Stage {
         let packet = ControlPacket { kind, from, endpoints, new_flow };
         let before = room.bytes().len();
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
-        if room.bytes().len() > before {
-            let mtu = match from {
-                Side::Inside => engine.outside_mtu(),
-                Side::Outside => engine.inside_mtu(endpoints.realm),
-            };
-            permit_cut(room.bytes_mut(), mtu);
+        let mtu = match from {
+            Side::Inside => engine.outside_mtu(),
+            Side::Outside => engine.inside_mtu(endpoints.realm),
+        };
+        if before <= mtu.into() && room.bytes().len() > mtu.into() {
+            self.identification = self.identification.wrapping_add(1);
+            permit_cut(room.bytes_mut(), self.identification);
         }
         while let Some(event) = self.payloads.poll_event() {
             let internal = ports::in_engine(event.opened.expectation.internal, translator);
@@ -475,12 +479,14 @@ fn endpoints(
 
 /// Lets a whole datagram that an edit has made longer than the MTU of its way be cut, whatever its
 /// sender wants. The sender cannot do better: a report of the MTU would not say that the datagram
-/// grew.
+/// grew. Senders that forbid cuts need not tell their datagrams apart, so it gets an
+/// identification.
 #[cold]
-fn permit_cut(packet: &mut [u8], mtu: u16) {
+fn permit_cut(packet: &mut [u8], identification: u16) {
     let Ok(mut ip) = Ipv4::new_checked(packet) else { return };
-    if ip.dont_fragment() && ip.total_len() > mtu {
+    if ip.dont_fragment() {
         ip.set_fragment_field(0);
+        ip.set_identification(identification);
         ip.fill_checksum();
     }
 }

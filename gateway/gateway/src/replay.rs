@@ -457,6 +457,10 @@ impl<W: Write> Replay<'_, W> {
             let told = self.observer.event(&event, self.translator.as_ref());
             told.map_err(ReplayError::Events)?;
         }
+        // Answers that have become due are no answers to a packet that comes now.
+        if let (Some(translator), None) = (&mut self.translator, provoked_by) {
+            translator.sweep(engine, self.now);
+        }
         let mut buffer = std::mem::take(&mut self.buffer);
         let of_hosts = self.translator.as_ref().and_then(Translator::realm);
         while let Some((time, side, len)) = engine.poll_transmit(&mut buffer[HEADROOM..]) {

@@ -6,6 +6,7 @@ use super::{Families, message};
 use crate::Transmit;
 use natgate_engine::{Side, Timestamp};
 use natgate_ipv6::convert::ErrorMessage;
+use natgate_ipv6::requester_of;
 
 /// A refusal: silent, or with an error.
 pub(crate) type Complaint = Option<ErrorMessage>;
@@ -16,7 +17,7 @@ fn problem(code: u8, at: usize) -> Complaint {
 
 /// Checks the extension headers of a packet.
 pub(crate) fn check_headers(bytes: &[u8]) -> Result<(), Complaint> {
-    let (mut name, mut at, mut count) = (6, 40, 0);
+    let (mut name, mut at, mut count, mut is_atomic) = (6, 40, 0, false);
     while [0, 43, 44, 60].contains(&bytes[name]) {
         let kind = bytes[name];
         count += 1;
@@ -28,7 +29,9 @@ pub(crate) fn check_headers(bytes: &[u8]) -> Result<(), Complaint> {
             return Err(None);
         }
         match kind {
+            44 if is_atomic => return Err(None),
             44 if word(bytes, at + 2) & 0xfff9 != 0 => return Ok(()),
+            44 => is_atomic = true,
             0 if at > 40 => return Err(problem(1, name)),
             43 if bytes[at + 3] > 0 => return Err(problem(0, at + 2)),
             0 | 60 => check_options(&bytes[..at + len], at + 2)?,
@@ -82,7 +85,7 @@ impl Families {
         if link.icmp_errors && !super::errors::may_answer6(received, message) {
             return;
         }
-        let requester = (address(received, 8) >> 64) as u32;
+        let requester = requester_of((address(received, 8) >> 64) as u64);
         if !link.icmp_errors || !self.has_token(now, requester) {
             self.counters.errors_suppressed += 1;
             return;

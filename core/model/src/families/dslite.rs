@@ -16,6 +16,7 @@ use natgate_engine::{
     Counters, Direction, DropReason, Endpoint, Outcome, Prefix, Refusal, Side, Timestamp, Verdict,
 };
 use natgate_ipv6::convert::ErrorMessage;
+use natgate_ipv6::requester_of;
 use natgate_ipv6::softwire::DsliteSettings;
 use natgate_wire::protocol::{DCCP, ICMP, ICMPV6, TCP, UDP, UDP_LITE};
 use std::collections::BTreeMap;
@@ -153,7 +154,7 @@ impl Families {
         if answers && !may_answer(arrived.inner) {
             return;
         }
-        if !answers || !self.has_token(now, (arrived.b4 >> 64) as u32) {
+        if !answers || !self.has_token(now, requester_of((arrived.b4 >> 64) as u64)) {
             self.counters.errors_suppressed += 1;
             return;
         }

@@ -6,6 +6,7 @@ use super::{Families, is_martian};
 use crate::Transmit;
 use natgate_engine::{Side, Timestamp};
 use natgate_ipv6::convert::ErrorMessage;
+use natgate_ipv6::requester_of;
 use natgate_wire::protocol::{ICMP, ICMPV6};
 use std::net::Ipv4Addr;
 
@@ -33,7 +34,7 @@ impl Families {
         };
         let bytes = bytes.filter(|_| link.icmp_errors);
         let requester = match is_six {
-            true => (super::headers::address(received, 8) >> 64) as u32,
+            true => requester_of((super::headers::address(received, 8) >> 64) as u64),
             false => Four::read(received, true).map_or(0, |four| four.source),
         };
         match bytes.filter(|_| self.has_token(now, requester)) {
@@ -116,11 +117,16 @@ pub(super) fn may_answer6(quoted: &[u8], message: ErrorMessage) -> bool {
     if is_martian(source) || destination >> 120 == 0xff && !is_too_big {
         return false;
     }
-    let Ok(six) = Six::read(quoted, false) else { return true };
-    let kind = six.transport.bytes.first();
-    let is_redirect = six.transport.protocol == ICMPV6 && kind == Some(&137);
+    let Ok(six) = Six::read(quoted, false) else { return false };
+    // Behind an authentication header.
+    let bytes = six.transport.bytes;
+    let (protocol, at) = match (six.transport.protocol, bytes) {
+        (51, [next, words, ..]) => (*next, usize::from(*words) * 4 + 8),
+        (protocol, _) => (protocol, 0),
+    };
+    let is_error = |kind: &u8| *kind < 128 || *kind == 137;
     let is_first = six.transport.offset == 0;
-    !(six.is_error() || is_redirect && is_first)
+    !(is_first && protocol == ICMPV6 && bytes.get(at).is_some_and(is_error))
 }
 
 /// Not about a multicast, an ICMP error, or a fragment other than the first (8.5).

@@ -4,7 +4,7 @@ use super::headers::{Six, address};
 use super::words::word;
 use super::{Families, message};
 use natgate_engine::{DropReason, Side, Timestamp};
-use natgate_ipv6::Filter;
+use natgate_ipv6::{Filter, requester_of};
 use natgate_wire::protocol::{DCCP, ICMPV6, SCTP, TCP, UDP, UDP_LITE};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,8 +20,8 @@ pub(crate) type Endpoints = BTreeMap<Inside, (u64, bool)>;
 /// received.
 pub(crate) type Refused = VecDeque<(u64, Inside, Vec<u8>)>;
 
-/// Most refused requests that are remembered.
-const MOST_REFUSED: usize = 1024;
+/// Most refused requests that are remembered, and most of a class of networks.
+const MOST_REFUSED: (usize, usize) = (1024, 64);
 const SECOND: u64 = 1_000_000_000;
 /// Most endpoints. The model has no more: a full table is not compared, because what makes room
 /// in it depends on the order of the table.
@@ -121,7 +121,7 @@ impl Families {
             return Err(DropReason::SessionTableFull);
         }
         let (until, is_established) = self.endpoints.entry(inside).or_default();
-        *is_established &= step(&six) != Some(Step::Request);
+        *is_established &= inside.0 == SCTP || step(&six) != Some(Step::Request);
         *until = now.0 + life(inside.0, *is_established);
         if self.senders.len() < MOST || self.senders.contains_key(&six.source) {
             self.senders.insert(six.source, now.0 + life(UDP, false));
@@ -147,7 +147,10 @@ impl Families {
         let is_request = six.transport.offset == 0 && step(&six) == Some(Step::Request);
         if is_request && self.config.answer_unsolicited_syn {
             let inside = (six.transport.protocol, six.destination, port(&six, false));
-            match self.refused.len() < MOST_REFUSED {
+            let class = |bytes: &[u8]| requester_of((address(bytes, 8) >> 64) as u64) % 256;
+            let own = class(received);
+            let of_class = self.refused.iter().filter(|(.., one)| class(one) == own).count();
+            match self.refused.len() < MOST_REFUSED.0 && of_class < MOST_REFUSED.1 {
                 true => self.refused.push_back((now.0 + 6 * SECOND, inside, received.to_vec())),
                 false => self.counters.errors_suppressed += 1,
             }
@@ -186,7 +189,7 @@ impl Families {
         let Some((until, is_established)) = self.endpoints.get_mut(&inside) else { return false };
         match step(six) {
             Some(Step::Progress) => *is_established = true,
-            Some(Step::End) => *is_established = false,
+            Some(Step::End) if protocol != SCTP => *is_established = false,
             _ => {}
         }
         *until = now.0 + life(protocol, *is_established);

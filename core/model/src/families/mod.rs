@@ -213,7 +213,7 @@ impl Families {
         }
         if self.is_for_nat64(from, bytes) {
             let six = Six::read(bytes, false);
-            return six.map_or(true, |six| !six.is_fragment());
+            return six.map_or(true, |six| !six.is_fragment() && !quotes_padding(&six));
         }
         let is_fragment = Four::read(bytes, false).is_ok_and(|four| four.is_fragment());
         !is_fragment || self.is_ours(from, bytes)
@@ -370,6 +370,19 @@ impl Families {
         };
         self.settle(now, from, whole, passed)
     }
+}
+
+/// True if an ICMPv6 error quotes a TCP header that ends before its checksum, and has extensions
+/// behind it. The zeros that RFC 4884 puts in between are translated as if they were the checksum,
+/// which then depends on the address that stands for the host.
+fn quotes_padding(six: &Six) -> bool {
+    let Some([_, _, _, _, words, _, _, _, body @ ..]) = six.transport.bytes.get(..) else {
+        return false;
+    };
+    let quoted = body.get(..usize::from(*words) * 8).unwrap_or_default();
+    let quoted = Six::read(quoted, true).map(|quoted| quoted.transport);
+    let is_cut = |quoted: transport::Transport| quoted.protocol == 6 && quoted.bytes.len() < 18;
+    six.is_error() && *words > 0 && quoted.is_ok_and(is_cut)
 }
 
 fn addresses(bytes: &[u8]) -> (Ipv4Addr, Ipv4Addr) {
