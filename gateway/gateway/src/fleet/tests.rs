@@ -1,5 +1,7 @@
 //! Two nodes with their engines, over a link that loses, repeats and reorders.
 
+mod requests;
+
 use super::*;
 use natgate_engine::{
     AddressRange, Allocation, BlockConfig, Change, Config, Cursor, Filter, Packet, PoolConfig,
@@ -99,6 +101,8 @@ struct Process {
     engine: Engine,
     fleet: Fleet,
     now: u64,
+    /// Requested mappings that the engine had lost at the last turn.
+    lost: u64,
 }
 
 impl Process {
@@ -145,7 +149,13 @@ impl Process {
             network: Some(natgate_engine::Prefix::new(address, 24)),
             ..SideConfig::default()
         };
+        let limits = natgate_engine::Limits {
+            explicit_mappings: 256,
+            explicit_per_subscriber: 8,
+            ..natgate_engine::Limits::default()
+        };
         let config = Config {
+            limits,
             inside: side(Ipv4Addr::new(10, 0, 0, 1)),
             outside: side(Ipv4Addr::new(192, 0, 2, 1)),
             pools: vec![pool],
@@ -156,7 +166,7 @@ impl Process {
         let end = End(Arc::clone(wire), usize::from(node == "b"));
         wire.lock().expect("no test has failed").messages[end.1].clear();
         let (fleet, _) = Fleet::new(settings, Box::new(end), 77).expect("a file");
-        Self { engine, fleet, now }
+        Self { engine, fleet, now, lost: 0 }
     }
 
     fn turn(&mut self, now: u64) {
@@ -166,6 +176,7 @@ impl Process {
             while self.engine.poll_event().is_some() {}
             while self.engine.poll_transmit(&mut [0; 1500]).is_some() {}
         }
+        self.watch();
         self.fleet.turn(Timestamp(now), &mut self.engine);
     }
 
@@ -620,7 +631,7 @@ fn history(seed: u64) {
     pair.wire().faults = seed % 4;
     let mut judge = Judge { has_blocks: pair.has_blocks, ..Judge::default() };
     for _ in 0..250 {
-        let (choice, host) = (pair.below(48), pair.below(12) as u8 + 2);
+        let (choice, host) = (pair.below(56), pair.below(12) as u8 + 2);
         let flow = (host, pair.below(6) as u16 + 1);
         let to_a = pair.below(2) == 0 && pair.a.is_some();
         match choice {
@@ -643,7 +654,13 @@ fn history(seed: u64) {
                 pair.run(400.0);
                 pair.a = still.or(pair.a.take());
             }
+            48.. => {
+                judge.hear_of_losses(&pair);
+                judge.request(pair.either(to_a), flow, choice >= 54);
+                pair.run(0.05);
+            }
             _ => {
+                judge.hear_of_losses(&pair);
                 let flags = [SYN, ACK, FIN | ACK, RST][pair.below(4) as usize];
                 let process = pair.either(to_a);
                 match choice {
@@ -669,6 +686,7 @@ struct Judge {
     has_blocks: bool,
     /// The host that had each block of ports, and the time of its last packet.
     blocks: BTreeMap<External, (u64, u8)>,
+    grants: requests::Grants,
 }
 
 impl Judge {
@@ -679,6 +697,9 @@ impl Judge {
         let (last, user) = before.unwrap_or((now, flow));
         let is_other = user != flow && !is_tcp && now - last < 100 * SECOND;
         assert!(!is_other, "{external:?} of {user:?} leads to {flow:?}");
+        if !is_tcp {
+            self.grants.check(external, flow, now);
+        }
         if self.has_blocks && !is_tcp {
             let block = (external.0, external.1 / BLOCK);
             let (last, user) = self.blocks.insert(block, (now, flow.0)).unwrap_or((now, flow.0));

@@ -207,9 +207,6 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
     if draft.workers.count > 1 {
         wrong("the state of several workers", "write workers.count = 1");
     }
-    if draft.pcp.enabled {
-        wrong("requested mappings", "take [pcp] out");
-    }
     if draft.alg != Default::default() {
         wrong("the state of application-level gateways", "take [alg] out");
     }
