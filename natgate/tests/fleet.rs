@@ -224,6 +224,29 @@ fn a_subscribers_block_goes_on_after_a_kill() {
     assert_eq!(block(&seen(&datagrams(&network))), block(&external));
 }
 
+#[test]
+fn a_subscribers_computed_ports_go_on_after_a_kill() {
+    let turn = Turn::take(TAG);
+    let network = build(&turn);
+    let keys = "allocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/24\"]";
+    let [a, b] = pair_with(&network, keys, "");
+    // 256 subscribers, 16 addresses, 4,032 ports for each: those of the twelfth.
+    let own = 1024 + 11 * 4032..1024 + 12 * 4032;
+    let is_own = |endpoint: &str| {
+        let endpoint: SocketAddrV4 = endpoint.parse().expect("an endpoint");
+        *endpoint.ip() == Ipv4Addr::new(203, 0, 113, 0) && own.contains(&endpoint.port())
+    };
+    let (udp, external, tcp) = flows(&network, &a);
+    assert!(is_own(&external), "{external}");
+    a.kill().expect("killed");
+    network.prefer("b").expect("routes");
+    assert!(is_alive(&tcp));
+    assert_eq!(seen(&udp), external);
+    wait_until(&b, "b takes the slice", has_first_slice);
+    let new = seen(&datagrams(&network));
+    assert!(is_own(&new) && new != external, "{new}");
+}
+
 /// Port of PCP.
 const PCP: u16 = 5351;
 

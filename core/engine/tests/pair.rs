@@ -4,9 +4,9 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Behavior, Config, Copies, CopyChange, Cursor, DropReason, Duty, Endpoint,
-    Explicit, ExplicitError, Filter, Limits, MapRequest, PeerRequest, PoolConfig, Prefix,
-    Reconfiguration, RemoteFilter, Side, WantedEndpoint,
+    AddressRange, Allocation, Behavior, Config, Copies, CopyChange, Cursor, DeterministicConfig,
+    DropReason, Duty, Endpoint, Explicit, ExplicitError, Filter, Limits, MapRequest, PeerRequest,
+    PoolConfig, Pooling, Prefix, Reconfiguration, RemoteFilter, Side, WantedEndpoint,
 };
 use std::time::Duration;
 
@@ -525,4 +525,87 @@ fn clear(lab: &mut Lab, filter: &Filter) {
 /// All mappings of a host.
 fn of(host: &str) -> Filter {
     Filter { subscriber: Some(Prefix::new(host.parse().unwrap(), 32)), ..Filter::default() }
+}
+
+/// A node with 16 subscribers that have 4 ports each, and 8 ports of each address for all.
+fn arithmetic(own: &[&str], dynamic_ports: u16) -> Lab {
+    let deterministic = DeterministicConfig {
+        realm: 0,
+        subscribers: vec![Prefix::new("10.0.0.0".parse().unwrap(), 28)],
+        ports_per_subscriber: Some(4),
+        dynamic_ports,
+    };
+    let pool = PoolConfig {
+        addresses: vec![range(A), range(B)],
+        allocation: Some(Allocation::Deterministic(deterministic)),
+        ..pool(A, A, (2000, 2031 + dynamic_ports))
+    };
+    let mut lab = Lab::new(&Config { pools: vec![pool], pooling: Pooling::SoftPaired, ..config() });
+    lab.engine.join_pair();
+    for address in [A, B] {
+        let duty = if own.contains(&address) { OWNER } else { PARTNER };
+        lab.engine.set_duty(range(address), duty);
+    }
+    lab
+}
+
+/// True if an endpoint is one of the four ports of a host.
+fn is_own(external: &str, host: u16) -> bool {
+    let first = 2000 + host % 8 * 4;
+    let own = if host < 8 { A } else { B };
+    address_of(external) == own && (first..first + 4).contains(&port_of(external))
+}
+
+#[test]
+fn ports_follow_from_the_address_at_both_nodes() {
+    let (mut a, mut b) = (arithmetic(&[A], 0), arithmetic(&[B], 0));
+    let flow = a.external_of(&udp("10.0.0.5:4000", REMOTE));
+    assert!(is_own(&flow, 5), "{flow}");
+    assert!(is_own(&b.external_of(&udp("10.0.0.12:4000", REMOTE)), 12));
+    assert!(is_lost(&mut a, &udp("10.0.0.12:4000", REMOTE)), "the ports are the other node's");
+    assert!(is_lost(&mut b, &udp("10.0.0.6:4000", REMOTE)));
+    let mut copies = begin(&a, &mut b);
+    follow(&mut a, &mut b, &mut copies);
+    assert_eq!(b.external_of(&udp("10.0.0.5:4000", REMOTE)), flow);
+    // Duties come and go in any order, and reloads: the arithmetic stays.
+    b.engine.set_duty(range(B), PARTNER);
+    b.engine.set_duty(range(A), OWNER);
+    b.engine.set_duty(range(B), OWNER);
+    let mut config = b.engine.config().clone();
+    config.timeouts.udp = Duration::from_secs(400);
+    reload(&mut b, &config);
+    for port in 1..4 {
+        let external = b.external_of(&udp(&format!("10.0.0.5:{port}"), REMOTE));
+        assert!(is_own(&external, 5) && external != flow, "{external}");
+    }
+    let full = b.refused(Side::Inside, &udp("10.0.0.5:9", REMOTE));
+    assert_eq!(full, DropReason::PortQuota);
+    assert!(is_own(&b.external_of(&udp("10.0.0.13:1", REMOTE)), 13));
+}
+
+#[test]
+fn further_ports_of_a_subscriber_are_copied_as_they_are() {
+    let (mut a, mut b) = (arithmetic(&[A], 8), arithmetic(&[B], 8));
+    let mut flows = Vec::new();
+    for port in 1..7 {
+        let host = format!("10.0.0.5:{port}");
+        flows.push((a.external_of(&udp(&host, REMOTE)), host));
+    }
+    assert_eq!(flows.iter().filter(|(external, _)| is_own(external, 5)).count(), 4);
+    assert!(flows.iter().all(|(external, _)| address_of(external) == A));
+    let mut copies = begin(&a, &mut b);
+    assert_eq!(follow(&mut a, &mut b, &mut copies), 6);
+    // Ports for all are of the node's own addresses, whose subscriber ever it is.
+    let elsewhere = b.external_of(&udp("10.0.0.5:100", REMOTE));
+    assert!(elsewhere.starts_with(B) && port_of(&elsewhere) >= 2032, "{elsewhere}");
+    b.engine.set_duty(range(A), OWNER);
+    for (external, host) in &flows {
+        assert_eq!(b.external_of(&udp(host, REMOTE)), *external);
+    }
+    for host in [2, 3, 6, 7] {
+        for port in 1..6 {
+            let external = b.external_of(&udp(&format!("10.0.0.{host}:{port}"), REMOTE));
+            assert!(flows.iter().all(|(other, _)| *other != external), "{external}");
+        }
+    }
 }

@@ -30,8 +30,10 @@ fn pool(keys: &str) -> String {
 fn a_pair_shares_these_tables() {
     assert_eq!(read("").node, "a");
     assert_eq!(read("[pcp]\nenabled = true\n").slices.len(), 2);
-    for keys in ["allocation = \"block\"", "allocation = \"preserve\""] {
-        parse(&pool(keys), "t").expect("it is right");
+    let arithmetic =
+        "deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\nports_per_subscriber = 64 # \"";
+    for keys in ["block", "preserve", arithmetic] {
+        parse(&pool(&format!("allocation = \"{keys}\"")), "t").expect("it is right");
     }
 }
 

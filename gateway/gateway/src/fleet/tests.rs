@@ -4,8 +4,8 @@ mod requests;
 
 use super::*;
 use natgate_engine::{
-    AddressRange, Allocation, BlockConfig, Change, Config, Cursor, Filter, Packet, PoolConfig,
-    Reconfiguration, Side, SideConfig, Verdict,
+    AddressRange, Allocation, BlockConfig, Change, Config, Cursor, DeterministicConfig, Filter,
+    Packet, PoolConfig, Pooling, Reconfiguration, Side, SideConfig, Verdict,
 };
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Ipv4, protocol};
@@ -96,6 +96,52 @@ fn range(last: u8) -> AddressRange {
     AddressRange { first: address, last: address }
 }
 
+/// How subscribers of a pair get ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Allotment {
+    #[default]
+    Random,
+    /// Blocks of [`BLOCK`] ports.
+    Blocks,
+    /// Four ports of each of 16 subscribers, and 32 ports of each address for all.
+    Arithmetic,
+}
+
+impl Allotment {
+    /// The ports of each address.
+    fn ports(self) -> (u16, u16) {
+        match self {
+            Self::Random => (2000, 2063),
+            Self::Blocks => (2048, 2175),
+            Self::Arithmetic => (2000, 2063),
+        }
+    }
+
+    fn allocation(self) -> Allocation {
+        match self {
+            Self::Random => Allocation::Random,
+            Self::Blocks => Allocation::Block(BlockConfig {
+                size: BLOCK,
+                max_per_subscriber: 1,
+                release_after: Duration::from_secs(1),
+            }),
+            Self::Arithmetic => Allocation::Deterministic(DeterministicConfig {
+                realm: 0,
+                subscribers: vec![natgate_engine::Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 28)],
+                ports_per_subscriber: Some(4),
+                dynamic_ports: 32,
+            }),
+        }
+    }
+}
+
+/// The subscriber that has a port by [`Allotment::Arithmetic`].
+fn computed((address, port): External) -> Option<u8> {
+    let place = (port - 2000) / 4;
+    let first = if address == A1 { 0 } else { 8 };
+    (place < 8).then_some(first + place as u8)
+}
+
 /// A process of a node.
 struct Process {
     engine: Engine,
@@ -108,7 +154,7 @@ struct Process {
 impl Process {
     fn start(
         node: &str,
-        (folder, has_blocks): (&Path, bool),
+        (folder, allotment): (&Path, Allotment),
         wire: &Arc<Mutex<Wire>>,
         now: u64,
     ) -> Self {
@@ -133,15 +179,8 @@ impl Process {
         let pool = PoolConfig {
             name: "default".into(),
             addresses: vec![range(1), range(2)],
-            ports: if has_blocks { (2048, 2175) } else { (2000, 2063) },
-            allocation: Some(match has_blocks {
-                true => Allocation::Block(BlockConfig {
-                    size: BLOCK,
-                    max_per_subscriber: 1,
-                    release_after: Duration::from_secs(1),
-                }),
-                false => Allocation::Random,
-            }),
+            ports: allotment.ports(),
+            allocation: Some(allotment.allocation()),
             ..PoolConfig::default()
         };
         let side = |address: Ipv4Addr| SideConfig {
@@ -156,6 +195,10 @@ impl Process {
         };
         let config = Config {
             limits,
+            pooling: match allotment {
+                Allotment::Arithmetic => Pooling::SoftPaired,
+                _ => Pooling::default(),
+            },
             inside: side(Ipv4Addr::new(10, 0, 0, 1)),
             outside: side(Ipv4Addr::new(192, 0, 2, 1)),
             pools: vec![pool],
@@ -290,7 +333,7 @@ fn packet(flags: Option<u8>, source: (u32, u16), destination: (u32, u16)) -> [u8
 /// Two nodes.
 struct Pair {
     folder: tempfile::TempDir,
-    has_blocks: bool,
+    allotment: Allotment,
     wire: Arc<Mutex<Wire>>,
     now: u64,
     a: Option<Process>,
@@ -299,16 +342,16 @@ struct Pair {
 
 impl Pair {
     fn start() -> Self {
-        Self::with(false)
+        Self::with(Allotment::Random)
     }
 
-    /// A pair whose subscribers have blocks of ports.
-    fn with(has_blocks: bool) -> Self {
+    /// A pair whose subscribers get ports in this way.
+    fn with(allotment: Allotment) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (wire, now) = (Arc::default(), 1_700_000_000 * SECOND);
-        let settings = (folder.path(), has_blocks);
+        let settings = (folder.path(), allotment);
         let [a, b] = ["a", "b"].map(|node| Some(Process::start(node, settings, &wire, now)));
-        let mut pair = Self { folder, has_blocks, wire, now, a, b };
+        let mut pair = Self { folder, allotment, wire, now, a, b };
         pair.run(1.0);
         pair
     }
@@ -334,7 +377,7 @@ impl Pair {
     }
 
     fn restart_a(&mut self) {
-        let settings = (self.folder.path(), self.has_blocks);
+        let settings = (self.folder.path(), self.allotment);
         let process = Process::start("a", settings, &self.wire, self.now);
         self.a = Some(process);
     }
@@ -432,7 +475,7 @@ fn a_partner_takes_the_slice_when_the_guardian_says_that_the_owner_has_ended() {
 
 #[test]
 fn a_partner_continues_blocks_of_ports_and_their_events() {
-    let mut pair = Pair::with(true);
+    let mut pair = Pair::with(Allotment::Blocks);
     let block_of = |flow: (Ipv4Addr, u16)| (flow.0, flow.1 / BLOCK);
     let flow = pair.a().send((5, 1)).expect("sent");
     let mut events = Vec::new();
@@ -454,6 +497,32 @@ fn a_partner_continues_blocks_of_ports_and_their_events() {
         let other = pair.b().send((host, 1)).expect("sent");
         assert_ne!(block_of(other), block_of(flow));
     }
+}
+
+#[test]
+fn ports_of_a_subscriber_follow_from_its_address_after_a_take_over() {
+    let mut pair = Pair::with(Allotment::Arithmetic);
+    // More than the four ports of the host: one is for all.
+    let flows: Vec<External> = (1..6).map(|port| pair.a().send((5, port)).expect("sent")).collect();
+    let own = |flow: &&External| computed(**flow) == Some(5);
+    assert_eq!(flows.iter().filter(own).count(), 4);
+    pair.run(3.0);
+    pair.end_a_with_guardian();
+    pair.run(0.5);
+    let (address, port) = pair.b().send((6, 1)).expect("sent");
+    assert!(address == B2 && port >= 2032, "a port for all, until the hold-down is over");
+    pair.run(123.0);
+    for (port, flow) in (1..).zip(&flows) {
+        assert_eq!(pair.b().send((5, port)).as_ref(), Some(flow));
+    }
+    assert_eq!(pair.b().send((7, 1)).and_then(computed), Some(7));
+    assert_eq!(pair.b().send((9, 1)).and_then(computed), Some(9));
+    pair.restart_a();
+    pair.run(3.0);
+    pair.ask("b", FleetRequest::Move(0, "a".into())).expect("it moves");
+    pair.run(1.0);
+    assert_eq!(pair.a().send((4, 1)).and_then(computed), Some(4));
+    assert_eq!(pair.a().send((5, 5)), Some(flows[4]));
 }
 
 #[test]
@@ -626,10 +695,11 @@ fn no_port_is_two_subscribers_in_any_history() {
 }
 
 fn history(seed: u64) {
-    let mut pair = Pair::with(seed.is_multiple_of(2));
+    let all = [Allotment::Random, Allotment::Blocks, Allotment::Arithmetic];
+    let mut pair = Pair::with(all[seed as usize % all.len()]);
     pair.wire().random = seed;
-    pair.wire().faults = seed % 4;
-    let mut judge = Judge { has_blocks: pair.has_blocks, ..Judge::default() };
+    pair.wire().faults = seed / 3 % 4;
+    let mut judge = Judge { allotment: pair.allotment, ..Judge::default() };
     for _ in 0..250 {
         let (choice, host) = (pair.below(56), pair.below(12) as u8 + 2);
         let flow = (host, pair.below(6) as u16 + 1);
@@ -683,7 +753,7 @@ fn history(seed: u64) {
 #[derive(Default)]
 struct Judge {
     users: BTreeMap<(External, bool), (u64, (u8, u16))>,
-    has_blocks: bool,
+    allotment: Allotment,
     /// The host that had each block of ports, and the time of its last packet.
     blocks: BTreeMap<External, (u64, u8)>,
     grants: requests::Grants,
@@ -700,7 +770,11 @@ impl Judge {
         if !is_tcp {
             self.grants.check(external, flow, now);
         }
-        if self.has_blocks && !is_tcp {
+        if self.allotment == Allotment::Arithmetic {
+            let of = computed(external);
+            assert!(of.is_none_or(|of| of == flow.0), "{external:?} is of {of:?}, not {flow:?}");
+        }
+        if self.allotment == Allotment::Blocks && !is_tcp {
             let block = (external.0, external.1 / BLOCK);
             let (last, user) = self.blocks.insert(block, (now, flow.0)).unwrap_or((now, flow.0));
             let is_other = user != flow.0 && now - last < 100 * SECOND;

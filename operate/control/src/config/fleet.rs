@@ -219,7 +219,6 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
     for pool in &draft.pools {
         let allocation = draft.allocation(pool);
         let (what, remedy) = match allocation {
-            Allocation::Deterministic(_) => ("ports by arithmetic", "write allocation = \"block\""),
             Allocation::Address => ("addresses of subscribers", "write allocation = \"block\""),
             _ if pool.overloading => ("overloaded ports", "take overloading out"),
             _ => continue,
