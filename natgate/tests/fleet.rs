@@ -4,15 +4,17 @@
 //! both sides, as they do by BFD.
 
 use natgate_testnet::traffic::{connect, listen, udp_socket};
-use natgate_testnet::{PAIR_SERVER, PairNetwork, PairNode, Turn, wait_for};
+use natgate_testnet::{
+    PAIR_SERVER, PAIR_SUBSCRIBER, PairNetwork, PairNode, PairSide, Turn, wait_for,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddrV4, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngfleet";
@@ -220,6 +222,116 @@ fn a_subscribers_block_goes_on_after_a_kill() {
         (*endpoint.ip(), (endpoint.port() - 1024) / 512)
     };
     assert_eq!(block(&seen(&datagrams(&network))), block(&external));
+}
+
+#[test]
+fn a_subscribers_computed_ports_go_on_after_a_kill() {
+    let turn = Turn::take(TAG);
+    let network = build(&turn);
+    let keys = "allocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/24\"]";
+    let [a, b] = pair_with(&network, keys, "");
+    // 256 subscribers, 16 addresses, 4,032 ports for each: those of the twelfth.
+    let own = 1024 + 11 * 4032..1024 + 12 * 4032;
+    let is_own = |endpoint: &str| {
+        let endpoint: SocketAddrV4 = endpoint.parse().expect("an endpoint");
+        *endpoint.ip() == Ipv4Addr::new(203, 0, 113, 0) && own.contains(&endpoint.port())
+    };
+    let (udp, external, tcp) = flows(&network, &a);
+    assert!(is_own(&external), "{external}");
+    a.kill().expect("killed");
+    network.prefer("b").expect("routes");
+    assert!(is_alive(&tcp));
+    assert_eq!(seen(&udp), external);
+    wait_until(&b, "b takes the slice", has_first_slice);
+    let new = seen(&datagrams(&network));
+    assert!(is_own(&new) && new != external, "{new}");
+}
+
+/// Port of PCP.
+const PCP: u16 = 5351;
+
+/// A granted request: the external endpoint, the lifetime and the epoch, seconds.
+type Granted = (SocketAddrV4, u32, u32);
+
+/// Asks a node for the mapping of a UDP port of the subscriber. An error is the result code.
+fn request(
+    network: &PairNetwork,
+    node: &str,
+    (port, lifetime): (u16, u32),
+    nonce: u8,
+) -> Result<Granted, u8> {
+    let mut bytes = vec![2, 1, 0, 0];
+    bytes.extend(lifetime.to_be_bytes());
+    bytes.extend(PAIR_SUBSCRIBER.to_ipv6_mapped().octets());
+    bytes.extend([nonce; 12]);
+    bytes.extend([17, 0, 0, 0]);
+    bytes.extend(port.to_be_bytes());
+    bytes.extend([0; 2]);
+    bytes.extend(Ipv4Addr::UNSPECIFIED.to_ipv6_mapped().octets());
+    let socket = datagrams(network);
+    let mut answer = [0; 1100];
+    for _ in 0..20 {
+        socket.send_to(&bytes, (PairSide::Access.gateway(node), PCP)).expect("sent");
+        let Ok(len) = socket.recv(&mut answer) else { continue };
+        let word = |at: usize| u32::from_be_bytes(answer[at..at + 4].try_into().expect("4 bytes"));
+        if answer[3] != 0 {
+            return Err(answer[3]);
+        }
+        assert_eq!(len, 60);
+        let port = u16::from_be_bytes([answer[42], answer[43]]);
+        return Ok((SocketAddrV4::new(word(56).into(), port), word(4), word(8)));
+    }
+    panic!("node {node} does not answer");
+}
+
+#[test]
+fn a_requested_mapping_goes_on_after_a_kill() {
+    const NOT_AUTHORIZED: u8 = 2;
+    let turn = Turn::take(TAG);
+    let network = build(&turn);
+    let service = "[pcp]\nenabled = true\n";
+    let [a, b] = pair(&network, service);
+    let bind = || UdpSocket::bind((PAIR_SUBSCRIBER, 7000));
+    let port = network.node("sub").enter(bind).expect("a thread").expect("a socket");
+    port.set_read_timeout(Some(Duration::from_millis(200))).expect("a time");
+    let outside = udp_socket(network.node("srv")).expect("a socket");
+    let is_reached = |external: SocketAddrV4| {
+        (0..10).any(|_| {
+            outside.send_to(b"knock", external).expect("sent");
+            matches!(port.recv(&mut [0; 10]), Ok(5))
+        })
+    };
+    let (external, lifetime, epoch) = request(&network, "a", (7000, 600), 7).expect("granted");
+    assert!(is_of(&external.to_string(), "a") && lifetime == 600, "{external}, {lifetime} s");
+    let (other, _, epoch_of_b) = request(&network, "b", (7001, 600), 7).expect("granted");
+    assert!(is_of(&other.to_string(), "b"), "a node grants ports of its own slices");
+    assert!(epoch.abs_diff(epoch_of_b) <= 1, "one epoch: {epoch} and {epoch_of_b}");
+    assert!(is_reached(external));
+    wait_until(&a, "the copy is complete", is_whole);
+
+    let killed = Instant::now();
+    a.kill().expect("killed");
+    network.prefer("b").expect("routes");
+    assert!(is_reached(external), "the partner forwards at once");
+    wait_until(&b, "b takes the slice", has_first_slice);
+    assert_eq!(request(&network, "b", (7000, 600), 8), Err(NOT_AUTHORIZED), "another's nonce");
+    let (again, lifetime, later) = request(&network, "b", (7000, 500), 7).expect("renewed");
+    assert_eq!((again, lifetime), (external, 500));
+    let passed = killed.elapsed().as_secs();
+    assert!(u64::from(later) <= passed, "a new epoch: {later} s, {passed} s after the kill");
+    assert!(is_reached(external));
+
+    let config = network.config("a", service);
+    let a = network.start(PROGRAM.as_ref(), "a", &config).expect("it starts");
+    wait_until(&a, "a has the copy", is_whole);
+    assert!(succeeds(&b, &["move", "0", "a"]));
+    wait_until(&a, "the slice is back", has_first_slice);
+    network.prefer("a").expect("routes");
+    let (again, _, epoch_of_a) = request(&network, "a", (7000, 600), 7).expect("renewed");
+    assert_eq!(again, external);
+    let (_, _, epoch_of_b) = request(&network, "b", (7001, 600), 7).expect("renewed");
+    assert!(epoch_of_a.abs_diff(epoch_of_b) <= 1, "{epoch_of_a} and {epoch_of_b}");
+    assert!(request(&network, "a", (7000, 0), 7).is_ok(), "given up");
 }
 
 #[test]

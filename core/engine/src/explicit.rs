@@ -138,6 +138,8 @@ pub enum ExplicitError {
     Filters,
     /// No host can be reached at the remote endpoint.
     Remote,
+    /// The other engine of a pair decides about the mapping, and the request would change it.
+    Others,
 }
 
 impl Engine {
@@ -166,6 +168,10 @@ impl Engine {
         let filters = self.holds.filters(hold, request.replaces_filters, request.filters);
         //= rfc6887#section-7.4-filters
         let filters = filters.ok_or(ExplicitError::Filters)?;
+        if let Some(slot) = found.filter(|&slot| self.is_of_other(slot)) {
+            let is_same = |hold: &u32| self.holds.get(*hold).filters == filters;
+            return as_wanted(wanted, self.told_of_other(slot, hold.filter(is_same))?);
+        }
         if hold.is_none() {
             self.check_room(host)?;
         }
@@ -191,6 +197,7 @@ impl Engine {
         let nonce = request.nonce;
         //= rfc6887#section-11.3-existing-explicit
         self.holds.put(New { slot, remote: None, host, nonce, until, filters }, self.tick);
+        self.note_change(slot);
         Ok(Explicit { external: self.endpoint_of(slot), lifetime: Some(self.time_to(until)) })
     }
 
@@ -224,6 +231,9 @@ impl Engine {
         let Some(slot) = found else { return Ok(Duration::ZERO) };
         let hold = self.holds.find(slot, None).ok_or(ExplicitError::NotExplicit)?;
         self.check_nonce(Some(hold), nonce)?;
+        if self.is_of_other(slot) {
+            return Err(ExplicitError::Others);
+        }
         //= rfc6887#section-15-sooner
         let left = self.latest_session(slot).map_or(Duration::ZERO, |tick| self.time_to(tick));
         self.end_hold(hold, self.now);
@@ -245,18 +255,22 @@ impl Engine {
             return true;
         }
         let host = Host::new(realm, host.to_bits());
-        let is_one = |engine: &Self, hold: u32| {
+        let is_one = |engine: &Self, hold: u32, is_of_other: bool| {
             let of = engine.holds.get(hold);
             let mapping = engine.table.mapping(of.slot);
             of.remote.is_none()
                 && of.nonce == nonce
                 && mapping.protocol == protocol
                 && mapping.host() == host
+                && engine.is_of_other(of.slot) == is_of_other
         };
         loop {
-            let hold = self.holds.of_subscriber(host).find(|&hold| is_one(self, hold));
+            let hold = self.holds.of_subscriber(host).find(|&hold| is_one(self, hold, false));
             let Some(hold) = hold else { break };
             self.end_hold(hold, self.now);
+        }
+        if self.holds.of_subscriber(host).any(|hold| is_one(self, hold, true)) {
+            return false;
         }
         //= rfc6886#section-3.4-all-partly
         let mut others = self.config.statics.iter().filter(|one| one.realm == realm);
@@ -399,6 +413,23 @@ impl Engine {
         if self.holds.is_full() { Err(ExplicitError::Full) } else { Ok(()) }
     }
 
+    /// True if the other engine of a pair decides about a mapping.
+    fn is_of_other(&self, slot: u32) -> bool {
+        let mapping = self.table.mapping(slot);
+        !mapping.is_static() && self.is_others(mapping.external().index)
+    }
+
+    /// Answer to a request that changes nothing of a mapping about which the other engine decides.
+    /// `hold`: the hold that the request asks for, if there is one. The lifetime told is within a
+    /// hold-down: so long no other subscriber gets the port, whatever the owner does meanwhile.
+    fn told_of_other(&self, slot: u32, hold: Option<u32>) -> Result<Explicit, ExplicitError> {
+        let hold = self.holds.get(hold.ok_or(ExplicitError::Others)?);
+        let left = self.time_to(hold.until).min(Duration::from_nanos(self.timeouts.hold_down));
+        let is_some = left >= Duration::from_secs(1);
+        let told = Explicit { external: self.endpoint_of(slot), lifetime: Some(left) };
+        is_some.then_some(told).ok_or(ExplicitError::Others)
+    }
+
     // ---- time ----
 
     /// The end of a hold that is requested now, as a tick. It is not before the end of the
@@ -431,8 +462,12 @@ impl Engine {
         if !self.table.is_asked(slot) && !self.ask(slot) {
             return;
         }
-        if self.holds.get(hold).until > tick {
+        let until = self.holds.get(hold).until;
+        let External { index, .. } = self.table.mapping(slot).external();
+        if until > tick {
             self.holds.schedule(hold, tick);
+        } else if let Some(later) = self.keeps_hold(index, until, tick) {
+            self.holds.wait(hold, later, tick);
         } else {
             self.end_hold(hold, self.time_of(tick));
         }
@@ -441,6 +476,7 @@ impl Engine {
     /// Removes a hold. Its mapping goes too if nothing else keeps it.
     fn end_hold(&mut self, hold: u32, time: u64) {
         let (slot, is_last) = self.holds.remove(hold);
+        self.note_change(slot);
         if !is_last {
             return;
         }
@@ -476,6 +512,7 @@ impl Engine {
         if mapping.is_explicit() {
             let is_for_all = self.holds.remove_sessions(mapping.host(), slot);
             self.table.set_permanent(slot, is_for_all);
+            self.note_change(slot);
         }
     }
 

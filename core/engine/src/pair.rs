@@ -16,13 +16,20 @@ use core::net::Ipv4Addr;
 /// Start of a timer for sessions that do not end by themselves.
 const KEPT: u32 = u32::MAX;
 
+/// Ticks between looks at a hold that does not end.
+const KEPT_LOOK: u32 = 8;
+
 /// The part of an engine in external addresses that it shares with another engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Duty {
     /// New mappings may have ports of the addresses.
     pub assigns: bool,
-    /// Sessions do not end by themselves. Once they may end again, each one has its full timeout.
+    /// Sessions and requested mappings do not end by themselves. Once they may end again, each
+    /// session has its full timeout, and a requested mapping whose time has passed has a hold-down.
     pub keeps: bool,
+    /// The engine decides about requests for the mappings of the addresses. Otherwise it confirms
+    /// what there is.
+    pub owns: bool,
 }
 
 /// A change that the partner must hear of.
@@ -63,6 +70,8 @@ pub(crate) struct Pair {
     is_listed: Vec<u64>,
     /// By index of the address: 0, the tick from which timers run again, or [`KEPT`].
     since: Vec<u32>,
+    /// By index of the address: [`Duty::owns`].
+    owned: Vec<bool>,
 }
 
 impl Pair {
@@ -86,7 +95,7 @@ impl Engine {
         self.external.join_pair();
         let ranges = self.config.pools.iter().flat_map(|pool| pool.addresses.clone());
         for range in ranges.collect::<Vec<_>>() {
-            self.set_duty(range, Duty { assigns: false, keeps: true });
+            self.set_duty(range, Duty { assigns: false, keeps: true, owns: false });
         }
     }
 
@@ -101,7 +110,9 @@ impl Engine {
             let at = index as usize;
             if pair.since.len() <= at {
                 pair.since.resize(at + 1, 0);
+                pair.owned.resize(at + 1, false);
             }
+            pair.owned[at] = duty.owns;
             match duty.keeps {
                 true => pair.since[at] = KEPT,
                 false if pair.since[at] == KEPT => pair.since[at] = now,
@@ -229,6 +240,25 @@ impl Engine {
             pair.changes.push(CopyChange::Ended { key, protocol, external });
         }
         true
+    }
+
+    /// True if the other engine of a pair decides about the mappings of an address.
+    pub(crate) fn is_others(&self, index: u32) -> bool {
+        let owns = |pair: &Pair| pair.owned.get(index as usize).copied().unwrap_or(false);
+        self.pair.as_ref().is_some_and(|pair| !owns(pair))
+    }
+
+    /// The next look at a hold of a mapping of an address, whose end `until` has passed at `tick`,
+    /// if it may not end yet. The owner may have given it more time without a word to this engine.
+    pub(crate) fn keeps_hold(&self, index: u32, until: u32, tick: u32) -> Option<u32> {
+        match *self.pair.as_ref()?.since.get(index as usize)? {
+            KEPT => Some(tick + KEPT_LOOK),
+            since if until >= since => None,
+            since => {
+                let end = self.deadline(self.time_of(since), self.timeouts.hold_down);
+                Some(end).filter(|end| *end > tick)
+            }
+        }
     }
 
     /// Extends a session that is due and whose time has passed, if it may not end yet.

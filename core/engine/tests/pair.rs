@@ -4,16 +4,17 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Config, Copies, CopyChange, DropReason, Duty, Endpoint, PoolConfig,
-    Reconfiguration, Side,
+    AddressRange, Allocation, Behavior, Config, Copies, CopyChange, Cursor, DeterministicConfig,
+    DropReason, Duty, Endpoint, Explicit, ExplicitError, Filter, Limits, MapRequest, PeerRequest,
+    PoolConfig, Pooling, Prefix, Reconfiguration, RemoteFilter, Side, WantedEndpoint,
 };
 use std::time::Duration;
 
 const A: &str = "203.0.113.1";
 const B: &str = "203.0.113.2";
 
-const OWNER: Duty = Duty { assigns: true, keeps: false };
-const PARTNER: Duty = Duty { assigns: false, keeps: true };
+const OWNER: Duty = Duty { assigns: true, keeps: false, owns: true };
+const PARTNER: Duty = Duty { assigns: false, keeps: true, owns: false };
 
 fn range(address: &str) -> AddressRange {
     AddressRange { first: address.parse().unwrap(), last: address.parse().unwrap() }
@@ -226,7 +227,7 @@ fn a_mapping_goes_to_the_partner_and_comes_back() {
 fn a_duty_changes_which_address_new_mappings_have() {
     let mut a = node(&[A], (2000, 2999), 120);
     assert!(a.external_of(&udp("10.0.0.5:1", REMOTE)).starts_with(A));
-    a.engine.set_duty(range(A), Duty { assigns: false, keeps: false });
+    a.engine.set_duty(range(A), Duty { assigns: false, keeps: false, owns: true });
     assert!(is_lost(&mut a, &udp("10.0.0.6:1", REMOTE)), "no address assigns");
     assert!(a.external_of(&udp("10.0.0.5:1", REMOTE)).starts_with(A), "a mapping stays");
     let all = AddressRange { first: A.parse().unwrap(), last: B.parse().unwrap() };
@@ -309,4 +310,302 @@ fn other_settings_of_either_engine_leave_the_copies() {
     let mut record = Vec::new();
     a.engine.copy_record(key, &mut record).expect("it is there");
     assert!(b.engine.copy(&mut copies, key + 1000, &record).is_err(), "the record of another key");
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+const HOST: &str = "10.0.0.5:8080";
+
+/// A node whose hosts may request mappings.
+fn asked(own: &[&str]) -> Lab {
+    let mut lab = node(own, (2000, 2999), 120);
+    let mut config = lab.engine.config().clone();
+    config.limits =
+        Limits { explicit_mappings: 64, explicit_per_subscriber: 8, ..config.limits.clone() };
+    config.filtering = Behavior::AddressAndPortDependent;
+    lab = Lab::new(&config);
+    lab.engine.join_pair();
+    for address in [A, B] {
+        let duty = if own.contains(&address) { OWNER } else { PARTNER };
+        lab.engine.set_duty(range(address), duty);
+    }
+    lab
+}
+
+fn request(lifetime: Duration) -> MapRequest<'static> {
+    MapRequest {
+        protocol: 17,
+        realm: 0,
+        internal: endpoint(HOST),
+        wanted: WantedEndpoint::default(),
+        lifetime,
+        nonce: [7; 12],
+        replaces_filters: false,
+        filters: &[],
+    }
+}
+
+fn map(lab: &mut Lab, request: &MapRequest<'_>) -> Result<(String, Duration), ExplicitError> {
+    let Explicit { external, lifetime } = lab.engine.map(lab.now, request)?;
+    let Endpoint { address, port } = external;
+    Ok((format!("{address}:{port}"), lifetime.expect("an end")))
+}
+
+fn give_up(lab: &mut Lab) -> Result<Duration, ExplicitError> {
+    lab.engine.unmap(lab.now, 17, 0, endpoint(HOST), [7; 12])
+}
+
+#[test]
+fn a_requested_mapping_goes_on_at_the_partner() {
+    let (mut a, mut b) = (asked(&[A]), asked(&[B]));
+    b.wait_s(1_000.3);
+    let (external, lifetime) = map(&mut a, &request(HOUR)).expect("granted");
+    assert_eq!(lifetime, HOUR);
+    let mut copies = begin(&a, &mut b);
+    assert_eq!(follow(&mut a, &mut b, &mut copies), 1);
+    assert_eq!(ends(&b.inward(&udp(REMOTE, &external))).1, HOST, "anybody gets in");
+    for lab in [&mut a, &mut b] {
+        lab.wait_s(1_800.0);
+    }
+    b.engine.set_duty(range(A), OWNER);
+    let other = MapRequest { nonce: [8; 12], ..request(HOUR) };
+    let Err(ExplicitError::Nonce(left)) = map(&mut b, &other) else { panic!("another nonce") };
+    assert!(left.abs_diff(HOUR / 2) < Duration::from_secs(1), "{left:?}");
+    b.wait_s(1_799.0);
+    assert_eq!(b.engine.mappings().count(), 1);
+    b.wait_s(2.0);
+    assert_eq!(b.engine.mappings().count(), 0, "it ends when it was to end");
+}
+
+#[test]
+fn a_host_renews_and_gives_up_its_mapping_after_a_take_over() {
+    let (mut a, mut b) = (asked(&[A]), asked(&[B]));
+    let (external, _) = map(&mut a, &request(HOUR)).expect("granted");
+    let mut copies = begin(&a, &mut b);
+    follow(&mut a, &mut b, &mut copies);
+    // The hold-down after a take-over: the node owns the address, and assigns nothing.
+    b.engine.set_duty(range(A), Duty { assigns: false, keeps: false, owns: true });
+    b.wait_s(3_000.0);
+    assert_eq!(map(&mut b, &request(HOUR)), Ok((external, HOUR)));
+    assert_eq!(give_up(&mut b), Ok(Duration::ZERO));
+    assert_eq!((b.engine.mappings().count(), b.engine.resting()), (0, 1));
+}
+
+#[test]
+fn a_partner_confirms_requests_and_carries_none_out() {
+    let (mut a, mut b) = (asked(&[A]), asked(&[B]));
+    let (external, _) = map(&mut a, &request(HOUR)).expect("granted");
+    let mut copies = begin(&a, &mut b);
+    follow(&mut a, &mut b, &mut copies);
+    let hold_down = Duration::from_secs(120);
+    assert_eq!(map(&mut b, &request(HOUR)), Ok((external.clone(), hold_down)));
+    let filters = [RemoteFilter { address: 1, prefix_len: 32, port: 0 }];
+    let changed = MapRequest { filters: &filters, ..request(HOUR) };
+    assert_eq!(map(&mut b, &changed), Err(ExplicitError::Others));
+    let wanted = WantedEndpoint { address: None, port: 1, strict: true };
+    let elsewhere = MapRequest { wanted, ..request(HOUR) };
+    assert_eq!(map(&mut b, &elsewhere), Err(ExplicitError::External));
+    let other = MapRequest { nonce: [8; 12], ..request(HOUR) };
+    assert!(matches!(map(&mut b, &other), Err(ExplicitError::Nonce(_))));
+    assert_eq!(give_up(&mut b), Err(ExplicitError::Others));
+    let host = endpoint(HOST).address;
+    assert!(!b.engine.unmap_all(b.now, 17, 0, host, [7; 12]), "one is left");
+    assert_eq!(changes(&mut b), []);
+    // Without a hold-down there is no time for which a partner could answer.
+    let mut config = b.engine.config().clone();
+    config.timeouts.hold_down = Duration::ZERO;
+    reload(&mut b, &config);
+    assert_eq!(map(&mut b, &request(HOUR)), Err(ExplicitError::Others));
+    assert_eq!(ends(&b.inward(&udp(REMOTE, &external))).1, HOST);
+}
+
+#[test]
+fn changes_of_a_request_are_changes_for_the_partner() {
+    let (mut a, mut b) = (asked(&[A]), asked(&[B]));
+    map(&mut a, &request(HOUR / 4)).expect("granted");
+    let mut copies = begin(&a, &mut b);
+    follow(&mut a, &mut b, &mut copies);
+    let fingerprint = |lab: &Lab| lab.engine.copy_record(0, &mut Vec::new());
+    let before = fingerprint(&a);
+    a.wait_s(100.0);
+    map(&mut a, &request(HOUR)).expect("renewed");
+    assert_ne!(fingerprint(&a), before, "the end is a part of what matters");
+    assert_eq!(follow(&mut a, &mut b, &mut copies), 1);
+    b.wait_s(100.0);
+    let other = MapRequest { nonce: [8; 12], ..request(HOUR) };
+    let Err(ExplicitError::Nonce(left)) = map(&mut b, &other) else { panic!("another nonce") };
+    assert!(left > HOUR - Duration::from_secs(2), "{left:?}");
+    // Traffic keeps the mapping after its host has given it up.
+    a.out(&udp(HOST, REMOTE));
+    follow(&mut a, &mut b, &mut copies);
+    give_up(&mut a).expect("given up");
+    assert_eq!(follow(&mut a, &mut b, &mut copies), 1);
+    assert!(!b.passes(Side::Outside, &udp("198.51.100.99:9", &a.external_of(&udp(HOST, REMOTE)))));
+    a.wait_s(400.0);
+    follow(&mut a, &mut b, &mut copies);
+    assert_eq!((a.engine.mappings().count(), b.engine.mappings().count()), (0, 0));
+}
+
+#[test]
+fn a_copied_request_whose_time_has_passed_waits_for_its_host_after_a_take_over() {
+    for renews in [false, true] {
+        let (mut a, mut b) = (asked(&[A]), asked(&[B]));
+        let (external, _) = map(&mut a, &request(HOUR)).expect("granted");
+        let mut copies = begin(&a, &mut b);
+        follow(&mut a, &mut b, &mut copies);
+        b.wait_s(5_000.0);
+        assert_eq!(b.engine.mappings().count(), 1, "the owner ends it, nobody else");
+        assert_eq!(map(&mut b, &request(HOUR)), Err(ExplicitError::Others), "no time is left");
+        b.engine.set_duty(range(A), OWNER);
+        b.wait_s(118.0);
+        if renews {
+            assert_eq!(map(&mut b, &request(HOUR)), Ok((external, HOUR)));
+        }
+        b.wait_s(4.0);
+        assert_eq!(b.engine.mappings().count(), usize::from(renews));
+    }
+}
+
+#[test]
+fn a_session_that_a_host_keeps_is_kept_at_the_partner() {
+    let (mut a, mut b) = (asked(&[A]), asked(&[B]));
+    let peer = |lifetime| PeerRequest {
+        protocol: 17,
+        realm: 0,
+        internal: endpoint(HOST),
+        remote: endpoint(REMOTE),
+        wanted: WantedEndpoint::default(),
+        lifetime,
+        nonce: [7; 12],
+    };
+    let Explicit { external, .. } = a.engine.peer(a.now, &peer(HOUR)).expect("granted");
+    let mut copies = begin(&a, &mut b);
+    assert_eq!(follow(&mut a, &mut b, &mut copies), 1);
+    let confirmed = b.engine.peer(b.now, &peer(HOUR)).expect("confirmed");
+    assert_eq!((confirmed.external, confirmed.lifetime), (external, Some(HOUR / 30)));
+    assert_eq!(b.engine.peer(b.now, &peer(Duration::ZERO)), Err(ExplicitError::Others));
+    let another = PeerRequest { remote: endpoint("198.51.100.8:53"), ..peer(HOUR) };
+    assert_eq!(b.engine.peer(b.now, &another), Err(ExplicitError::Others));
+    b.engine.set_duty(range(A), OWNER);
+    b.wait_s(3_000.0);
+    assert_eq!(b.engine.mappings().count(), 1, "longer than an idle session");
+    let renewed = b.engine.peer(b.now, &peer(HOUR)).expect("renewed");
+    assert_eq!((renewed.external, renewed.lifetime), (external, Some(HOUR)));
+    assert!(b.engine.peer(b.now, &peer(Duration::ZERO)).is_ok(), "given up");
+    b.wait_s(4_000.0);
+    assert_eq!(b.engine.mappings().count(), 0);
+}
+
+#[test]
+fn a_copy_in_the_slot_of_one_that_was_removed_stays_a_copy() {
+    let (mut a, mut b) = (node(&[A], (2000, 2999), 120), node(&[B], (2000, 2999), 120));
+    a.out(&udp("10.0.0.5:1", REMOTE));
+    let mut copies = begin(&a, &mut b);
+    follow(&mut a, &mut b, &mut copies);
+    // An operator removes the copy at B, and the next one gets its slot.
+    clear(&mut b, &Filter::default());
+    changes(&mut b);
+    let external = a.external_of(&udp("10.0.0.6:1", REMOTE));
+    follow(&mut a, &mut b, &mut copies);
+    let key = copies.key(0).expect("the slot has the copy");
+    // The first mapping ends at A. The second one goes on, and changes.
+    clear(&mut a, &of("10.0.0.5"));
+    follow(&mut a, &mut b, &mut copies);
+    assert_eq!(copies.key(0), Some(key));
+    a.out(&udp("10.0.0.6:1", "198.51.100.8:53"));
+    assert_eq!(follow(&mut a, &mut b, &mut copies), 1);
+    assert_eq!(b.external_of(&udp("10.0.0.6:1", REMOTE)), external);
+    assert_eq!(b.engine.mappings().count(), 1);
+}
+
+/// Removes mappings, few enough for one call.
+fn clear(lab: &mut Lab, filter: &Filter) {
+    assert!(lab.engine.clear_mappings(&mut Cursor::default(), 1_000, filter).1);
+}
+
+/// All mappings of a host.
+fn of(host: &str) -> Filter {
+    Filter { subscriber: Some(Prefix::new(host.parse().unwrap(), 32)), ..Filter::default() }
+}
+
+/// A node with 16 subscribers that have 4 ports each, and 8 ports of each address for all.
+fn arithmetic(own: &[&str], dynamic_ports: u16) -> Lab {
+    let deterministic = DeterministicConfig {
+        realm: 0,
+        subscribers: vec![Prefix::new("10.0.0.0".parse().unwrap(), 28)],
+        ports_per_subscriber: Some(4),
+        dynamic_ports,
+    };
+    let pool = PoolConfig {
+        addresses: vec![range(A), range(B)],
+        allocation: Some(Allocation::Deterministic(deterministic)),
+        ..pool(A, A, (2000, 2031 + dynamic_ports))
+    };
+    let mut lab = Lab::new(&Config { pools: vec![pool], pooling: Pooling::SoftPaired, ..config() });
+    lab.engine.join_pair();
+    for address in [A, B] {
+        let duty = if own.contains(&address) { OWNER } else { PARTNER };
+        lab.engine.set_duty(range(address), duty);
+    }
+    lab
+}
+
+/// True if an endpoint is one of the four ports of a host.
+fn is_own(external: &str, host: u16) -> bool {
+    let first = 2000 + host % 8 * 4;
+    let own = if host < 8 { A } else { B };
+    address_of(external) == own && (first..first + 4).contains(&port_of(external))
+}
+
+#[test]
+fn ports_follow_from_the_address_at_both_nodes() {
+    let (mut a, mut b) = (arithmetic(&[A], 0), arithmetic(&[B], 0));
+    let flow = a.external_of(&udp("10.0.0.5:4000", REMOTE));
+    assert!(is_own(&flow, 5), "{flow}");
+    assert!(is_own(&b.external_of(&udp("10.0.0.12:4000", REMOTE)), 12));
+    assert!(is_lost(&mut a, &udp("10.0.0.12:4000", REMOTE)), "the ports are the other node's");
+    assert!(is_lost(&mut b, &udp("10.0.0.6:4000", REMOTE)));
+    let mut copies = begin(&a, &mut b);
+    follow(&mut a, &mut b, &mut copies);
+    assert_eq!(b.external_of(&udp("10.0.0.5:4000", REMOTE)), flow);
+    // Duties come and go in any order, and reloads: the arithmetic stays.
+    b.engine.set_duty(range(B), PARTNER);
+    b.engine.set_duty(range(A), OWNER);
+    b.engine.set_duty(range(B), OWNER);
+    let mut config = b.engine.config().clone();
+    config.timeouts.udp = Duration::from_secs(400);
+    reload(&mut b, &config);
+    for port in 1..4 {
+        let external = b.external_of(&udp(&format!("10.0.0.5:{port}"), REMOTE));
+        assert!(is_own(&external, 5) && external != flow, "{external}");
+    }
+    let full = b.refused(Side::Inside, &udp("10.0.0.5:9", REMOTE));
+    assert_eq!(full, DropReason::PortQuota);
+    assert!(is_own(&b.external_of(&udp("10.0.0.13:1", REMOTE)), 13));
+}
+
+#[test]
+fn further_ports_of_a_subscriber_are_copied_as_they_are() {
+    let (mut a, mut b) = (arithmetic(&[A], 8), arithmetic(&[B], 8));
+    let mut flows = Vec::new();
+    for port in 1..7 {
+        let host = format!("10.0.0.5:{port}");
+        flows.push((a.external_of(&udp(&host, REMOTE)), host));
+    }
+    assert_eq!(flows.iter().filter(|(external, _)| is_own(external, 5)).count(), 4);
+    assert!(flows.iter().all(|(external, _)| address_of(external) == A));
+    let mut copies = begin(&a, &mut b);
+    assert_eq!(follow(&mut a, &mut b, &mut copies), 6);
+    // Ports for all are of the node's own addresses, whose subscriber ever it is.
+    let elsewhere = b.external_of(&udp("10.0.0.5:100", REMOTE));
+    assert!(elsewhere.starts_with(B) && port_of(&elsewhere) >= 2032, "{elsewhere}");
+    b.engine.set_duty(range(A), OWNER);
+    for (external, host) in &flows {
+        assert_eq!(b.external_of(&udp(host, REMOTE)), *external);
+    }
+    for host in [2, 3, 6, 7] {
+        for port in 1..6 {
+            let external = b.external_of(&udp(&format!("10.0.0.{host}:{port}"), REMOTE));
+            assert!(flows.iter().all(|(other, _)| *other != external), "{external}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ pub use natgate_pair::{Node, ReceivedCounters, Sent};
 pub use settings::{FleetSettings, PartnerSettings, SliceSettings};
 pub use status::{FleetStatus, LinkStatus, SliceChange, SliceStatus};
 
+use crate::pcp::CommonEpoch;
 use natgate_engine::{CopyChange, Endpoint, Engine, Timestamp};
 use natgate_pair::{Boot, Claim, Holding, Ownership, Role, View};
 use slice::{LEAST_ROOM, Slice};
@@ -136,6 +137,11 @@ pub struct Fleet {
     random: u32,
     partner_boot: u64,
     refused_views: u64,
+    /// The epoch of requested mappings.
+    epoch: CommonEpoch,
+    /// Messages that are read before this time may have waited long, because the process stood
+    /// still.
+    late_until: Timestamp,
     /// Changes of owners that nobody has asked for yet.
     new_owners: Vec<SliceChange>,
 }
@@ -172,6 +178,8 @@ impl Fleet {
             random,
             partner_boot: 0,
             refused_views: 0,
+            epoch: CommonEpoch::default(),
+            late_until: Timestamp(0),
             new_owners: Vec::new(),
             settings,
         };
@@ -183,7 +191,13 @@ impl Fleet {
     pub(crate) fn wake(&mut self, now: Timestamp, engine: &mut Engine) {
         if self.last_turn.0 > 0 && now.since(self.last_turn) > STOOD_STILL {
             self.slices.iter_mut().for_each(|slice| slice.keep(engine));
+            self.late_until = now.plus(STOOD_STILL);
         }
+    }
+
+    /// The epoch of the pair's requested mappings.
+    pub(crate) fn epoch_mut(&mut self) -> &mut CommonEpoch {
+        &mut self.epoch
     }
 
     /// The engine has other settings.
@@ -244,6 +258,11 @@ impl Fleet {
         }
         if let Some(outbound) = &mut slice.outbound {
             self.ending.extend(outbound.sender.released());
+        }
+        let age = slice.inbound.as_mut().and_then(|inbound| inbound.epoch.take());
+        if let Some(age) = age.filter(|_| now >= self.late_until) {
+            let owns = (0..self.slices.len()).any(|slice| self.ownership.owns(slice));
+            self.epoch.hear(age, owns, now);
         }
     }
 
@@ -308,6 +327,10 @@ impl Fleet {
                     .all(|boot| starts::starts(*boot) == 1)
                     && self.ownership.epoch(number) == 1;
                 let rest = if is_first { Duration::ZERO } else { hold_down };
+                if slice.rests_until.is_none() {
+                    // Mappings that were requested last may be lost.
+                    self.epoch.begin(now);
+                }
                 let until = *slice.rests_until.get_or_insert(now.plus(rest));
                 if now >= until {
                     self.ownership.end_rest(number, self.ownership.epoch(number));
@@ -366,13 +389,15 @@ impl Fleet {
         }
         let late = self.link_status.round_trip.map_or(LOST, |time| (4 * time).max(LOST));
         let before = now.0.saturating_sub(late.as_nanos() as u64);
+        let epoch = self.epoch.age(now);
         let Self { link, slices, young, .. } = self;
         let room = link.room().max(LEAST_ROOM);
         for slice in slices {
             if let Some(outbound) = &mut slice.outbound {
                 outbound.sender.expire(before, now.0);
             }
-            slice.send(engine, (now, room, SENT_A_TURN), young, |message| link.send(message));
+            let send = |message| link.send(message);
+            slice.send(engine, (now, room, SENT_A_TURN), (young, epoch), send);
         }
     }
 

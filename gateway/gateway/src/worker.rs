@@ -192,6 +192,7 @@ impl Worker {
     /// Becomes one of a pair. Until it knows that it owns a slice, the worker assigns no port.
     pub fn join_fleet(&mut self, mut fleet: Fleet, now: Timestamp) {
         self.stages.engine.join_pair();
+        self.stages.pcp.join_pair();
         fleet.turn(now, &mut self.stages.engine);
         self.fleet = Some(Box::new(fleet));
     }
@@ -263,6 +264,7 @@ impl Worker {
         }
         if let Some(fleet) = &mut self.fleet {
             fleet.turn(now, &mut self.stages.engine);
+            self.stages.pcp.agree(fleet.epoch_mut(), now);
         }
         if self.clerk.is_asked() {
             self.answer(now);

@@ -293,7 +293,12 @@ impl Holds {
 
     /// Enters the timer of a hold, and removes the earlier entry.
     pub(crate) fn schedule(&mut self, hold: u32, now: u32) {
-        let tick = self.get(hold).until.min(now + self.timers.span()).max(now + 1);
+        self.wait(hold, self.get(hold).until, now);
+    }
+
+    /// Enters the timer of a hold whose time has passed for a later tick.
+    pub(crate) fn wait(&mut self, hold: u32, tick: u32, now: u32) {
+        let tick = tick.min(now + self.timers.span()).max(now + 1);
         self.timers.take(&mut self.slots, hold);
         self.timers.enter(&mut self.slots, hold, tick);
     }

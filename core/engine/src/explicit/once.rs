@@ -38,7 +38,9 @@ impl Engine {
             return None;
         }
         let slot = of.slot;
-        self.holds.filters_mut(hold).add(filter).then(|| self.endpoint_of(slot))
+        let is_added = self.holds.filters_mut(hold).add(filter);
+        self.note_change(slot);
+        is_added.then(|| self.endpoint_of(slot))
     }
 
     /// Removes a filter of a hold, and with the last filter the hold.
@@ -50,9 +52,10 @@ impl Engine {
         nonce: Nonce,
         filter: RemoteFilter,
     ) {
-        if let Some(hold) = self.hold_with(nonce, protocol, realm, internal)
-            && self.holds.filters_mut(hold).remove(filter)
-        {
+        let Some(hold) = self.hold_with(nonce, protocol, realm, internal) else { return };
+        let slot = self.holds.get(hold).slot;
+        self.note_change(slot);
+        if self.holds.filters_mut(hold).remove(filter) {
             self.end_hold(hold, self.now);
         }
     }

@@ -46,11 +46,18 @@ impl Engine {
         let hold = found.and_then(|slot| self.holds.find(slot, Some(remote)));
         //= rfc6887#section-12.3-nonce
         self.check_nonce(hold, request.nonce)?;
-        if hold.is_none() && !request.lifetime.is_zero() {
+        let keeps = !request.lifetime.is_zero();
+        if let Some(slot) = found.filter(|&slot| self.is_of_other(slot))
+            && (keeps || hold.is_some())
+        {
+            let told = self.told_of_other(slot, hold.filter(|_| keeps))?;
+            return as_wanted(wanted, told);
+        }
+        if hold.is_none() && keeps {
             self.check_room(internal.host)?;
         }
         let is_shared = found.is_some_and(|slot| self.rings.has(slot));
-        if is_shared && !request.lifetime.is_zero() {
+        if is_shared && keeps {
             return Err(ExplicitError::Full);
         }
         let slot = self.slot_for(found, (internal, remote), request, (snat, wanted))?;
@@ -69,6 +76,7 @@ impl Engine {
         self.table.set_permanent(slot, true);
         let (host, nonce, filters) = (internal.host, request.nonce, Filters::default());
         self.holds.put(New { slot, remote: Some(remote), host, nonce, until, filters }, self.tick);
+        self.note_change(slot);
         Ok(Explicit { external, lifetime: Some(self.time_to(until)) })
     }
 

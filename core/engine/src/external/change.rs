@@ -281,8 +281,10 @@ impl ExternalPorts {
         for (number, pool) in config.pools.iter().enumerate() {
             for address in pool.each_address().filter(|&address| !pool.is_draining(address)) {
                 let index = self.index(address.to_bits()).expect("it has been entered");
-                if !self.slots[index as usize].is_foreign {
-                    self.pools[number].slots.push(index);
+                let is_foreign = self.slots[index as usize].is_foreign;
+                let pool = &mut self.pools[number];
+                if !is_foreign || pool.mode == Mode::Deterministic {
+                    pool.slots.push(index);
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! A resting port counts as held, and is in no list of a tick of release. When its rest ends, it
 //! gets into such a list for the hold-down, or is free.
 
-use super::{ExternalPorts, HELD, LAST, NO_POOL};
+use super::{ExternalPorts, HELD, LAST, Mode, NO_POOL};
 use crate::AddressRange;
 use crate::endpoint::External;
 use crate::protocols::protocol_index;
@@ -39,7 +39,9 @@ impl ExternalPorts {
             }
         }
         changed.sort_unstable();
-        for (number, pool) in self.pools.iter_mut().enumerate() {
+        // The place of an address in a deterministic pool is a part of the arithmetic.
+        let pools = self.pools.iter_mut().enumerate();
+        for (number, pool) in pools.filter(|(_, pool)| pool.mode != Mode::Deterministic) {
             let is_its = |index: &u32| {
                 let slot = &self.slots[*index as usize];
                 usize::from(slot.target) == number && !slot.is_draining

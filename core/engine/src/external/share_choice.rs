@@ -159,7 +159,8 @@ impl ExternalPorts {
             return Ok(External::new(index, port));
         }
         let Some((first, last)) = self.plans.get(wish.pool).and_then(Plan::dynamic) else {
-            let used_up = own.is_some();
+            // The other engine of a pair gives out the ports of a closed address.
+            let used_up = own.is_some_and(|(index, _)| self.assigns(index));
             return Err(if used_up { DropReason::PortQuota } else { DropReason::PoolExhausted });
         };
         //= rfc7422#section-2-dynamic

@@ -134,8 +134,11 @@ impl Restoration {
         if self.slots.len() <= at {
             self.slots.resize(at + 1, ABSENT);
         }
-        if let Some(number) = self.numbers.get_mut(before as usize) {
-            *number = ABSENT;
+        // The slot may have the mapping of another number, if this one's has ended by itself.
+        if let Some(of_slot) = self.numbers.get_mut(before as usize)
+            && *of_slot == number
+        {
+            *of_slot = ABSENT;
         }
         self.slots[at] = slot;
         if slot < LEFT_OUT {

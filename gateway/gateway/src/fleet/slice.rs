@@ -99,6 +99,8 @@ pub(super) struct Inbound {
     /// was so.
     completed: Option<Timestamp>,
     is_complete: bool,
+    /// Age of the epoch of requested mappings, as the owner has just told it.
+    pub(super) epoch: Option<Duration>,
 }
 
 impl Slice {
@@ -137,7 +139,7 @@ impl Slice {
 
     /// Makes the engine do its duty in the slice.
     pub(super) fn set_duty(&mut self, engine: &mut Engine, assigns: bool, owns: bool) {
-        let duty = Duty { assigns, keeps: !owns || self.is_moved };
+        let duty = Duty { assigns, keeps: !owns || self.is_moved, owns };
         if self.duty != Some(duty) {
             self.ranges.iter().for_each(|range| engine.set_duty(*range, duty));
             self.duty = Some(duty);
@@ -194,6 +196,7 @@ impl Slice {
                 sweep: None,
                 completed: None,
                 is_complete: false,
+                epoch: None,
             });
         }
         ended
@@ -223,6 +226,9 @@ impl Slice {
             }
             Message::State { is_complete, origin } => {
                 let inbound = self.inbound.as_mut().filter(|one| one.receiver.id() == id)?;
+                let (origin, epoch) = origin.split_last_chunk()?;
+                let epoch = u64::from_le_bytes(*epoch);
+                inbound.epoch = (epoch != u64::MAX).then(|| Duration::from_nanos(epoch));
                 inbound.refer_to(engine, origin);
                 inbound.is_complete =
                     is_complete && inbound.copies.is_some() && inbound.receiver.has_all();
@@ -286,12 +292,12 @@ impl Slice {
 
     /// Gives the next messages of the stream to `send`, at most `most` packets. `room` is the room
     /// of a datagram. `young` gets the keys of mappings that are too young, with the time at which
-    /// they are due.
+    /// they are due. `epoch` is the age of the epoch of requested mappings.
     pub(super) fn send(
         &mut self,
         engine: &Engine,
         (now, room, most): (Timestamp, usize, usize),
-        young: &mut Young,
+        (young, epoch): (&mut Young, Option<Duration>),
         mut send: impl FnMut(Vec<u8>) -> bool,
     ) {
         let Self { outbound: Some(outbound), ranges, .. } = self else { return };
@@ -325,6 +331,8 @@ impl Slice {
             outbound.next_state = now.plus(STATE);
             let mut origin = Vec::new();
             engine.copy_origin(&mut origin);
+            let epoch = epoch.map_or(u64::MAX, |age| age.as_nanos() as u64);
+            origin.extend(epoch.to_le_bytes());
             send(write_state(outbound.sender.id(), is_complete, &origin));
         }
         if now >= outbound.next_digests {

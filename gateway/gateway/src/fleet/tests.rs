@@ -1,9 +1,11 @@
 //! Two nodes with their engines, over a link that loses, repeats and reorders.
 
+mod requests;
+
 use super::*;
 use natgate_engine::{
-    AddressRange, Allocation, BlockConfig, Change, Config, Cursor, Filter, Packet, PoolConfig,
-    Reconfiguration, Side, SideConfig, Verdict,
+    AddressRange, Allocation, BlockConfig, Change, Config, Cursor, DeterministicConfig, Filter,
+    Packet, PoolConfig, Pooling, Reconfiguration, Side, SideConfig, Verdict,
 };
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Ipv4, protocol};
@@ -94,17 +96,75 @@ fn range(last: u8) -> AddressRange {
     AddressRange { first: address, last: address }
 }
 
+/// How subscribers of a pair get ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Allotment {
+    #[default]
+    Random,
+    /// Blocks of [`BLOCK`] ports.
+    Blocks,
+    /// Four ports of each of 16 subscribers, and 32 ports of each address for all.
+    Arithmetic,
+    /// At random, for hosts of two realms: the address of an odd one is also an even one's.
+    Realms,
+}
+
+impl Allotment {
+    /// The ports of each address.
+    fn ports(self) -> (u16, u16) {
+        match self {
+            Self::Blocks => (2048, 2175),
+            _ => (2000, 2063),
+        }
+    }
+
+    fn allocation(self) -> Allocation {
+        match self {
+            Self::Random | Self::Realms => Allocation::Random,
+            Self::Blocks => Allocation::Block(BlockConfig {
+                size: BLOCK,
+                max_per_subscriber: 1,
+                release_after: Duration::from_secs(1),
+            }),
+            Self::Arithmetic => Allocation::Deterministic(DeterministicConfig {
+                realm: 0,
+                subscribers: vec![natgate_engine::Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 28)],
+                ports_per_subscriber: Some(4),
+                dynamic_ports: 32,
+            }),
+        }
+    }
+}
+
+impl Allotment {
+    /// Realm and address of a host.
+    fn place(self, host: u8) -> (u16, Ipv4Addr) {
+        let realm = u8::from(self == Self::Realms) & host;
+        (u16::from(realm & 1), Ipv4Addr::new(10, 0, 0, host - (realm & 1)))
+    }
+}
+
+/// The subscriber that has a port by [`Allotment::Arithmetic`].
+fn computed((address, port): External) -> Option<u8> {
+    let place = (port - 2000) / 4;
+    let first = if address == A1 { 0 } else { 8 };
+    (place < 8).then_some(first + place as u8)
+}
+
 /// A process of a node.
 struct Process {
     engine: Engine,
     fleet: Fleet,
     now: u64,
+    allotment: Allotment,
+    /// Requested mappings that the engine had lost at the last turn.
+    lost: u64,
 }
 
 impl Process {
     fn start(
         node: &str,
-        (folder, has_blocks): (&Path, bool),
+        (folder, allotment): (&Path, Allotment),
         wire: &Arc<Mutex<Wire>>,
         now: u64,
     ) -> Self {
@@ -129,15 +189,8 @@ impl Process {
         let pool = PoolConfig {
             name: "default".into(),
             addresses: vec![range(1), range(2)],
-            ports: if has_blocks { (2048, 2175) } else { (2000, 2063) },
-            allocation: Some(match has_blocks {
-                true => Allocation::Block(BlockConfig {
-                    size: BLOCK,
-                    max_per_subscriber: 1,
-                    release_after: Duration::from_secs(1),
-                }),
-                false => Allocation::Random,
-            }),
+            ports: allotment.ports(),
+            allocation: Some(allotment.allocation()),
             ..PoolConfig::default()
         };
         let side = |address: Ipv4Addr| SideConfig {
@@ -145,7 +198,24 @@ impl Process {
             network: Some(natgate_engine::Prefix::new(address, 24)),
             ..SideConfig::default()
         };
+        let limits = natgate_engine::Limits {
+            explicit_mappings: 256,
+            explicit_per_subscriber: 8,
+            ..natgate_engine::Limits::default()
+        };
+        let further = natgate_engine::RealmConfig {
+            name: "further".into(),
+            inside: side(Ipv4Addr::new(10, 0, 0, 1)),
+            subscribers: vec![natgate_engine::Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 8)],
+            ..natgate_engine::RealmConfig::default()
+        };
         let config = Config {
+            limits,
+            realms: Vec::from_iter((allotment == Allotment::Realms).then_some(further)),
+            pooling: match allotment {
+                Allotment::Arithmetic => Pooling::SoftPaired,
+                _ => Pooling::default(),
+            },
             inside: side(Ipv4Addr::new(10, 0, 0, 1)),
             outside: side(Ipv4Addr::new(192, 0, 2, 1)),
             pools: vec![pool],
@@ -156,7 +226,7 @@ impl Process {
         let end = End(Arc::clone(wire), usize::from(node == "b"));
         wire.lock().expect("no test has failed").messages[end.1].clear();
         let (fleet, _) = Fleet::new(settings, Box::new(end), 77).expect("a file");
-        Self { engine, fleet, now }
+        Self { engine, fleet, now, allotment, lost: 0 }
     }
 
     fn turn(&mut self, now: u64) {
@@ -166,6 +236,7 @@ impl Process {
             while self.engine.poll_event().is_some() {}
             while self.engine.poll_transmit(&mut [0; 1500]).is_some() {}
         }
+        self.watch();
         self.fleet.turn(Timestamp(now), &mut self.engine);
     }
 
@@ -185,25 +256,31 @@ impl Process {
 
     /// Sends a datagram of a host's port. Returns its external endpoint.
     fn send(&mut self, (host, port): (u8, u16)) -> Option<(Ipv4Addr, u16)> {
-        let inside = (0x0a00_0000 | u32::from(host), port);
-        self.pass(Side::Inside, packet(None, inside, SERVER)).map(|(source, _)| source)
+        let (realm, address) = self.allotment.place(host);
+        let bytes = packet(None, (address.to_bits(), port), SERVER);
+        self.pass((Side::Inside, realm), bytes).map(|(source, _)| source)
     }
 
     /// Sends a segment of a host's port. Returns its external endpoint.
     fn send_segment(&mut self, (host, port): (u8, u16), flags: u8) -> Option<(Ipv4Addr, u16)> {
-        let inside = (0x0a00_0000 | u32::from(host), port);
-        self.pass(Side::Inside, packet(Some(flags), inside, SERVER)).map(|(source, _)| source)
+        let (realm, address) = self.allotment.place(host);
+        let bytes = packet(Some(flags), (address.to_bits(), port), SERVER);
+        self.pass((Side::Inside, realm), bytes).map(|(source, _)| source)
     }
 
     /// Sends a segment of the server to an external endpoint. Returns the host that gets it.
     fn answer_segment(&mut self, to: (Ipv4Addr, u16), flags: u8) -> Option<(Ipv4Addr, u16)> {
         let to = (to.0.to_bits(), to.1);
-        self.pass(Side::Outside, packet(Some(flags), SERVER, to)).map(|(_, to)| to)
+        self.pass((Side::Outside, 0), packet(Some(flags), SERVER, to)).map(|(_, to)| to)
     }
 
     /// Sends a packet. Returns its ends afterwards, if it is forwarded.
-    fn pass(&mut self, from: Side, mut bytes: [u8; 40]) -> Option<(External, External)> {
-        let mut packets = [Packet::new(&mut bytes, 0)];
+    fn pass(
+        &mut self,
+        (from, realm): (Side, u16),
+        mut bytes: [u8; 40],
+    ) -> Option<(External, External)> {
+        let mut packets = [Packet::new(&mut bytes, 0).in_realm(realm)];
         let mut verdicts = [Verdict::Held];
         self.engine.process(Timestamp(self.now), from, &mut packets, &mut verdicts);
         let packet = packets[0].bytes();
@@ -217,8 +294,9 @@ impl Process {
 
     /// Removes the mappings of a host.
     fn clear(&mut self, host: u8) {
-        let subscriber = Some(natgate_engine::Prefix::new(Ipv4Addr::new(10, 0, 0, host), 32));
-        let filter = Filter { subscriber, ..Filter::default() };
+        let (realm, address) = self.allotment.place(host);
+        let subscriber = Some(natgate_engine::Prefix::new(address, 32));
+        let filter = Filter { realm: Some(realm), subscriber, ..Filter::default() };
         let mut cursor = Cursor::default();
         while !self.engine.clear_mappings(&mut cursor, 1000, &filter).1 {
             while self.engine.poll_event().is_some() {}
@@ -242,12 +320,12 @@ impl Process {
         self.fleet.renew();
     }
 
-    /// The host of each external endpoint and protocol.
-    fn hosts(&self) -> BTreeMap<(u8, External), External> {
+    /// The realm and the endpoint inside of each external endpoint and protocol.
+    fn hosts(&self) -> BTreeMap<(u8, External), (u16, External)> {
         let ends = |end: natgate_engine::Endpoint| (end.address, end.port);
         let mapping = |mapping: natgate_engine::MappingInfo| {
             let id = mapping.id;
-            ((id.protocol, ends(id.external)), ends(id.internal))
+            ((id.protocol, ends(id.external)), (id.realm, ends(id.internal)))
         };
         self.engine.mappings().map(mapping).collect()
     }
@@ -279,7 +357,7 @@ fn packet(flags: Option<u8>, source: (u32, u16), destination: (u32, u16)) -> [u8
 /// Two nodes.
 struct Pair {
     folder: tempfile::TempDir,
-    has_blocks: bool,
+    allotment: Allotment,
     wire: Arc<Mutex<Wire>>,
     now: u64,
     a: Option<Process>,
@@ -288,16 +366,16 @@ struct Pair {
 
 impl Pair {
     fn start() -> Self {
-        Self::with(false)
+        Self::with(Allotment::Random)
     }
 
-    /// A pair whose subscribers have blocks of ports.
-    fn with(has_blocks: bool) -> Self {
+    /// A pair whose subscribers get ports in this way.
+    fn with(allotment: Allotment) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (wire, now) = (Arc::default(), 1_700_000_000 * SECOND);
-        let settings = (folder.path(), has_blocks);
+        let settings = (folder.path(), allotment);
         let [a, b] = ["a", "b"].map(|node| Some(Process::start(node, settings, &wire, now)));
-        let mut pair = Self { folder, has_blocks, wire, now, a, b };
+        let mut pair = Self { folder, allotment, wire, now, a, b };
         pair.run(1.0);
         pair
     }
@@ -323,7 +401,7 @@ impl Pair {
     }
 
     fn restart_a(&mut self) {
-        let settings = (self.folder.path(), self.has_blocks);
+        let settings = (self.folder.path(), self.allotment);
         let process = Process::start("a", settings, &self.wire, self.now);
         self.a = Some(process);
     }
@@ -421,7 +499,7 @@ fn a_partner_takes_the_slice_when_the_guardian_says_that_the_owner_has_ended() {
 
 #[test]
 fn a_partner_continues_blocks_of_ports_and_their_events() {
-    let mut pair = Pair::with(true);
+    let mut pair = Pair::with(Allotment::Blocks);
     let block_of = |flow: (Ipv4Addr, u16)| (flow.0, flow.1 / BLOCK);
     let flow = pair.a().send((5, 1)).expect("sent");
     let mut events = Vec::new();
@@ -443,6 +521,49 @@ fn a_partner_continues_blocks_of_ports_and_their_events() {
         let other = pair.b().send((host, 1)).expect("sent");
         assert_ne!(block_of(other), block_of(flow));
     }
+}
+
+#[test]
+fn ports_of_a_subscriber_follow_from_its_address_after_a_take_over() {
+    let mut pair = Pair::with(Allotment::Arithmetic);
+    // More than the four ports of the host: one is for all.
+    let flows: Vec<External> = (1..6).map(|port| pair.a().send((5, port)).expect("sent")).collect();
+    let own = |flow: &&External| computed(**flow) == Some(5);
+    assert_eq!(flows.iter().filter(own).count(), 4);
+    pair.run(3.0);
+    pair.end_a_with_guardian();
+    pair.run(0.5);
+    let (address, port) = pair.b().send((6, 1)).expect("sent");
+    assert!(address == B2 && port >= 2032, "a port for all, until the hold-down is over");
+    pair.run(123.0);
+    for (port, flow) in (1..).zip(&flows) {
+        assert_eq!(pair.b().send((5, port)).as_ref(), Some(flow));
+    }
+    assert_eq!(pair.b().send((7, 1)).and_then(computed), Some(7));
+    assert_eq!(pair.b().send((9, 1)).and_then(computed), Some(9));
+    pair.restart_a();
+    pair.run(3.0);
+    pair.ask("b", FleetRequest::Move(0, "a".into())).expect("it moves");
+    pair.run(1.0);
+    assert_eq!(pair.a().send((4, 1)).and_then(computed), Some(4));
+    assert_eq!(pair.a().send((5, 5)), Some(flows[4]));
+}
+
+#[test]
+fn subscribers_of_two_realms_with_one_address_stay_two() {
+    let mut pair = Pair::with(Allotment::Realms);
+    let flows = [4, 5].map(|host| pair.a().send((host, 1)).expect("sent"));
+    assert_ne!(flows[0], flows[1]);
+    pair.run(3.0);
+    pair.end_a_with_guardian();
+    pair.run(1.0);
+    assert_eq!([4, 5].map(|host| pair.b().send((host, 1)).expect("sent")), flows);
+    let realms: Vec<u16> = pair.b().hosts().values().map(|(realm, _)| *realm).collect();
+    assert!(realms.len() == 2 && realms[0] != realms[1], "{realms:?}");
+    pair.b().clear(5);
+    pair.run(123.0);
+    assert_eq!(pair.b().send((4, 1)), Some(flows[0]));
+    assert_eq!(pair.b().engine.mappings().count(), 1);
 }
 
 #[test]
@@ -615,12 +736,13 @@ fn no_port_is_two_subscribers_in_any_history() {
 }
 
 fn history(seed: u64) {
-    let mut pair = Pair::with(seed.is_multiple_of(2));
+    let all = [Allotment::Random, Allotment::Blocks, Allotment::Arithmetic, Allotment::Realms];
+    let mut pair = Pair::with(all[seed as usize % all.len()]);
     pair.wire().random = seed;
-    pair.wire().faults = seed % 4;
-    let mut judge = Judge { has_blocks: pair.has_blocks, ..Judge::default() };
+    pair.wire().faults = seed / 4 % 4;
+    let mut judge = Judge { allotment: pair.allotment, ..Judge::default() };
     for _ in 0..250 {
-        let (choice, host) = (pair.below(48), pair.below(12) as u8 + 2);
+        let (choice, host) = (pair.below(56), pair.below(12) as u8 + 2);
         let flow = (host, pair.below(6) as u16 + 1);
         let to_a = pair.below(2) == 0 && pair.a.is_some();
         match choice {
@@ -643,7 +765,13 @@ fn history(seed: u64) {
                 pair.run(400.0);
                 pair.a = still.or(pair.a.take());
             }
+            48.. => {
+                judge.hear_of_losses(&pair);
+                judge.request(pair.either(to_a), flow, choice >= 54);
+                pair.run(0.05);
+            }
             _ => {
+                judge.hear_of_losses(&pair);
                 let flags = [SYN, ACK, FIN | ACK, RST][pair.below(4) as usize];
                 let process = pair.either(to_a);
                 match choice {
@@ -666,9 +794,10 @@ fn history(seed: u64) {
 #[derive(Default)]
 struct Judge {
     users: BTreeMap<(External, bool), (u64, (u8, u16))>,
-    has_blocks: bool,
+    allotment: Allotment,
     /// The host that had each block of ports, and the time of its last packet.
     blocks: BTreeMap<External, (u64, u8)>,
+    grants: requests::Grants,
 }
 
 impl Judge {
@@ -679,7 +808,14 @@ impl Judge {
         let (last, user) = before.unwrap_or((now, flow));
         let is_other = user != flow && !is_tcp && now - last < 100 * SECOND;
         assert!(!is_other, "{external:?} of {user:?} leads to {flow:?}");
-        if self.has_blocks && !is_tcp {
+        if !is_tcp {
+            self.grants.check(external, flow, now);
+        }
+        if self.allotment == Allotment::Arithmetic {
+            let of = computed(external);
+            assert!(of.is_none_or(|of| of == flow.0), "{external:?} is of {of:?}, not {flow:?}");
+        }
+        if self.allotment == Allotment::Blocks && !is_tcp {
             let block = (external.0, external.1 / BLOCK);
             let (last, user) = self.blocks.insert(block, (now, flow.0)).unwrap_or((now, flow.0));
             let is_other = user != flow.0 && now - last < 100 * SECOND;

@@ -283,5 +283,6 @@ pub(super) fn refusal(error: ExplicitError) -> Refusal {
         ExplicitError::External => Refusal::new(ResultCode::CannotProvideExternal),
         ExplicitError::Filters => Refusal::new(ResultCode::ExcessiveRemotePeers),
         ExplicitError::Remote => Refusal::new(ResultCode::MalformedRequest),
+        ExplicitError::Others => Refusal::new(ResultCode::NetworkFailure),
     }
 }

@@ -1,7 +1,7 @@
 //! The PCP service of one worker: admits requests, reads them and carries them out.
 
 use super::queue::{Pushed, Waiting};
-use super::{Announcer, Datagram, PcpCounters, PcpSettings, RequestClass, operations};
+use super::{Announcer, CommonEpoch, Datagram, PcpCounters, PcpSettings, RequestClass, operations};
 use natgate_engine::{AddressRange, Config, Engine, Timestamp};
 use natgate_ipv6::{Prefix6, Translator};
 use natgate_pcp::{
@@ -83,6 +83,17 @@ pub(crate) enum Next {
     Ask(Request),
 }
 
+/// Part of a service in a pair of gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    /// The gateway is none of a pair.
+    Alone,
+    /// The epoch of the pair is not known yet.
+    Waits,
+    /// The epoch at the last agreement with the pair.
+    Shares(Timestamp),
+}
+
 /// The PCP service of one worker.
 #[derive(Debug)]
 pub(crate) struct PcpService {
@@ -103,6 +114,8 @@ pub(crate) struct PcpService {
     announcer: Announcer,
     /// True if this worker makes the announcements to all hosts.
     speaks: bool,
+    /// The part in a pair of gateways.
+    sharing: Sharing,
     /// Prefixes of NAT64. They do not change while the gateway runs.
     prefixes: Vec<Prefix64>,
     pub(crate) counters: PcpCounters,
@@ -123,6 +136,7 @@ impl PcpService {
             addresses: addresses(config),
             announcer: Announcer::default(),
             speaks: true,
+            sharing: Sharing::Alone,
             prefixes: Vec::new(),
             counters: PcpCounters::default(),
         };
@@ -160,9 +174,15 @@ impl PcpService {
         }
     }
 
-    /// True if the service is enabled.
+    /// True if requests are answered: the service is enabled and, in a pair, knows the epoch.
     pub(crate) fn is_open(&self) -> bool {
-        self.settings.enabled
+        self.settings.enabled && self.sharing != Sharing::Waits
+    }
+
+    /// Becomes the service of one of a pair: it is silent until it knows the epoch.
+    pub(crate) fn join_pair(&mut self) {
+        self.sharing = Sharing::Waits;
+        self.announcer.stop();
     }
 
     /// Time of the next work.
@@ -197,6 +217,20 @@ impl PcpService {
         }
     }
 
+    /// Makes the epoch agree with that of the pair. A loss here is a loss of the pair. Hosts learn
+    /// a new epoch; one that they know already tells them nothing new.
+    //= rfc6887#section-8.5-reset
+    pub(crate) fn agree(&mut self, common: &mut CommonEpoch, now: Timestamp) {
+        if matches!(self.sharing, Sharing::Shares(former) if former != self.epoch) {
+            common.begin(self.epoch);
+        }
+        let Some(began) = common.began() else { return };
+        if self.sharing != Sharing::Shares(began) {
+            (self.sharing, self.epoch) = (Sharing::Shares(began), began);
+            self.begin_announcing(now);
+        }
+    }
+
     /// Seconds since the last loss of mappings.
     fn seconds(&self, now: Timestamp) -> u32 {
         u32::try_from(now.since(self.epoch).as_secs()).unwrap_or(u32::MAX)
@@ -224,7 +258,7 @@ impl PcpService {
     //= rfc6887#section-14.1.3-inform
     //= rfc6887#section-14-either
     fn begin_announcing(&mut self, now: Timestamp) {
-        if self.settings.enabled && self.settings.announce && self.speaks {
+        if self.is_open() && self.settings.announce && self.speaks {
             self.announcer.begin(now);
         }
     }
@@ -484,6 +518,7 @@ mod tests {
             (ExplicitError::External, ResultCode::CannotProvideExternal),
             (ExplicitError::Filters, ResultCode::ExcessiveRemotePeers),
             (ExplicitError::Remote, ResultCode::MalformedRequest),
+            (ExplicitError::Others, ResultCode::NetworkFailure),
         ];
         for (error, code) in codes {
             assert_eq!(refusal(error), Refusal::new(code));

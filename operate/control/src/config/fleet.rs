@@ -207,22 +207,15 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
     if draft.workers.count > 1 {
         wrong("the state of several workers", "write workers.count = 1");
     }
-    if draft.pcp.enabled {
-        wrong("requested mappings", "take [pcp] out");
-    }
     if draft.alg != Default::default() {
         wrong("the state of application-level gateways", "take [alg] out");
     }
     if draft.ipv6.nat64.is_some() || draft.ipv6.dslite.is_some() {
         wrong("the numbers of hosts", "take [nat64] or [dslite] out");
     }
-    if !draft.realms.is_empty() {
-        wrong("realms", "take [[realm]] out");
-    }
     for pool in &draft.pools {
         let allocation = draft.allocation(pool);
         let (what, remedy) = match allocation {
-            Allocation::Deterministic(_) => ("ports by arithmetic", "write allocation = \"block\""),
             Allocation::Address => ("addresses of subscribers", "write allocation = \"block\""),
             _ if pool.overloading => ("overloaded ports", "take overloading out"),
             _ => continue,

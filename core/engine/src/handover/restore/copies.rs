@@ -69,7 +69,8 @@ impl Engine {
     }
 
     /// Appends the record of the mapping with a key, its slot. Returns the fingerprint of what
-    /// matters: endpoints, states and requests, without counters, sequence numbers and deadlines.
+    /// matters: endpoints, states and requests with their ends, without counters, sequence numbers
+    /// and other deadlines.
     /// `None`: there is no such mapping.
     pub fn copy_record(&self, key: u32, out: &mut Vec<u8>) -> Option<u64> {
         if key >= self.table.extent() || !self.table.is_live(key) {
@@ -296,8 +297,8 @@ impl Copies {
     }
 }
 
-/// Fingerprint of what matters of a mapping. Realms and sets of timeouts have numbers of their own
-/// in each engine.
+/// Fingerprint of what matters of a mapping, the ends of requests included. Realms and sets of
+/// timeouts have numbers of their own in each engine.
 fn essence(fields: &MappingFields, parts: &MappingParts) -> u64 {
     let mut bytes = Vec::new();
     let mut to = Writer::begin(&mut bytes, Kind::Mapping);
@@ -308,7 +309,7 @@ fn essence(fields: &MappingFields, parts: &MappingParts) -> u64 {
     }
     for hold in &parts.holds {
         to.u8(u8::from(hold.remote.is_some())).endpoint(hold.remote.unwrap_or_default());
-        to.put(&hold.nonce);
+        to.put(&hold.nonce).u64(hold.until);
         for filter in hold.filters.as_slice() {
             to.u32(filter.address).u8(filter.prefix_len).u16(filter.port);
         }

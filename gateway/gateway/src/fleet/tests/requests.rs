@@ -1,0 +1,250 @@
+//! Requested mappings of a pair: what goes on, what a partner may say, and one epoch at both nodes.
+
+use super::{A1, B2, External, Judge, Pair, Process, SECOND};
+use crate::fleet::FleetRequest;
+use natgate_engine::{
+    Endpoint, Explicit, ExplicitError, MapRequest, Nonce, Side, Timestamp, WantedEndpoint,
+};
+use natgate_wire::protocol::UDP;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+const NONCE: Nonce = [9; 12];
+
+/// Lifetime of every request.
+const LIFETIME: Duration = Duration::from_secs(600);
+
+/// Longest lifetime that a partner confirms: the hold-down.
+const CONFIRMED: Duration = Duration::from_secs(120);
+
+/// A host, by the last number of its address, and its port.
+type Flow = (u8, u16);
+
+impl Process {
+    /// What a service for requests does before a turn: lost mappings begin a new epoch.
+    pub(super) fn watch(&mut self) {
+        let lost = self.engine.explicit_lost();
+        if lost != self.lost {
+            self.lost = lost;
+            self.fleet.epoch.begin(Timestamp(self.now));
+        }
+    }
+
+    /// Realm and endpoint of a flow.
+    fn inside(&self, (host, port): Flow) -> (u16, Endpoint) {
+        let (realm, address) = self.allotment.place(host);
+        (realm, Endpoint { address, port })
+    }
+
+    fn map_with(&mut self, flow: Flow, nonce: Nonce) -> Result<Explicit, ExplicitError> {
+        let (realm, internal) = self.inside(flow);
+        let request = MapRequest {
+            protocol: UDP,
+            realm,
+            internal,
+            wanted: WantedEndpoint::default(),
+            lifetime: LIFETIME,
+            nonce,
+            replaces_filters: false,
+            filters: &[],
+        };
+        let result = self.engine.map(Timestamp(self.now), &request);
+        while self.engine.poll_event().is_some() {}
+        result
+    }
+
+    fn map(&mut self, flow: Flow) -> Result<(External, Duration), ExplicitError> {
+        let Explicit { external, lifetime } = self.map_with(flow, NONCE)?;
+        let seconds = lifetime.expect("no static mapping").as_secs();
+        Ok(((external.address, external.port), Duration::from_secs(seconds)))
+    }
+
+    fn unmap(&mut self, flow: Flow) -> Result<Duration, ExplicitError> {
+        let (realm, internal) = self.inside(flow);
+        let result = self.engine.unmap(Timestamp(self.now), UDP, realm, internal, NONCE);
+        while self.engine.poll_event().is_some() {}
+        result
+    }
+
+    /// Sends a datagram of a server to an external endpoint. Returns the host that gets it.
+    fn knock(&mut self, to: External) -> Option<External> {
+        let bytes = super::packet(None, super::SERVER, (to.0.to_bits(), to.1));
+        self.pass((Side::Outside, 0), bytes).map(|(_, to)| to)
+    }
+
+    fn epoch(&self) -> Duration {
+        self.fleet.epoch.age(Timestamp(self.now)).expect("the epoch has begun")
+    }
+}
+
+fn is_near(one: Duration, other: Duration) -> bool {
+    one.abs_diff(other) <= Duration::from_secs(1)
+}
+
+#[test]
+fn a_requested_mapping_goes_on_after_a_crash() {
+    let mut pair = Pair::start();
+    pair.run(10.0);
+    let (external, _) = pair.a().map((5, 80)).expect("granted");
+    assert_eq!(external.0, A1);
+    pair.run(0.2);
+    let host = (Ipv4Addr::new(10, 0, 0, 5), 80);
+    assert_eq!(pair.b().knock(external), Some(host), "it is copied at once");
+    let before = pair.b().epoch();
+    pair.end_a_with_guardian();
+    pair.run(1.0);
+    assert!(pair.b().epoch() < before, "the latest requests may be lost: hosts learn of it");
+    assert_eq!(pair.b().knock(external), Some(host));
+    let stranger = pair.b().map_with((5, 80), [1; 12]);
+    assert!(matches!(stranger, Err(ExplicitError::Nonce(left)) if left > CONFIRMED));
+    // It ends when it was to end.
+    pair.run(590.0);
+    assert_eq!(pair.b().knock(external), Some(host));
+    let renewed = pair.b().map((5, 80)).expect("renewed during or after the hold-down");
+    assert_eq!(renewed, (external, LIFETIME));
+    pair.run(590.0);
+    assert_eq!(pair.b().knock(external), Some(host));
+    assert_eq!(pair.b().unmap((5, 80)).map(|left| left <= LIFETIME), Ok(true));
+    pair.run(400.0);
+    assert_eq!(pair.b().knock(external), None);
+    assert_eq!(pair.b().engine.mappings().count(), 0);
+}
+
+#[test]
+fn a_requested_mapping_has_the_same_end_at_the_partner() {
+    let mut pair = Pair::start();
+    let (external, _) = pair.a().map((5, 80)).expect("granted");
+    pair.run(1.0);
+    pair.end_a_with_guardian();
+    pair.run(596.0);
+    assert_eq!(pair.b().engine.mappings().count(), 1);
+    pair.run(5.0);
+    assert_eq!(pair.b().engine.mappings().count(), 0);
+    assert_eq!(pair.b().knock(external), None);
+}
+
+#[test]
+fn a_partner_confirms_what_there_is_and_changes_nothing() {
+    let mut pair = Pair::start();
+    let (external, lifetime) = pair.a().map((5, 80)).expect("granted");
+    assert_eq!(lifetime, LIFETIME);
+    pair.run(1.0);
+    assert_eq!(pair.b().map((5, 80)), Ok((external, CONFIRMED)));
+    assert_eq!(pair.b().unmap((5, 80)), Err(ExplicitError::Others));
+    pair.run(520.0);
+    let (_, left) = pair.b().map((5, 80)).expect("confirmed");
+    assert!(left < CONFIRMED && left > Duration::from_secs(60), "{left:?}");
+    // Another endpoint of the host gets a port of the partner's own slice.
+    assert_eq!(pair.b().map((5, 81)).expect("granted").0.0, B2);
+    assert_eq!(pair.a().unmap((5, 80)), Ok(Duration::ZERO));
+    pair.run(1.0);
+    assert_eq!(pair.b().unmap((5, 80)), Ok(Duration::ZERO), "there is none");
+    assert_eq!(pair.b().knock(external), None);
+}
+
+#[test]
+fn a_renewal_that_did_not_arrive_leaves_time_after_a_take_over() {
+    let mut pair = Pair::start();
+    let (external, _) = pair.a().map((5, 80)).expect("granted");
+    pair.run(1.0);
+    pair.wire().is_cut = true;
+    pair.run(500.0);
+    pair.a().map((5, 80)).expect("renewed");
+    pair.run(300.0);
+    assert_eq!(pair.b().map((5, 80)), Err(ExplicitError::Others), "its time has passed here");
+    pair.a = None;
+    pair.ask("b", FleetRequest::Forget("a".into())).expect("it forgets");
+    pair.run(110.0);
+    assert_eq!(pair.b().map((5, 80)), Ok((external, LIFETIME)), "the host repeats its request");
+}
+
+#[test]
+fn a_planned_move_and_a_restart_leave_the_epoch() {
+    let mut pair = Pair::start();
+    pair.run(100.0);
+    assert!(is_near(pair.a().epoch(), pair.b().epoch()));
+    let (external, _) = pair.a().map((5, 80)).expect("granted");
+    pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
+    pair.run(1.0);
+    assert_eq!(pair.b().map((5, 80)), Ok((external, LIFETIME)));
+    pair.restart_a();
+    assert!(pair.a().fleet.epoch.began().is_none(), "it answers no request yet");
+    pair.run(3.0);
+    let (a, b) = (pair.a().epoch(), pair.b().epoch());
+    assert!(is_near(a, b) && a > Duration::from_secs(100), "{a:?}, {b:?}");
+    pair.ask("b", FleetRequest::Move(0, "a".into())).expect("it moves");
+    pair.run(1.0);
+    assert_eq!(pair.a().map((5, 80)), Ok((external, LIFETIME)));
+    assert!(pair.a().epoch() > Duration::from_secs(100));
+}
+
+#[test]
+fn a_loss_at_one_node_is_one_of_the_pair() {
+    let mut pair = Pair::start();
+    pair.run(100.0);
+    pair.a().map((5, 80)).expect("granted");
+    pair.a().clear(5);
+    pair.run(3.0);
+    let (a, b) = (pair.a().epoch(), pair.b().epoch());
+    assert!(is_near(a, b) && b < Duration::from_secs(5), "{a:?}, {b:?}");
+    // A crash of a node whose slices are taken is one, too, and the node learns of it.
+    pair.run(50.0);
+    pair.end_a_with_guardian();
+    pair.run(20.0);
+    pair.restart_a();
+    pair.run(3.0);
+    let (a, b) = (pair.a().epoch(), pair.b().epoch());
+    assert!(is_near(a, b) && b < Duration::from_secs(30), "{a:?}, {b:?}");
+}
+
+/// Granted endpoints of UDP: what hosts rely on.
+#[derive(Default)]
+pub(super) struct Grants {
+    of: BTreeMap<External, Grant>,
+    /// The latest loss that any node has told.
+    lost: Timestamp,
+}
+
+struct Grant {
+    flow: Flow,
+    at: Timestamp,
+    until: Timestamp,
+}
+
+impl Grants {
+    /// Checks that an endpoint that leads to a flow is not granted to another one.
+    pub(super) fn check(&self, external: External, flow: Flow, now: u64) {
+        let Some(grant) = self.of.get(&external) else { return };
+        let is_relied_on = grant.until > Timestamp(now + SECOND) && grant.at > self.lost;
+        assert!(
+            grant.flow == flow || !is_relied_on,
+            "{external:?} is granted to {:?} and leads to {flow:?}",
+            grant.flow
+        );
+    }
+}
+
+impl Judge {
+    pub(super) fn hear_of_losses(&mut self, pair: &Pair) {
+        let began = |process: &Process| process.fleet.epoch.began();
+        let nodes = [&pair.a, &pair.b].into_iter().flatten();
+        let latest = nodes.filter_map(began).max().unwrap_or_default();
+        self.grants.lost = self.grants.lost.max(latest);
+    }
+
+    /// Requests the mapping of a flow of a node, or gives it up.
+    pub(super) fn request(&mut self, process: &mut Process, flow: Flow, gives_up: bool) {
+        let now = Timestamp(process.now);
+        if gives_up {
+            if process.unmap(flow).is_ok() {
+                self.grants.of.retain(|_, grant| grant.flow != flow);
+            }
+            return;
+        }
+        let Ok((external, lifetime)) = process.map(flow) else { return };
+        self.note(Some(external), (flow, false), now.0);
+        let until = now.plus(lifetime);
+        self.grants.of.insert(external, Grant { flow, at: now, until });
+    }
+}
