@@ -16,6 +16,7 @@ use crate::external::ExternalPorts;
 use crate::fragments::Fragments;
 use crate::host::Host;
 use crate::identification::Identifications;
+use crate::near::Octets;
 use crate::packet::{Counters, Outcome, Side};
 use crate::pair::Pair;
 use crate::random::Generator;
@@ -72,6 +73,8 @@ pub struct Engine {
     pub(crate) static_hosts: Vec<Host>,
     /// First and last address of each connected network; 0 if it is an external address.
     pub(crate) broadcasts: [u32; 4],
+    /// First octets of addresses that may be other than remote hosts'.
+    pub(crate) near: Octets,
     pub(crate) generator: Generator,
     /// Sessions that a subscriber may have beyond the first of each mapping.
     pub(crate) further_each: u32,

@@ -1,8 +1,8 @@
 //! Reports of the engine besides packets: changes of its state, in order of time.
 
 use crate::Timestamp;
+use alloc::boxed::Box;
 use alloc::vec;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 /// An address and a port (or ICMP query identifier; 0 where the protocol has none).
@@ -226,7 +226,7 @@ pub struct Event {
 /// and copied would wait for every write before it that misses the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Events {
-    ring: Vec<Event>,
+    ring: Box<[Event; Self::ROOM]>,
     /// Place of the oldest event; then the number of events.
     first: usize,
     len: usize,
@@ -241,6 +241,7 @@ impl Events {
     pub(crate) fn new() -> Self {
         let nothing = Change::PoolExhausted { pool: 0, protocol: 0 };
         let ring = vec![Event { time: Timestamp(0), change: nothing }; Self::ROOM];
+        let ring = ring.into_boxed_slice().try_into().expect("the ring has its length");
         Self { ring, first: 0, len: 0, latest: Timestamp(0) }
     }
 
@@ -266,7 +267,7 @@ impl Events {
         if self.len == 0 {
             return None;
         }
-        let event = self.ring[self.first];
+        let event = self.ring[self.first % Self::ROOM];
         self.len -= 1;
         // An empty ring begins anew: the next events take lines that are in the caches.
         self.first = if self.len == 0 { 0 } else { (self.first + 1) % Self::ROOM };

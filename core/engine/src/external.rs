@@ -319,7 +319,7 @@ impl ExternalPorts {
     }
 
     /// Gives a port, free or reserved, to a mapping.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, protocol: u8, index: u32, port: u16, slot: u32) {
         let of_address = &mut self.slots[index as usize];
         of_address.busy += 1;

@@ -169,19 +169,30 @@ impl Index {
     /// The slot that a lookup of `hash` will most likely look at first: to prefetch, not to trust.
     #[inline(always)]
     pub(crate) fn candidate(&self, hash: u64) -> Option<u32> {
-        let bucket = &self.buckets[self.home(hash)];
+        let at = self.home(hash);
+        let bucket = &self.buckets[at];
         match bucket.matches(Self::tag(hash)).first() {
             Some(place) => Some(bucket.slot(place)),
             None if bucket.passed() == 0 => None,
-            None => self.candidate_beyond(hash),
+            None => self.candidate_beyond(at, Self::tag(hash)),
         }
     }
 
     /// [`Index::candidate`] of an entry that is not in the bucket where its search begins.
     #[cold]
     #[inline(never)]
-    fn candidate_beyond(&self, hash: u64) -> Option<u32> {
-        self.find(hash, |_| true)
+    fn candidate_beyond(&self, mut at: usize, tag: u16) -> Option<u32> {
+        for _ in 1..self.buckets.len() {
+            at = self.after(at);
+            let bucket = &self.buckets[at];
+            if let Some(place) = bucket.matches(tag).first() {
+                return Some(bucket.slot(place));
+            }
+            if bucket.passed() == 0 {
+                return None;
+            }
+        }
+        None
     }
 
     /// The slot with this hash for which `is_it` holds.
@@ -213,23 +224,23 @@ impl Index {
         let bucket = &mut self.buckets[at];
         match bucket.matches(0).first() {
             Some(place) => bucket.put(place, Self::tag(hash), slot),
-            None => self.insert_beyond(at, hash, slot),
+            None => self.insert_beyond(at, Self::tag(hash), slot),
         }
     }
 
     /// [`Index::insert`] of an entry whose bucket is full.
     #[cold]
     #[inline(never)]
-    fn insert_beyond(&mut self, mut at: usize, hash: u64, slot: u32) {
+    fn insert_beyond(&mut self, mut at: usize, tag: u16, slot: u32) {
         loop {
-            let after = self.after(at);
+            let passed = &mut self.buckets[at];
+            passed.set_passed(passed.passed() + 1);
+            at = self.after(at);
             let bucket = &mut self.buckets[at];
             if let Some(place) = bucket.matches(0).first() {
-                bucket.put(place, Self::tag(hash), slot);
+                bucket.put(place, tag, slot);
                 return;
             }
-            bucket.set_passed(bucket.passed() + 1);
-            at = after;
         }
     }
 

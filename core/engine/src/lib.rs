@@ -64,6 +64,7 @@ mod host;
 mod identification;
 mod index;
 mod limits;
+mod near;
 mod packet;
 mod pair;
 mod parse;

@@ -22,6 +22,7 @@ use crate::engine::Engine;
 use crate::explicit::Holds;
 use crate::external::{BlockConflict, Pin, PoolChange, pins, report_only};
 use crate::host::{Grouping, Host};
+use crate::near::Octets;
 use crate::random::HashKey;
 use crate::realms::Realms;
 use crate::respond::longest_inside;
@@ -343,6 +344,7 @@ impl Engine {
             _holds: holds.map(|holds| self.holds.take_room(holds)),
             _longest_inside: longest_inside,
         };
+        self.near = Octets::near(&self.config);
         self.may_be_short = true;
         self.switch_pools();
         self.begin_sweep(permits);
@@ -388,7 +390,7 @@ impl Engine {
     }
 
     fn set_timeouts(&mut self, timeouts: Timers, config: &Config) -> Timers {
-        self.external.set_hold(timeouts.hold_ticks());
+        self.external.set_hold(timeouts.hold_ticks);
         self.fragments.set_timeout(config.timeouts.fragment);
         self.fragments.set_most(config.limits.fragments_per_datagram);
         core::mem::replace(&mut self.timeouts, timeouts)

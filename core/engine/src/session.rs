@@ -209,6 +209,14 @@ impl Session {
         session
     }
 
+    /// The session of a protocol without connections that a packet from inside begins.
+    #[inline(always)]
+    pub(crate) fn open(remote: AddressPort, expires: u32) -> Self {
+        let state = (State::Open as u64) << STATE_KNOWN;
+        let key = Self::NONE.key | state | remote.word();
+        Self { key, expires, packets_out: 1, ..Self::NONE }
+    }
+
     pub(crate) fn parts(&self) -> Parts {
         Parts {
             expects: self.expects,

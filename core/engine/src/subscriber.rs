@@ -348,6 +348,23 @@ impl Subscribers {
         self.classes.check(record.class, &record.has, kind, now)
     }
 
+    /// Counts a new mapping of the subscriber of a record, as [`Subscribers::count`] does, if
+    /// [`Subscribers::check_record`] permits it. Returns false if it does not.
+    #[inline(always)]
+    pub(crate) fn count_if_permitted(
+        &mut self,
+        (at, host): (u32, Host),
+        pair: (usize, Option<u32>),
+        kind: usize,
+        now: u64,
+    ) -> bool {
+        let is_permitted = self.check_record(at, kind, now).is_ok();
+        if is_permitted {
+            self.count(Some(at), host, pair, kind, now);
+        }
+        is_permitted
+    }
+
     /// [`Subscribers::check_record`] for a subscriber that may have no record.
     pub(crate) fn check(
         &self,

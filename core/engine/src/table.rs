@@ -5,6 +5,7 @@
 //! external way to a mapping of a protocol with ports is a plain array and lives with the ports
 //! (`external.rs`). If an endpoint alone does not identify the mapping, `shared` does.
 
+mod entry;
 mod epoch;
 mod free;
 mod keys;
@@ -21,7 +22,7 @@ use crate::index::Index;
 use crate::limits::Filled;
 use crate::prefetch::prefetch;
 use crate::random::HashKey;
-use crate::session::{Session, State, Way};
+use crate::session::{Session, Way};
 use keys::words;
 use shared::Shared;
 pub(crate) use shared::{OUTBOUND_ONLY, SHARED_EXTERNAL, SHARED_INTERNAL};
@@ -470,77 +471,6 @@ impl Table {
         // A new flow has no mapping, as a rule.
         self.by_internal.candidate(hash)?;
         self.find_hashed(hash, self.key(protocol, internal, remote))
-    }
-
-    /// Adds a mapping, `hash` being that of its key; `open` makes its first session, which one that
-    /// is permanent does not get, in its place: a session made elsewhere and copied would wait for
-    /// every write before it that misses the cache. Its timer runs once [`Table::start`] is called.
-    /// `None`: the table is full.
-    #[inline(always)]
-    pub(crate) fn add(
-        &mut self,
-        new: NewMapping,
-        open: impl FnOnce(&mut Session),
-        created: u32,
-        hash: u64,
-    ) -> Option<u32> {
-        let slot = self.mappings.take()?;
-        let flags = self.epoch.0
-            | if new.is_static { STATIC } else { 0 }
-            | if new.permanent { PERMANENT } else { 0 }
-            | if crate::protocols::has_ports(new.protocol) { 0 } else { SHARED_EXTERNAL }
-            | new.flags;
-        let mapping = &mut self.mappings.slots[slot as usize];
-        *mapping = Mapping {
-            internal_address: new.internal.host.address(),
-            realm_and_timeouts: u16::from(new.timeouts) * Host::REALMS + new.internal.host.realm(),
-            internal_port: new.internal.port,
-            external: new.external.index as u16,
-            external_port: new.external.port,
-            protocol: new.protocol,
-            flags,
-            sessions: 0,
-            created: created & !LISTED,
-            more: NONE,
-            timer: Link::default(),
-            first: Session::NONE,
-        };
-        open(&mut mapping.first);
-        mapping.sessions = u16::from(mapping.first.state() != State::None);
-        let remote = mapping.first.remote();
-        let shares = flags & (SHARED_EXTERNAL | SHARED_INTERNAL) != 0 && mapping.sessions != 0;
-        if flags & SHARED_INTERNAL == 0 {
-            debug_assert_eq!(hash, self.hash(self.key_of(self.mapping(slot))));
-            self.by_internal.insert(hash, slot);
-        }
-        if shares {
-            self.share(slot, remote);
-        }
-        self.count_dynamic(new.protocol, !new.is_static, 1);
-        Some(slot)
-    }
-
-    #[inline(always)]
-    fn count_dynamic(&mut self, protocol: u8, dynamic: bool, change: isize) {
-        if dynamic {
-            self.dynamic = self.dynamic.strict_add_signed(change);
-            if !crate::protocols::has_ports(protocol) {
-                self.dynamic_portless = self.dynamic_portless.strict_add_signed(change);
-            }
-        }
-    }
-
-    /// Removes a mapping without sessions; its external port is the caller's to free.
-    pub(crate) fn remove(&mut self, slot: u32) -> Mapping {
-        let mapping = *self.mapping(slot);
-        assert_eq!(mapping.sessions, 0, "a mapping goes after its sessions");
-        if !mapping.shares_internal() {
-            self.by_internal.remove(self.hash_of(&mapping), slot);
-        }
-        self.count_dynamic(mapping.protocol, !mapping.is_static(), -1);
-        self.timers.take(&mut self.mappings, slot);
-        self.mappings.give(slot, Mapping::default());
-        mapping
     }
 
     /// Has a mapping stay without sessions, or not.

@@ -87,6 +87,8 @@ pub(crate) struct Timers {
     sets: Vec<Set>,
     ports: Ports,
     pub(crate) hold_down: u64,
+    /// Duration of the hold-down, ticks.
+    pub(crate) hold_ticks: u32,
 }
 
 impl Timers {
@@ -95,7 +97,8 @@ impl Timers {
         let mut sets = vec![Set::new(common, &TimeoutSet::default())];
         sets.extend(config.timeout_sets.iter().map(|own| Set::new(common, own)));
         let ports = Ports::new(&config.port_timeouts);
-        Self { sets, ports, hold_down: nanos(common.hold_down) }
+        let hold_down = nanos(common.hold_down);
+        Self { sets, ports, hold_down, hold_ticks: deadline(0, hold_down) }
     }
 
     /// Bytes that the timers take.
@@ -105,11 +108,6 @@ impl Timers {
         };
         let protocols = [protocol::TCP, protocol::UDP, protocol::DCCP];
         (protocols.iter().filter(|protocol| with_port(protocol)).count() as u64) << 16
-    }
-
-    /// Duration of the hold-down, ticks.
-    pub(crate) fn hold_ticks(&self) -> u32 {
-        self.hold_down.div_ceil(nanos(TICK)) as u32
     }
 
     /// Number of sets, set 0 included.

@@ -46,6 +46,8 @@ fn every_figure_is_positive() {
         let pause = &json["pause"];
         positive(pause, &["expiring", "longest_us", "median_us", "quiet_longest_us"]);
         assert!(pause["longest_us"].as_f64() >= pause["median_us"].as_f64());
+        assert!(pause["longest_of_run_us"].as_f64() >= pause["longest_us"].as_f64());
+        positive(pause, &["most_ended", "runs"]);
         let levels = json["scarcity"].as_array().expect("levels");
         assert_eq!(levels.len(), 4);
         levels.iter().for_each(|level| positive(level, &["used_percent", "create_ns"]));

@@ -292,8 +292,27 @@ impl Engine {
         (next, sender)
     }
 
-    /// `record`: the likely record of the session's subscriber, or [`NONE`].
+    /// Does what is due for a session. `record`: the likely record of the session's subscriber, or
+    /// [`NONE`].
+    #[inline(always)]
     fn session_due(&mut self, session: SessionRef, tick: u32, record: u32) {
+        // Most sessions that are due end, and their mappings with them.
+        if let SessionRef::First(slot) = session
+            && self.table.ends_alone(slot, tick)
+            && !self.config.session_events
+        {
+            self.keep_session(session, slot, tick);
+            if self.table.session(session).expires <= tick {
+                self.remove_only(slot, tick, record);
+                return;
+            }
+        }
+        self.any_session_due(session, tick);
+    }
+
+    /// [`Engine::session_due`] of any session.
+    #[inline(never)]
+    fn any_session_due(&mut self, session: SessionRef, tick: u32) {
         let slot = self.table.mapping_of(session);
         if !self.table.is_asked(slot) && !self.ask(slot) {
             return;
@@ -320,8 +339,6 @@ impl Engine {
         }
         if self.table.session(session).expires > tick {
             self.table.schedule(session, tick);
-        } else if self.table.is_only(session) && !self.config.session_events {
-            self.remove_only(slot, tick, record);
         } else {
             self.remove_session(session, tick);
         }

@@ -96,13 +96,24 @@ impl Engine {
         self.note_removed(slot, &mapping, time, rest);
     }
 
-    /// Removes a mapping together with its first session, of which [`Table::is_only`] holds, and
-    /// puts its port in hold-down. The session's end is not told. Comes to what
-    /// [`Engine::remove_session`] does, with fewer steps. `record` is the likely record of the
+    /// Removes a mapping together with its first session, of which `Table::ends_alone` holds and
+    /// whose turn it is, and puts its port in hold-down. The session's end is not told. Comes to
+    /// what [`Engine::remove_session`] does, with fewer steps. `record` is the likely record of the
     /// subscriber, or none.
     pub(crate) fn remove_only(&mut self, slot: u32, tick: u32, record: u32) {
-        let mapping = self.table.remove_only(slot);
-        self.note_dynamic_removed((slot, record), &mapping, self.time_of(tick), Rest::HoldDown);
+        let mapping = self.table.remove_only(slot, tick);
+        // No division is needed: the session ends when the tick does.
+        let (time, release) = (self.time_of(tick), tick + self.timeouts.hold_ticks);
+        let end = End { time, tick, release };
+        debug_assert_eq!(end, self.end_at(time));
+        self.note_dynamic_removed((slot, record), &mapping, end, Rest::HoldDown);
+    }
+
+    /// The end of a mapping at a time.
+    fn end_at(&self, time: u64) -> End {
+        // A packet may remove a mapping before the ticks of the past have been completed.
+        let tick = self.deadline(time, 0).max(self.tick + 1);
+        End { time, tick, release: self.deadline(time, self.timeouts.hold_down) }
     }
 
     /// Does what follows the removal of a mapping from the table.
@@ -121,7 +132,7 @@ impl Engine {
             }
             return;
         }
-        self.note_dynamic_removed((slot, NONE), mapping, time, rest);
+        self.note_dynamic_removed((slot, NONE), mapping, self.end_at(time), rest);
     }
 
     /// The part of [`Engine::note_removed`] for a dynamic mapping.
@@ -130,13 +141,11 @@ impl Engine {
         &mut self,
         (slot, record): (u32, u32),
         mapping: &Mapping,
-        time: u64,
+        end: End,
         rest: Rest,
     ) {
         let (protocol, external) = (mapping.protocol, mapping.external());
         let External { index, port } = external;
-        // A packet may remove a mapping before the ticks of the past have been completed.
-        let ended = self.deadline(time, 0).max(self.tick + 1);
         // With fewer mappings of answered subscribers, a larger part of the pool's mappings
         // certainly belongs to unanswered ones.
         self.may_be_short = true;
@@ -149,13 +158,12 @@ impl Engine {
             match rest {
                 _ if self.rests(slot, protocol, external) => {}
                 Rest::HoldDown => {
-                    let release = self.deadline(time, self.timeouts.hold_down);
-                    self.external.give(protocol, external, [ended, release], self.tick);
+                    self.external.give(protocol, external, [end.tick, end.release], self.tick);
                 }
-                Rest::Free => self.external.give_at_once(protocol, external, ended),
+                Rest::Free => self.external.give_at_once(protocol, external, end.tick),
             }
         } else {
-            self.external.end_portless(index, ended);
+            self.external.end_portless(index, end.tick);
         }
         let pool = self.external.uncount(index, place_of(protocol));
         let kind = quota_class(protocol);
@@ -169,7 +177,7 @@ impl Engine {
             let is_explicit = mapping.is_explicit();
             let kind = if is_explicit { MappingKind::Pcp } else { MappingKind::Dynamic };
             let id = self.id_of(protocol, mapping.internal(), External::new(index, port), kind);
-            self.raise(time, Change::MappingRemoved(id));
+            self.raise(end.time, Change::MappingRemoved(id));
         }
     }
 
@@ -192,18 +200,38 @@ impl Engine {
     pub(crate) fn id_of(
         &self,
         protocol: u8,
-        Internal { host, port }: Internal,
-        external: External,
+        internal: Internal,
+        External { index, port }: External,
         kind: MappingKind,
     ) -> MappingId {
-        MappingId {
-            protocol,
-            realm: host.realm(),
-            internal: Endpoint::new(host.address(), port),
-            external: Endpoint::new(self.external.address(external.index), external.port),
-            kind,
-        }
+        let external = Endpoint::new(self.external.address(index), port);
+        MappingId::new(protocol, internal, external, kind)
     }
+}
+
+impl MappingId {
+    /// The identity of a mapping between these endpoints.
+    #[inline(always)]
+    pub(crate) fn new(
+        protocol: u8,
+        Internal { host, port }: Internal,
+        external: Endpoint,
+        kind: MappingKind,
+    ) -> Self {
+        let internal = Endpoint::new(host.address(), port);
+        Self { protocol, realm: host.realm(), internal, external, kind }
+    }
+}
+
+/// When a mapping ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct End {
+    /// The time, nanoseconds.
+    time: u64,
+    /// The first tick that is not before it and is not completed.
+    tick: u32,
+    /// The tick at which the mapping's port is free again after its hold-down.
+    release: u32,
 }
 
 /// State of a removed mapping's port.

@@ -15,6 +15,7 @@ use crate::external::{ExternalPorts, pins};
 use crate::fragments::Fragments;
 use crate::host::{Grouping, Host};
 use crate::identification::Identifications;
+use crate::near::Octets;
 use crate::packet::Counters;
 use crate::random::{Generator, HashKey};
 use crate::realms::Realms;
@@ -23,6 +24,7 @@ use crate::reconfigure::Sweep;
 use crate::respond::{PendingSyns, Responder};
 use crate::rules::{RuleBatch, RuleSet};
 use crate::services::Services;
+use crate::session::Session;
 use crate::sizes::{Sizes, validate};
 use crate::statics::{permanent, served, static_hosts};
 use crate::subscriber::Subscribers;
@@ -47,12 +49,11 @@ impl Engine {
     pub fn new(config: &Config, seed: [u8; 32], now: Timestamp) -> Result<Self, ConfigError> {
         validate(config)?;
         let now = Timestamp(now.0.min(LATEST));
-        let sizes = Sizes::new(config);
-        let timeouts = Timers::new(config);
+        let (sizes, timeouts) = (Sizes::new(config), Timers::new(config));
         let mut generator = Generator::new(seed);
         let (key, room) = (HashKey::new(&mut generator), sizes.address_room);
         let identifications = Identifications::new(sizes.addresses, room, &mut generator);
-        let external = ExternalPorts::new(config, room, timeouts.hold_ticks(), key);
+        let external = ExternalPorts::new(config, room, timeouts.hold_ticks, key);
         let rules = RuleSet::new(&config.rules)?;
         let realms = Realms::new(config, &rules)?;
         for rules in core::iter::once(&rules).chain(realms.further_rules()) {
@@ -81,6 +82,7 @@ impl Engine {
             holds: Holds::new(config.limits.explicit_mappings as usize, Grouping::new(config), key),
             static_hosts: static_hosts(config),
             broadcasts: broadcasts(config, &external),
+            near: Octets::near(config),
             external,
             responder: Responder::new(config),
             pending: PendingSyns::new(),
@@ -234,7 +236,7 @@ impl Engine {
             new.internal,
             AddressPort::new(0, 0),
         ));
-        self.table.add(new, |_| (), 0, hash).expect("statics have room")
+        self.table.add(new, (Session::NONE, 0), hash).expect("statics have room")
     }
 }
 

@@ -12,6 +12,7 @@ use crate::external::{OwnershipSource, Wish};
 use crate::host::Host;
 use crate::protocols::{place_of, quota_class};
 use crate::rules::Snat;
+use crate::session::Session;
 use crate::table::{Key, NewMapping};
 use crate::{Change, DropReason};
 
@@ -43,7 +44,7 @@ impl Engine {
         };
         let hash = self.table.hash(Key { protocol, internal, remote: AddressPort::new(0, 0) });
         let created = self.present_tick();
-        let slot = self.table.add(new, |_| (), created, hash).expect("the table has room");
+        let slot = self.table.add(new, (Session::NONE, created), hash).expect("the table has room");
         self.external.take(protocol, index, port, slot);
         self.note_change(slot);
         if self.subscribers.is_unanswered(record) {

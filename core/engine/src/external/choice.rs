@@ -145,10 +145,11 @@ impl ExternalPorts {
     pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<Draw> {
         let paired = || wish.paired.filter(|_| self.pooling != Pooling::Arbitrary);
         let index = wish.fixed.or_else(paired)?;
-        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
-        let kept = (range.first..=range.last).contains(&wish.internal_port);
-        let draw = match self.pools[wish.pool].mode {
-            Mode::Preserve if kept => Draw::exactly(index, wish.internal_port),
+        let Pool { sides, mode, .. } = &self.pools[wish.pool];
+        let range = sides[usize::from(wish.internal_port >= 1024)];
+        let kept = || (range.first..=range.last).contains(&wish.internal_port);
+        let draw = match mode {
+            Mode::Preserve if kept() => Draw::exactly(index, wish.internal_port),
             Mode::Random | Mode::Preserve => range.draw(index, self.parity(&wish), generator),
             Mode::Block | Mode::Deterministic => return None,
         };

@@ -3,7 +3,7 @@
 //! The first session lives in the mapping's own line. Further sessions have lines of their own and
 //! are linked to the mapping.
 
-use super::{Further, Mapping, PERMANENT, SHARED_EXTERNAL, SHARED_INTERNAL, STATIC};
+use super::{EPOCH, Further, Mapping, PERMANENT, SHARED_EXTERNAL, SHARED_INTERNAL, STATIC};
 use super::{SessionRef, TWICE, Table};
 use crate::calendar::NONE;
 use crate::endpoint::AddressPort;
@@ -178,21 +178,25 @@ impl Table {
         }
     }
 
-    /// True if a session is the only one of a mapping that ends with it: the first of a dynamic
-    /// mapping that is not explicit, that shares no endpoint, and whose remote endpoint has no
-    /// other name inside.
+    /// True if a mapping ends at a tick with its first and only session, whose timer is due. The
+    /// mapping is dynamic and not explicit, shares no endpoint, has been checked in this epoch, and
+    /// its remote endpoint has no other name inside. The session's time has passed, and it does not
+    /// wait once more, as an established connection does.
     #[inline(always)]
-    pub(crate) fn is_only(&self, session: SessionRef) -> bool {
+    pub(crate) fn ends_alone(&self, slot: u32, tick: u32) -> bool {
         const OTHERS: u8 = PERMANENT | STATIC | SHARED_EXTERNAL | SHARED_INTERNAL | TWICE;
-        let SessionRef::First(slot) = session else { return false };
         let mapping = self.mapping(slot);
-        mapping.sessions == 1 && mapping.flags & OTHERS == 0
+        mapping.flags & (OTHERS | EPOCH) == self.epoch.0
+            && mapping.sessions == 1
+            && mapping.first.expires <= tick
+            && mapping.first.state() != State::Established
     }
 
-    /// Removes a mapping together with its first session, of which [`Table::is_only`] holds.
-    #[inline]
-    pub(crate) fn remove_only(&mut self, slot: u32) -> Mapping {
-        self.timers.take(&mut self.mappings, slot);
+    /// Removes a mapping together with its first session, of which [`Table::ends_alone`] holds. The
+    /// session is the first of a list of sessions that are due at the tick.
+    #[inline(always)]
+    pub(crate) fn remove_only(&mut self, slot: u32, tick: u32) -> Mapping {
+        self.timers.take_first(&mut self.mappings, slot, tick);
         let mapping = *self.mapping(slot);
         debug_assert!(mapping.first.state() != State::None && mapping.more == NONE);
         self.by_internal.remove(self.hash_of(&mapping), slot);

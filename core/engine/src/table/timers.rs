@@ -9,13 +9,6 @@ use crate::calendar::{NONE, lane};
 use crate::prefetch::prefetch_within;
 
 impl Table {
-    /// Starts the timer of a new mapping's first session.
-    #[inline(always)]
-    pub(crate) fn start(&mut self, slot: u32, now: u32) {
-        let tick = self.timer_tick(self.mapping(slot).first.expires, now);
-        self.timers.enter(&mut self.mappings, slot, tick);
-    }
-
     /// The tick at which the timer of a deadline is looked at next.
     #[inline(always)]
     pub(super) fn timer_tick(&self, expires: u32, now: u32) -> u32 {

@@ -191,8 +191,10 @@ impl Engine {
             self.subscribers.part(at, pool);
         }
         let (fixed, timeouts) = (snat.address.is_some(), snat.timeouts);
-        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
-        let slot = self.add_dynamic(&flow, chosen.external, |first| *first = session);
+        let tick = self.present_tick();
+        let flow =
+            Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads, tick };
+        let slot = self.add_dynamic(&flow, chosen.external, session);
         if way == Way::In {
             // No packet from inside waits for an answer.
             let first = &mut self.table.mapping_mut(slot).first;

@@ -15,7 +15,7 @@ use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
 use crate::table::{NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef};
 use crate::whole::flags_of;
-use crate::{Change, DropReason, MappingKind};
+use crate::{Change, DropReason, Endpoint, MappingId, MappingKind};
 
 /// A flow that a subscriber begins.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,17 @@ pub(super) struct Flow {
     pub(super) hash: u64,
     /// True if the new mapping shares a port that is in use.
     pub(super) overloads: bool,
+    /// The present tick.
+    pub(super) tick: u32,
+}
+
+impl Flow {
+    /// The pool, and the index of the address that the subscriber is paired with there, unless a
+    /// rule chose it.
+    #[inline(always)]
+    pub(super) fn pair(&self, external: External) -> (usize, Option<u32>) {
+        (self.pool, (!self.fixed).then_some(external.index))
+    }
 }
 
 /// A mapping with a session, as a host asks for it.
@@ -92,9 +103,10 @@ impl Engine {
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers, timeouts);
         let record = self.subscribers.find(internal.host);
-        let (fixed, overloads) = (address.is_some(), false);
-        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
-        let slot = self.add_dynamic(&flow, external, |first| *first = session);
+        let (fixed, overloads, tick) = (address.is_some(), false, self.present_tick());
+        let flow =
+            Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads, tick };
+        let slot = self.add_dynamic(&flow, external, session);
         let answers = self.first_answers(slot);
         self.table.set_answers(slot, answers);
         slot
@@ -108,41 +120,53 @@ impl Engine {
         }
     }
 
-    /// Makes a mapping that the subscriber may have, with an external endpoint that is free; `open`
-    /// makes its first session.
+    /// Makes a mapping that the subscriber may have, with its first session and with an external
+    /// endpoint that is free.
     #[inline(always)]
-    pub(super) fn add_dynamic(
+    pub(super) fn add_dynamic(&mut self, flow: &Flow, external: External, first: Session) -> u32 {
+        let kind = quota_class(flow.protocol);
+        let pair = flow.pair(external);
+        let record = self.count_mapping(flow.record, flow.internal.host, pair, kind);
+        self.add_counted(flow, record, external, first)
+    }
+
+    /// [`Engine::add_dynamic`] of a mapping that is counted for its subscriber, which has this
+    /// record.
+    #[inline(always)]
+    pub(super) fn add_counted(
         &mut self,
         flow: &Flow,
-        External { index, port }: External,
-        open: impl FnOnce(&mut Session),
+        record: u32,
+        external: External,
+        first: Session,
     ) -> u32 {
-        let Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads } = *flow;
-        let of_address = self.external.count(index, place_of(protocol));
-        let pair = (pool, (!fixed).then_some(index));
-        let kind = quota_class(protocol);
-        self.note_made(protocol, of_address);
-        let record = self.count_mapping(record, internal.host, pair, kind);
+        let Flow { protocol, internal, timeouts, hash, overloads, tick, .. } = *flow;
+        let External { index, port } = external;
+        let is_unanswered = self.subscribers.is_unanswered(record);
+        let is_watched = self.subscribers.is_watched(record) || !self.pool_watches.is_empty();
+        let address = self.external.address(index);
         let new = NewMapping {
             protocol,
             internal,
-            external: External::new(index, port),
+            external,
             timeouts,
             is_static: false,
             permanent: false,
             flags: if overloads { SHARED_EXTERNAL | SHARED_INTERNAL } else { 0 },
         };
-        let slot = self.install(new, hash, open);
+        let slot = self.install(new, hash, tick, first);
+        let of_address = self.external.count(index, place_of(protocol));
+        self.note_made(protocol, of_address);
         self.note_change(slot);
-        if self.subscribers.is_unanswered(record) {
+        if is_unanswered {
             self.note_unanswered(record, slot);
         }
         if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
-            let id =
-                self.id_of(protocol, internal, External::new(index, port), MappingKind::Dynamic);
+            let external = Endpoint::new(address, port);
+            let id = MappingId::new(protocol, internal, external, MappingKind::Dynamic);
             self.raise(self.now, Change::MappingCreated(id));
         }
-        if self.subscribers.is_watched(record) || !self.pool_watches.is_empty() {
+        if is_watched {
             self.watch_mapping(record, protocol, index, overloads);
         }
         slot
@@ -190,12 +214,11 @@ impl Engine {
     }
 
     /// Puts a new mapping with its first session into the table, which has room; `hash` is that of
-    /// its key.
+    /// its key, `tick` the present one.
     #[inline(always)]
-    fn install(&mut self, new: NewMapping, hash: u64, open: impl FnOnce(&mut Session)) -> u32 {
-        let created = self.present_tick();
-        let slot = self.table.add(new, open, created, hash).expect("the table has room");
-        self.table.start(slot, self.tick);
+    fn install(&mut self, new: NewMapping, hash: u64, tick: u32, first: Session) -> u32 {
+        let slot = self.table.add_timed(new, (first, tick), hash, self.tick);
+        let slot = slot.expect("the table has room");
         if new.flags & SHARED_EXTERNAL != 0 {
             self.join_port(new.protocol, new.external, slot);
         } else if has_ports(new.protocol) {
@@ -224,7 +247,8 @@ impl Engine {
         assert!(is_counted, "a decision found room for a mapping of a whole address");
         let session = self.new_session(remote, way, headers, 0);
         let hash = self.table.hash(self.table.static_key(protocol, internal, remote));
-        let slot = self.install(whole.as_new(protocol), hash, |first| *first = session);
+        let (new, tick) = (whole.as_new(protocol), self.present_tick());
+        let slot = self.install(new, hash, tick, session);
         self.note_change(slot);
         let answers = way == Way::Out || self.first_answers(slot);
         self.table.set_answers(slot, answers);

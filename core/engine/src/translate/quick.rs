@@ -11,12 +11,12 @@ use super::mappings::Flow;
 use super::parsed::ParsedHeaders;
 use super::patch::{rewrite, u16_at, u32_at};
 use crate::calendar::NONE;
-use crate::endpoint::{AddressPort, External, Internal};
+use crate::endpoint::{AddressPort, Internal};
 use crate::external::{Draw, ExternalPorts};
 use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
 use crate::protocols::quota_class;
-use crate::session::{Idle, Segment, State, Way};
+use crate::session::{Idle, Segment, Session, State, Way};
 use crate::table::Epoch;
 use crate::timeouts::{SETS, Timers, deadline};
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
@@ -104,6 +104,8 @@ pub(super) struct Round {
     udp: [u32; SETS],
     established: [u32; SETS],
     opening: u32,
+    /// The present tick.
+    tick: u32,
     /// True if timeouts may depend on the remote port. `since_base`: present time since tick 0.
     by_port: bool,
     since_base: u64,
@@ -165,6 +167,7 @@ impl Engine {
             udp,
             established,
             opening: self.deadline(self.now, self.timeouts.of(0, Idle::Opening, protocol::TCP, 0)),
+            tick: self.present_tick(),
             by_port,
             since_base,
             inbound_refresh: self.config.inbound_refresh,
@@ -350,7 +353,7 @@ impl Engine {
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) -> Option<Verdict> {
-        let (protocol, record, remote) = (headers.protocol, flow.record, headers.remote());
+        let (protocol, remote) = (headers.protocol, headers.remote());
         // A subscriber with a record has made a mapping before: its address was checked then.
         let Some(draw) = flow.draw else {
             return match flow.rule {
@@ -369,39 +372,43 @@ impl Engine {
             || round.statics && self.is_static(protocol, internal, remote)
             || self.table.has_shared_internal()
                 && self.table.find_shared_internal(protocol, internal, remote).is_some()
-            || self.subscribers.check_record(record, quota_class(protocol), self.now).is_err()
             || self.table.is_full(protocol)
         {
             return None;
         }
-        let External { index, port } = match self.external.drawn(protocol, &draw, flow.port) {
+        let kind = quota_class(protocol);
+        let external = match self.external.drawn(protocol, &draw, flow.port) {
             Some(external) => external,
-            None => self.draw_again(headers, flow, &draw)?,
+            None => {
+                // A subscriber that is refused draws nothing.
+                self.subscribers.check_record(flow.record, kind, self.now).ok()?;
+                self.draw_again(headers, flow, &draw)?
+            }
         };
         let (pool, fixed, timeouts) = match flow.rule {
             FlowRule::Snat { pool, fixed, timeouts } => (pool.into(), fixed.is_some(), timeouts),
             _ => (self.config.default_pool_of(headers.realm()), false, 0),
         };
-        let (record, hash) = (Some(record), headers.place);
-        let overloads = false;
-        let mapping = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
+        let (hash, overloads, tick) = (headers.place, false, round.tick);
+        let record = Some(flow.record);
+        let begun =
+            Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads, tick };
+        let (record, pair) = (flow.record, begun.pair(external));
+        if !self.subscribers.count_if_permitted((record, internal.host), pair, kind, self.now) {
+            return None;
+        }
         let expires = round.first_deadline(&self.timeouts, timeouts, protocol, remote.port);
-        let slot = self.add_dynamic(&mapping, External::new(index, port), |session| {
-            session.set_remote(remote);
-            if protocol == protocol::TCP {
-                session.take_segment(Way::Out, opening_segment(packet.bytes(), headers));
-            } else {
-                session.set_state(State::Open);
-            }
-            session.expires = expires;
-            session.count(Way::Out);
-        });
+        let session = match protocol {
+            protocol::TCP => open_connection(remote, expires, packet.bytes(), headers),
+            _ => Session::open(remote, expires),
+        };
+        let slot = self.add_counted(&begun, record, external, session);
         if self.config.session_events {
             self.tell_begun(slot, remote, remote);
         }
         packet.cut(usize::from(headers.total_len));
         tally.bytes += u64::from(headers.total_len);
-        let external = AddressPort::new(self.external.address(index), port);
+        let external = AddressPort::new(self.external.address(external.index), external.port);
         rewrite::<Inside>(packet.tail_mut(), protocol, external);
         Some(Verdict::Forward(Side::Outside))
     }
@@ -410,8 +417,17 @@ impl Engine {
     /// realm 0 tell.
     #[inline(always)]
     pub(super) fn may_be_remote(&self, destination: u32) -> bool {
+        let is_far = !self.near.has(destination);
+        debug_assert!(!is_far || self.is_far(destination));
+        !self.external.may_have(destination) && (is_far || self.is_far(destination))
+    }
+
+    /// True if an address that is not external is none of those that [`Octets::near`] lists.
+    ///
+    /// [`Octets::near`]: crate::near::Octets::near
+    #[inline(never)]
+    pub(crate) fn is_far(&self, destination: u32) -> bool {
         !is_martian(destination)
-            && !self.external.may_have(destination)
             && !self.broadcasts.contains(&destination)
             && !self.is_own(0, destination)
             && !self.is_inside(0, destination)
@@ -510,6 +526,20 @@ impl Engine {
         let packets = all as u64 - tally.others;
         self.counters.count_forwarded(direction, packets, tally.bytes);
     }
+}
+
+/// The session of a connection that a SYN from inside opens.
+fn open_connection(
+    remote: AddressPort,
+    expires: u32,
+    bytes: &[u8],
+    headers: &ParsedHeaders,
+) -> Session {
+    let mut session = Session::new(remote);
+    session.take_segment(Way::Out, opening_segment(bytes, headers));
+    session.expires = expires;
+    session.count(Way::Out);
+    session
 }
 
 /// The connection's fields in a SYN.

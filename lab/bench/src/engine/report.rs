@@ -234,9 +234,15 @@ impl Pause {
         report.text(format!(
             "## The longest pause\n\n{} mappings, made within a second, expire within a second \
              while others go on. A turn lets time pass, processes a batch of {} and takes the \
-             events.",
+             events. At most {} mappings end in a turn. The turns are repeated {} times with equal \
+             packets at equal times of the engine. The time of a turn is the least of all runs, \
+             because the machine interrupts other turns in each run. With these interruptions, the \
+             longest turn of one run takes {:.1} us (median of the runs).",
             grouped(self.expiring),
             self.batch,
+            self.most_ended,
+            self.runs,
+            self.longest_of_run_us,
         ));
         let us = |time: f64| format!("{time:.1}");
         report.table(

@@ -162,8 +162,7 @@ impl Engine {
         };
         let hash = self.table.hash(key);
         let created = self.restored_tick(fields.created);
-        let first = Session::new(fields.remote);
-        self.table.add(new, |session| *session = first, created, hash)
+        self.table.add(new, (Session::new(fields.remote), created), hash)
     }
 
     /// Clears a port for a mapping. Removes owners that the other engine no longer has, unless
