@@ -105,22 +105,21 @@ enum Allotment {
     Blocks,
     /// Four ports of each of 16 subscribers, and 32 ports of each address for all.
     Arithmetic,
-    /// At random, for hosts of two realms: the address of an odd one is also an even one's.
-    Realms,
 }
 
 impl Allotment {
     /// The ports of each address.
     fn ports(self) -> (u16, u16) {
         match self {
+            Self::Random => (2000, 2063),
             Self::Blocks => (2048, 2175),
-            _ => (2000, 2063),
+            Self::Arithmetic => (2000, 2063),
         }
     }
 
     fn allocation(self) -> Allocation {
         match self {
-            Self::Random | Self::Realms => Allocation::Random,
+            Self::Random => Allocation::Random,
             Self::Blocks => Allocation::Block(BlockConfig {
                 size: BLOCK,
                 max_per_subscriber: 1,
@@ -136,14 +135,6 @@ impl Allotment {
     }
 }
 
-impl Allotment {
-    /// Realm and address of a host.
-    fn place(self, host: u8) -> (u16, Ipv4Addr) {
-        let realm = u8::from(self == Self::Realms) & host;
-        (u16::from(realm & 1), Ipv4Addr::new(10, 0, 0, host - (realm & 1)))
-    }
-}
-
 /// The subscriber that has a port by [`Allotment::Arithmetic`].
 fn computed((address, port): External) -> Option<u8> {
     let place = (port - 2000) / 4;
@@ -156,7 +147,6 @@ struct Process {
     engine: Engine,
     fleet: Fleet,
     now: u64,
-    allotment: Allotment,
     /// Requested mappings that the engine had lost at the last turn.
     lost: u64,
 }
@@ -203,15 +193,8 @@ impl Process {
             explicit_per_subscriber: 8,
             ..natgate_engine::Limits::default()
         };
-        let further = natgate_engine::RealmConfig {
-            name: "further".into(),
-            inside: side(Ipv4Addr::new(10, 0, 0, 1)),
-            subscribers: vec![natgate_engine::Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 8)],
-            ..natgate_engine::RealmConfig::default()
-        };
         let config = Config {
             limits,
-            realms: Vec::from_iter((allotment == Allotment::Realms).then_some(further)),
             pooling: match allotment {
                 Allotment::Arithmetic => Pooling::SoftPaired,
                 _ => Pooling::default(),
@@ -226,7 +209,7 @@ impl Process {
         let end = End(Arc::clone(wire), usize::from(node == "b"));
         wire.lock().expect("no test has failed").messages[end.1].clear();
         let (fleet, _) = Fleet::new(settings, Box::new(end), 77).expect("a file");
-        Self { engine, fleet, now, allotment, lost: 0 }
+        Self { engine, fleet, now, lost: 0 }
     }
 
     fn turn(&mut self, now: u64) {
@@ -256,31 +239,25 @@ impl Process {
 
     /// Sends a datagram of a host's port. Returns its external endpoint.
     fn send(&mut self, (host, port): (u8, u16)) -> Option<(Ipv4Addr, u16)> {
-        let (realm, address) = self.allotment.place(host);
-        let bytes = packet(None, (address.to_bits(), port), SERVER);
-        self.pass((Side::Inside, realm), bytes).map(|(source, _)| source)
+        let inside = (0x0a00_0000 | u32::from(host), port);
+        self.pass(Side::Inside, packet(None, inside, SERVER)).map(|(source, _)| source)
     }
 
     /// Sends a segment of a host's port. Returns its external endpoint.
     fn send_segment(&mut self, (host, port): (u8, u16), flags: u8) -> Option<(Ipv4Addr, u16)> {
-        let (realm, address) = self.allotment.place(host);
-        let bytes = packet(Some(flags), (address.to_bits(), port), SERVER);
-        self.pass((Side::Inside, realm), bytes).map(|(source, _)| source)
+        let inside = (0x0a00_0000 | u32::from(host), port);
+        self.pass(Side::Inside, packet(Some(flags), inside, SERVER)).map(|(source, _)| source)
     }
 
     /// Sends a segment of the server to an external endpoint. Returns the host that gets it.
     fn answer_segment(&mut self, to: (Ipv4Addr, u16), flags: u8) -> Option<(Ipv4Addr, u16)> {
         let to = (to.0.to_bits(), to.1);
-        self.pass((Side::Outside, 0), packet(Some(flags), SERVER, to)).map(|(_, to)| to)
+        self.pass(Side::Outside, packet(Some(flags), SERVER, to)).map(|(_, to)| to)
     }
 
     /// Sends a packet. Returns its ends afterwards, if it is forwarded.
-    fn pass(
-        &mut self,
-        (from, realm): (Side, u16),
-        mut bytes: [u8; 40],
-    ) -> Option<(External, External)> {
-        let mut packets = [Packet::new(&mut bytes, 0).in_realm(realm)];
+    fn pass(&mut self, from: Side, mut bytes: [u8; 40]) -> Option<(External, External)> {
+        let mut packets = [Packet::new(&mut bytes, 0)];
         let mut verdicts = [Verdict::Held];
         self.engine.process(Timestamp(self.now), from, &mut packets, &mut verdicts);
         let packet = packets[0].bytes();
@@ -294,9 +271,8 @@ impl Process {
 
     /// Removes the mappings of a host.
     fn clear(&mut self, host: u8) {
-        let (realm, address) = self.allotment.place(host);
-        let subscriber = Some(natgate_engine::Prefix::new(address, 32));
-        let filter = Filter { realm: Some(realm), subscriber, ..Filter::default() };
+        let subscriber = Some(natgate_engine::Prefix::new(Ipv4Addr::new(10, 0, 0, host), 32));
+        let filter = Filter { subscriber, ..Filter::default() };
         let mut cursor = Cursor::default();
         while !self.engine.clear_mappings(&mut cursor, 1000, &filter).1 {
             while self.engine.poll_event().is_some() {}
@@ -320,12 +296,12 @@ impl Process {
         self.fleet.renew();
     }
 
-    /// The realm and the endpoint inside of each external endpoint and protocol.
-    fn hosts(&self) -> BTreeMap<(u8, External), (u16, External)> {
+    /// The host of each external endpoint and protocol.
+    fn hosts(&self) -> BTreeMap<(u8, External), External> {
         let ends = |end: natgate_engine::Endpoint| (end.address, end.port);
         let mapping = |mapping: natgate_engine::MappingInfo| {
             let id = mapping.id;
-            ((id.protocol, ends(id.external)), (id.realm, ends(id.internal)))
+            ((id.protocol, ends(id.external)), ends(id.internal))
         };
         self.engine.mappings().map(mapping).collect()
     }
@@ -550,23 +526,6 @@ fn ports_of_a_subscriber_follow_from_its_address_after_a_take_over() {
 }
 
 #[test]
-fn subscribers_of_two_realms_with_one_address_stay_two() {
-    let mut pair = Pair::with(Allotment::Realms);
-    let flows = [4, 5].map(|host| pair.a().send((host, 1)).expect("sent"));
-    assert_ne!(flows[0], flows[1]);
-    pair.run(3.0);
-    pair.end_a_with_guardian();
-    pair.run(1.0);
-    assert_eq!([4, 5].map(|host| pair.b().send((host, 1)).expect("sent")), flows);
-    let realms: Vec<u16> = pair.b().hosts().values().map(|(realm, _)| *realm).collect();
-    assert!(realms.len() == 2 && realms[0] != realms[1], "{realms:?}");
-    pair.b().clear(5);
-    pair.run(123.0);
-    assert_eq!(pair.b().send((4, 1)), Some(flows[0]));
-    assert_eq!(pair.b().engine.mappings().count(), 1);
-}
-
-#[test]
 fn a_late_word_about_an_earlier_process_changes_nothing() {
     let mut pair = Pair::start();
     let first = pair.a().status().boot;
@@ -736,10 +695,10 @@ fn no_port_is_two_subscribers_in_any_history() {
 }
 
 fn history(seed: u64) {
-    let all = [Allotment::Random, Allotment::Blocks, Allotment::Arithmetic, Allotment::Realms];
+    let all = [Allotment::Random, Allotment::Blocks, Allotment::Arithmetic];
     let mut pair = Pair::with(all[seed as usize % all.len()]);
     pair.wire().random = seed;
-    pair.wire().faults = seed / 4 % 4;
+    pair.wire().faults = seed / 3 % 4;
     let mut judge = Judge { allotment: pair.allotment, ..Judge::default() };
     for _ in 0..250 {
         let (choice, host) = (pair.below(56), pair.below(12) as u8 + 2);

@@ -21,6 +21,10 @@ const CONFIRMED: Duration = Duration::from_secs(120);
 /// A host, by the last number of its address, and its port.
 type Flow = (u8, u16);
 
+fn inside((host, port): Flow) -> Endpoint {
+    Endpoint { address: Ipv4Addr::new(10, 0, 0, host), port }
+}
+
 impl Process {
     /// What a service for requests does before a turn: lost mappings begin a new epoch.
     pub(super) fn watch(&mut self) {
@@ -31,18 +35,11 @@ impl Process {
         }
     }
 
-    /// Realm and endpoint of a flow.
-    fn inside(&self, (host, port): Flow) -> (u16, Endpoint) {
-        let (realm, address) = self.allotment.place(host);
-        (realm, Endpoint { address, port })
-    }
-
     fn map_with(&mut self, flow: Flow, nonce: Nonce) -> Result<Explicit, ExplicitError> {
-        let (realm, internal) = self.inside(flow);
         let request = MapRequest {
             protocol: UDP,
-            realm,
-            internal,
+            realm: 0,
+            internal: inside(flow),
             wanted: WantedEndpoint::default(),
             lifetime: LIFETIME,
             nonce,
@@ -61,8 +58,7 @@ impl Process {
     }
 
     fn unmap(&mut self, flow: Flow) -> Result<Duration, ExplicitError> {
-        let (realm, internal) = self.inside(flow);
-        let result = self.engine.unmap(Timestamp(self.now), UDP, realm, internal, NONCE);
+        let result = self.engine.unmap(Timestamp(self.now), UDP, 0, inside(flow), NONCE);
         while self.engine.poll_event().is_some() {}
         result
     }
@@ -70,7 +66,7 @@ impl Process {
     /// Sends a datagram of a server to an external endpoint. Returns the host that gets it.
     fn knock(&mut self, to: External) -> Option<External> {
         let bytes = super::packet(None, super::SERVER, (to.0.to_bits(), to.1));
-        self.pass((Side::Outside, 0), bytes).map(|(_, to)| to)
+        self.pass(Side::Outside, bytes).map(|(_, to)| to)
     }
 
     fn epoch(&self) -> Duration {
