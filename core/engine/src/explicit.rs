@@ -466,7 +466,7 @@ impl Engine {
         let External { index, .. } = self.table.mapping(slot).external();
         if until > tick {
             self.holds.schedule(hold, tick);
-        } else if let Some(later) = self.keeps_hold(index, until, tick) {
+        } else if let Some(later) = self.keeps_hold(index, tick) {
             self.holds.wait(hold, later, tick);
         } else {
             self.end_hold(hold, self.time_of(tick));

@@ -248,12 +248,12 @@ impl Engine {
         self.pair.as_ref().is_some_and(|pair| !owns(pair))
     }
 
-    /// The next look at a hold of a mapping of an address, whose end `until` has passed at `tick`,
-    /// if it may not end yet. The owner may have given it more time without a word to this engine.
-    pub(crate) fn keeps_hold(&self, index: u32, until: u32, tick: u32) -> Option<u32> {
+    /// The next look at a hold of a mapping of an address, whose end has passed at `tick`, if it
+    /// may not end yet. The owner may have given it more time without a word to this engine.
+    pub(crate) fn keeps_hold(&self, index: u32, tick: u32) -> Option<u32> {
         match *self.pair.as_ref()?.since.get(index as usize)? {
             KEPT => Some(tick + KEPT_LOOK),
-            since if until >= since => None,
+            0 => None,
             since => {
                 let end = self.deadline(self.time_of(since), self.timeouts.hold_down);
                 Some(end).filter(|end| *end > tick)

@@ -178,7 +178,7 @@ impl Fleet {
             random,
             partner_boot: 0,
             refused_views: 0,
-            epoch: CommonEpoch::default(),
+            epoch: CommonEpoch::new(u8::from(settings.this() == Node::B)),
             late_until: Timestamp(0),
             new_owners: Vec::new(),
             settings,
@@ -259,10 +259,9 @@ impl Fleet {
         if let Some(outbound) = &mut slice.outbound {
             self.ending.extend(outbound.sender.released());
         }
-        let age = slice.inbound.as_mut().and_then(|inbound| inbound.epoch.take());
-        if let Some(age) = age.filter(|_| now >= self.late_until) {
-            let owns = (0..self.slices.len()).any(|slice| self.ownership.owns(slice));
-            self.epoch.hear(age, owns, now);
+        let told = slice.inbound.as_mut().and_then(|inbound| inbound.epoch.take());
+        if let Some(told) = told.filter(|_| now >= self.late_until) {
+            self.epoch.hear(told, now);
         }
     }
 
@@ -338,6 +337,10 @@ impl Fleet {
                 }
             } else {
                 slice.rests_until = None;
+                if self.ownership.owns(number) && self.epoch.began().is_none() {
+                    // The former owner has told no epoch, or told it too late.
+                    self.epoch.begin(now);
+                }
             }
             slice.set_duty(engine, self.ownership.may_assign(number), self.ownership.owns(number));
             slice.set_draining(engine, self.ownership.drains(number));
@@ -389,7 +392,7 @@ impl Fleet {
         }
         let late = self.link_status.round_trip.map_or(LOST, |time| (4 * time).max(LOST));
         let before = now.0.saturating_sub(late.as_nanos() as u64);
-        let epoch = self.epoch.age(now);
+        let epoch = self.epoch.told(now);
         let Self { link, slices, young, .. } = self;
         let room = link.room().max(LEAST_ROOM);
         for slice in slices {

@@ -18,7 +18,7 @@ mod service;
 pub(crate) use announce::Announcer;
 pub(crate) use datagram::{Datagram, RequestClass};
 pub use datagram::{write as write_datagram, write_ipv6 as write_datagram_ipv6};
-pub(crate) use epoch::CommonEpoch;
+pub(crate) use epoch::{CommonEpoch, Told};
 pub(crate) use service::{Admission, Next, PcpService, Sender};
 
 use natgate_engine::Prefix;

@@ -2,6 +2,7 @@
 
 use super::status::{SliceChange, SliceStatus};
 use super::young::Young;
+use crate::pcp::Told;
 use natgate_engine::{AddressRange, Copies, CopyEnds, Duty, Engine, Timestamp};
 use natgate_pair::{
     Epoch, Message, Node, Ownership, PACKET_HEAD, Present, RECORD_HEAD, Receiver, Role, Sender,
@@ -18,6 +19,9 @@ pub(super) const YOUNG: Duration = Duration::from_secs(2);
 /// Interval of the owner's state, and of digests.
 const STATE: Duration = Duration::from_secs(1);
 const DIGESTS: Duration = Duration::from_secs(30);
+
+/// Age of a loss that there has not been.
+const NO_LOSS: u64 = u64::MAX;
 
 /// Keys that a first copy, or a search for strangers, looks at in one turn.
 const KEYS_A_TURN: u32 = 1024;
@@ -99,8 +103,8 @@ pub(super) struct Inbound {
     /// was so.
     completed: Option<Timestamp>,
     is_complete: bool,
-    /// Age of the epoch of requested mappings, as the owner has just told it.
-    pub(super) epoch: Option<Duration>,
+    /// The last loss of requested mappings, as the owner has just told it.
+    pub(super) epoch: Option<Told>,
 }
 
 impl Slice {
@@ -226,9 +230,10 @@ impl Slice {
             }
             Message::State { is_complete, origin } => {
                 let inbound = self.inbound.as_mut().filter(|one| one.receiver.id() == id)?;
-                let (origin, epoch) = origin.split_last_chunk()?;
-                let epoch = u64::from_le_bytes(*epoch);
-                inbound.epoch = (epoch != u64::MAX).then(|| Duration::from_nanos(epoch));
+                let (origin, mark) = origin.split_last_chunk()?;
+                let (origin, age) = origin.split_last_chunk()?;
+                let (age, mark) = (u64::from_le_bytes(*age), u64::from_le_bytes(*mark));
+                inbound.epoch = (age != NO_LOSS).then(|| (Duration::from_nanos(age), mark));
                 inbound.refer_to(engine, origin);
                 inbound.is_complete =
                     is_complete && inbound.copies.is_some() && inbound.receiver.has_all();
@@ -292,12 +297,12 @@ impl Slice {
 
     /// Gives the next messages of the stream to `send`, at most `most` packets. `room` is the room
     /// of a datagram. `young` gets the keys of mappings that are too young, with the time at which
-    /// they are due. `epoch` is the age of the epoch of requested mappings.
+    /// they are due. `epoch` is the last loss of requested mappings.
     pub(super) fn send(
         &mut self,
         engine: &Engine,
         (now, room, most): (Timestamp, usize, usize),
-        (young, epoch): (&mut Young, Option<Duration>),
+        (young, epoch): (&mut Young, Option<Told>),
         mut send: impl FnMut(Vec<u8>) -> bool,
     ) {
         let Self { outbound: Some(outbound), ranges, .. } = self else { return };
@@ -331,8 +336,10 @@ impl Slice {
             outbound.next_state = now.plus(STATE);
             let mut origin = Vec::new();
             engine.copy_origin(&mut origin);
-            let epoch = epoch.map_or(u64::MAX, |age| age.as_nanos() as u64);
-            origin.extend(epoch.to_le_bytes());
+            let (age, mark) =
+                epoch.map_or((NO_LOSS, 0), |(age, mark)| (age.as_nanos() as u64, mark));
+            origin.extend(age.to_le_bytes());
+            origin.extend(mark.to_le_bytes());
             send(write_state(outbound.sender.id(), is_complete, &origin));
         }
         if now >= outbound.next_digests {

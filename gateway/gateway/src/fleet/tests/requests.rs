@@ -70,7 +70,7 @@ impl Process {
     }
 
     fn epoch(&self) -> Duration {
-        self.fleet.epoch.age(Timestamp(self.now)).expect("the epoch has begun")
+        self.fleet.epoch.told(Timestamp(self.now)).expect("the epoch has begun").0
     }
 }
 
