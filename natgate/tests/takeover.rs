@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngheir";
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Version of the take-over.
+const VERSION: u16 = 2;
 
 /// A network with servers, in which one gateway takes over from another.
 struct TakeoverNetwork(TestNetwork);
@@ -345,7 +347,7 @@ fn whoever_dies_leaves_the_old_one_at_work(
     assert_eq!(tag, 3);
     assert!(String::from_utf8(sentence).unwrap().contains("the new one reads version 99"));
     let mut half = UnixStream::connect(network.take_over_socket()).unwrap();
-    send(&mut half, 1, &hello(1));
+    send(&mut half, 1, &hello(VERSION));
     assert_eq!(receive(&mut half).0, 2);
     send(&mut half, 4, &[]);
     while receive(&mut half).0 != 8 {}
