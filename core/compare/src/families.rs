@@ -148,12 +148,18 @@ impl FamilyPair {
         Ok(passed.chain(made.map(|one| (one.side, one.bytes))).collect())
     }
 
-    /// The external endpoint of the mapping that the engine made for a packet, if any: both had
-    /// the same sessions before.
+    /// The external endpoint that the engine chose for a mapping that a packet made, if any: both
+    /// had the same sessions before. A hairpinned packet to a static mapping may make two.
     fn choice(&self) -> Option<Endpoint> {
-        let model = &self.model.ipv4;
-        let is_new = |session: &SessionInfo| !model.has_mapping(session);
-        self.sessions().find(is_new).map(|session| session.mapping.external)
+        let (model, statics) = (&self.model.ipv4, &self.engine.config().statics);
+        let is_chosen = |session: &SessionInfo| {
+            let Endpoint { address, port } = session.mapping.external;
+            let is_of = |(own, only): (Ipv4Addr, Option<u16>)| {
+                own == address && only.is_none_or(|only| only == port)
+            };
+            !model.has_mapping(session) && !statics.iter().any(|one| is_of(one.external))
+        };
+        self.sessions().find(is_chosen).map(|session| session.mapping.external)
     }
 
     /// True if there is NAT64 or DS-Lite. Then events name hosts by numbers, and the model by
