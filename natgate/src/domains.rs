@@ -166,14 +166,8 @@ mod tests {
     use natgate_gateway::ipv6::softwire::{Binding, BindingTable, PortSets};
     use std::sync::Arc;
 
-    //= test rfc7598#section-4.1-rule
-    //= test rfc7598#section-4.5-parameters
-    //= test rfc7598#section-5.1-map-e
-    //= test rfc7598#section-5.2-map-t
-    //= test rfc7598#section-5.3-lw4o6
-    #[test]
-    fn kea_gets_the_options_of_each_domain() {
-        let text = r#"
+    /// Two sides, and lw4o6.
+    const LW4O6: &str = r#"
 [inside]
 device = "a"
 address6 = "2001:db8:ff::1/64"
@@ -183,6 +177,16 @@ address = "198.51.100.1/24"
 [lw4o6]
 address = "2001:db8:ffff::2"
 bindings = "bindings.csv"
+"#;
+
+    //= test rfc7598#section-4.1-rule
+    //= test rfc7598#section-4.5-parameters
+    //= test rfc7598#section-5.1-map-e
+    //= test rfc7598#section-5.2-map-t
+    //= test rfc7598#section-5.3-lw4o6
+    #[test]
+    fn kea_gets_the_options_of_each_domain() {
+        let maps = r#"
 [[map]]
 mode = "encapsulation"
 ipv6 = "2001:db8::/40"
@@ -198,7 +202,8 @@ psid_length = 8
 psid = 52
 dmr = "64:ff9b::/96"
 "#;
-        let settings = config::parse(text, "t").expect("a good text");
+        let text = format!("{LW4O6}{maps}");
+        let settings = config::parse(&text, "t").expect("a good text");
         let all = kea(&settings, false);
         let subnets = &all["Dhcp6"]["subnet6"];
         let data = |subnet: usize, option: usize| &subnets[subnet]["option-data"][option]["data"];
@@ -219,18 +224,7 @@ dmr = "64:ff9b::/96"
     //= test rfc7598#section-5.3-lw4o6
     #[test]
     fn each_further_relay_is_a_class_of_clients() {
-        let text = r#"
-[inside]
-device = "a"
-address6 = "2001:db8:ff::1/64"
-[outside]
-device = "b"
-address = "198.51.100.1/24"
-[lw4o6]
-address = "2001:db8:ffff::2"
-bindings = "bindings.csv"
-"#;
-        let mut settings = config::parse(text, "t").expect("a good text");
+        let mut settings = config::parse(LW4O6, "t").expect("a good text");
         assert_eq!(kea(&settings, false)["Dhcp6"]["client-classes"], Value::Null);
         let lw4o6 = settings.ipv6.lw4o6.as_mut().expect("lw4o6");
         let binding = |last, br: &str| Binding {

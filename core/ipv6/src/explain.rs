@@ -12,6 +12,7 @@ use crate::convert::{HEADROOM, Refusal};
 use crate::ends;
 use crate::errors::OWN_HOPS;
 use crate::explanation::{Entry, FamilyEnd, FamilyExplanation, FamilyStep as Step};
+use crate::forward::Routed;
 use crate::softwire::Outer;
 use crate::translator::{Taken, Translator};
 use alloc::vec;
@@ -88,9 +89,8 @@ impl Translator {
         }
         if self.is_local(from, ends.1) {
             into.note(Step::Local);
-            // The ends of tunnels answer nobody outside.
-            let is_own = self.own_addresses().contains(&Some(ends.1));
-            return local(packet, (from, is_own && self.sends_errors(from)), into);
+            let answers = self.is_answering(from, ends.1) && self.sends_errors(from);
+            return local(packet, (from, answers), into);
         }
         if from == Side::Inside && self.nat64.as_ref().is_some_and(|nat64| nat64.claims(ends.1)) {
             return self.explain_nat64(asked, packet, ends, into);
@@ -236,7 +236,7 @@ impl Translator {
         } else {
             self.note_pairs(from, (source, destination), into);
         }
-        let taken = self.route(from, packet).and_then(|(source, to)| {
+        let taken = self.route(from, packet).and_then(|Routed { source, to, .. }| {
             let permitted = self.foretell_filter(now, from, source, packet.bytes())?;
             if let Some(permitted) = permitted {
                 into.note(Step::Filter(permitted));

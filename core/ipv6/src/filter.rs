@@ -153,8 +153,8 @@ impl Filter {
         };
         match step {
             Some(Step::Progress) => record.is_established = true,
-            Some(Step::End) if walk.protocol != protocol::SCTP => record.is_established = false,
-            Some(Step::End | Step::Request) | None => {}
+            Some(Step::End) => record.is_established = false,
+            Some(Step::Request) | None => {}
         }
         record.is_answered = true;
         record.expires = now + idle(record);

@@ -66,17 +66,25 @@ impl Network {
     }
 }
 
+/// The way of a packet that is routed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routed {
+    /// Source and destination as they came.
+    pub(crate) source: u128,
+    destination: u128,
+    /// The side that the packet leaves by.
+    pub(crate) to: Side,
+}
+
 impl Translator {
     /// Routes a packet that no table between the families claims to the other side, by another
     /// prefix if a pair of prefixes has its address.
     pub(crate) fn forward(&mut self, now: Timestamp, from: Side, packet: &mut Packet<'_>) -> Taken {
-        let received = Ipv6::new_header_checked(packet.bytes()).map(|header| header.destination());
-        let received = received.map_err(|_| DropReason::BadLength)?;
-        let (source, to) = self.route(from, packet)?;
+        let Routed { source, destination, to } = self.route(from, packet)?;
         //= rfc6296#section-7-filter
         match from {
             Side::Inside => self.note_sender(now, source, packet.bytes())?,
-            Side::Outside => self.check_asked_for(now, packet.bytes(), received)?,
+            Side::Outside => self.check_asked_for(now, packet.bytes(), destination)?,
         }
         let hop_limit = packet.bytes()[HOP_LIMIT] - 1;
         packet.bytes_mut()[HOP_LIMIT] = hop_limit;
@@ -88,13 +96,8 @@ impl Translator {
         from == Side::Inside && self.pairs.is_external(destination.into())
     }
 
-    /// Translates the prefixes of a packet that is routed, before the filter sees it. Returns its
-    /// source as it came, and the side that it leaves by.
-    pub(crate) fn route(
-        &self,
-        from: Side,
-        packet: &mut Packet<'_>,
-    ) -> Result<(u128, Side), Refusal> {
+    /// Translates the prefixes of a packet that is routed, before the filter sees it.
+    pub(crate) fn route(&self, from: Side, packet: &mut Packet<'_>) -> Result<Routed, Refusal> {
         let header = Ipv6::new_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
         let (source, destination) = (header.source(), header.destination());
         if from == Side::Outside && self.is_translated(destination) {
@@ -128,7 +131,7 @@ impl Translator {
         };
         match translated {
             Some(Err(refusal)) => Err(refusal),
-            _ => Ok((source, to)),
+            _ => Ok(Routed { source, destination, to }),
         }
     }
 

@@ -457,7 +457,11 @@ impl Hosts {
             return Err(DropReason::PortQuota);
         };
         let number = self.number_of(subscriber, within);
-        let host = Host { address, inner, number, seen: 0, found: 0 };
+        Ok(self.insert(Host { address, inner, number, seen: 0, found: 0 }))
+    }
+
+    /// Puts a host, whose number is taken, into the table. Returns its place.
+    fn insert(&mut self, host: Host) -> u32 {
         let at = if self.free_host == NONE {
             self.hosts.push(host);
             self.hosts.len() as u32 - 1
@@ -467,9 +471,9 @@ impl Hosts {
             at
         };
         self.used_hosts += 1;
-        self.by_address.insert(hash_of(self.key, address, inner), at);
-        self.by_number.insert(self.hash_of_number(number), at);
-        Ok(at)
+        self.by_address.insert(hash_of(self.key, host.address, host.inner), at);
+        self.by_number.insert(self.hash_of_number(host.number), at);
+        at
     }
 
     fn add_subscriber(&mut self, prefix: u128) -> Result<u32, DropReason> {
@@ -487,9 +491,14 @@ impl Hosts {
             self.free_subscriber = freed.next;
             at
         };
+        self.note_subscriber(prefix, at);
+        Ok(at)
+    }
+
+    /// Counts a new subscriber, and has it found at its place.
+    fn note_subscriber(&mut self, prefix: u128, at: u32) {
         self.used_subscribers += 1;
         self.by_prefix.insert(hash(self.key, prefix), at);
-        Ok(at)
     }
 
     /// Takes the lowest free number of a subscriber.

@@ -56,7 +56,6 @@ mod own;
 mod pairs;
 mod prefix;
 mod quotes;
-
 mod requests;
 mod settings;
 mod share;

@@ -66,8 +66,13 @@ impl Translator {
         }
     }
 
-    /// Sends an ICMPv6 error about a packet, from the address that the packet went to. The ends of
+    /// True if an own address tells the senders of a side what it does not understand. The ends of
     /// tunnels answer nobody outside.
+    pub(crate) fn is_answering(&self, from: Side, address: u128) -> bool {
+        from == Side::Inside || self.own_addresses().contains(&Some(address))
+    }
+
+    /// Sends an ICMPv6 error about a packet, from the address that the packet went to.
     //= rfc4443#section-2.2-a
     pub(crate) fn answer_own(
         &mut self,
@@ -77,12 +82,10 @@ impl Translator {
         message: ErrorMessage,
     ) {
         let Ok(header) = Ipv6::new_header_checked(packet) else { return };
-        let own = Some(header.destination());
-        if from == Side::Outside && !self.own_addresses().contains(&own) {
-            return;
-        }
+        let own = header.destination();
         match self.sends_errors(from) {
-            true => self.errors.send_ipv6(now.0, from, own, message, packet),
+            _ if !self.is_answering(from, own) => {}
+            true => self.errors.send_ipv6(now.0, from, Some(own), message, packet),
             false => self.errors.suppressed += 1,
         }
     }

@@ -385,11 +385,8 @@ impl Stage {
         let packet = ControlPacket { kind, from, endpoints, new_flow };
         let before = room.bytes().len();
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
-        let mtu = match from {
-            Side::Inside => engine.outside_mtu(),
-            Side::Outside => engine.inside_mtu(endpoints.realm),
-        };
-        if before <= mtu.into() && room.bytes().len() > mtu.into() {
+        let mtu = usize::from(tunnels::mtu_beyond(engine, from, endpoints.realm));
+        if before <= mtu && room.bytes().len() > mtu {
             self.identification = self.identification.wrapping_add(1);
             permit_cut(room.bytes_mut(), self.identification);
         }

@@ -458,8 +458,8 @@ impl<W: Write> Replay<'_, W> {
             told.map_err(ReplayError::Events)?;
         }
         // Answers that have become due are no answers to a packet that comes now.
-        if let (Some(translator), None) = (&mut self.translator, provoked_by) {
-            translator.sweep(engine, self.now);
+        if provoked_by.is_none() {
+            self.sweep(engine);
         }
         let mut buffer = std::mem::take(&mut self.buffer);
         let of_hosts = self.translator.as_ref().and_then(Translator::realm);
@@ -499,10 +499,17 @@ impl<W: Write> Replay<'_, W> {
             }
         }
         self.buffer = buffer;
+        if provoked_by.is_some() {
+            self.sweep(engine);
+        }
+        Ok(())
+    }
+
+    /// Has the translator of both families do what is due.
+    fn sweep(&mut self, engine: &Engine) {
         if let Some(translator) = &mut self.translator {
             translator.sweep(engine, self.now);
         }
-        Ok(())
     }
 
     /// Sends a packet of the engine's to a host of NAT64. Without `origin` the engine has made it.

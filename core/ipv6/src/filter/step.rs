@@ -34,7 +34,7 @@ impl Step {
     pub(super) fn of(protocol: u8, transport: &[u8]) -> Option<Self> {
         match protocol {
             protocol::TCP => Self::of_tcp(*transport.get(FLAGS)?),
-            protocol::SCTP => Some(Self::of_sctp(*transport.get(CHUNK)?)),
+            protocol::SCTP => Self::of_sctp(*transport.get(CHUNK)?),
             protocol::DCCP => Self::of_dccp(*transport.get(DCCP_TYPE)? >> 1 & 0xf),
             _ => None,
         }
@@ -51,12 +51,13 @@ impl Step {
         }
     }
 
-    fn of_sctp(chunk: u8) -> Self {
+    /// An endpoint of SCTP may have many associations. The end of one says nothing of the others.
+    fn of_sctp(chunk: u8) -> Option<Self> {
         use chunk::{ABORT, INIT, SHUTDOWN, SHUTDOWN_ACK, SHUTDOWN_COMPLETE};
         match chunk {
-            INIT => Self::Request,
-            ABORT | SHUTDOWN | SHUTDOWN_ACK | SHUTDOWN_COMPLETE => Self::End,
-            _ => Self::Progress,
+            INIT => Some(Self::Request),
+            ABORT | SHUTDOWN | SHUTDOWN_ACK | SHUTDOWN_COMPLETE => None,
+            _ => Some(Self::Progress),
         }
     }
 

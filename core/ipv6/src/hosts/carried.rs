@@ -1,6 +1,6 @@
 //! Hosts that another process hands over. They keep their numbers, because its mappings have them.
 
-use super::{FREE, Host, Hosts, NONE, Subscriber, hash, hash_of, units};
+use super::{FREE, Host, Hosts, NONE, Subscriber, units};
 use core::fmt::{self, Display, Formatter};
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -92,11 +92,7 @@ impl Hosts {
         }
         let within = self.within(number);
         self.subscribers[place].taken[within / 64] |= 1 << (within % 64);
-        let at = self.hosts.len() as u32;
-        self.hosts.push(Host { address, inner, number, seen, found: 0 });
-        self.used_hosts += 1;
-        self.by_address.insert(hash_of(self.key, address, inner), at);
-        self.by_number.insert(self.hash_of_number(number), at);
+        self.insert(Host { address, inner, number, seen, found: 0 });
         Ok(())
     }
 
@@ -113,8 +109,7 @@ impl Hosts {
             return false;
         }
         self.subscribers[place].prefix = prefix;
-        self.used_subscribers += 1;
-        self.by_prefix.insert(hash(self.key, prefix), place as u32);
+        self.note_subscriber(prefix, place as u32);
         true
     }
 }

@@ -3,7 +3,6 @@
 use super::headers::{Six, address};
 use super::words::word;
 use super::{Families, message};
-use crate::Transmit;
 use natgate_engine::{Side, Timestamp};
 use natgate_ipv6::convert::ErrorMessage;
 use natgate_ipv6::requester_of;
@@ -86,12 +85,7 @@ impl Families {
             return;
         }
         let requester = requester_of((address(received, 8) >> 64) as u64);
-        if !link.icmp_errors || !self.has_token(now, requester) {
-            self.counters.errors_suppressed += 1;
-            return;
-        }
         let bytes = self.error6(address(received, 24), received, message);
-        self.counters.generated += 1;
-        self.made.push(Transmit { time: now, side, realm: 0, bytes });
+        self.send_own(now, side, requester, Some(bytes));
     }
 }

@@ -150,12 +150,7 @@ impl Families {
             Refusal::Prohibited => 13,
             Refusal::Silent => return,
         };
-        let answers = self.settings.inside.icmp_errors;
-        if answers && !may_answer(arrived.inner) {
-            return;
-        }
-        if !answers || !self.has_token(now, requester_of((arrived.b4 >> 64) as u64)) {
-            self.counters.errors_suppressed += 1;
+        if self.settings.inside.icmp_errors && !may_answer(arrived.inner) {
             return;
         }
         let aftr = Ipv4Addr::new(192, 0, 0, 1).to_bits();
@@ -164,8 +159,8 @@ impl Families {
         put(&mut bytes, 4, error.len() as u16);
         bytes.extend(pair6((self.dslite().address.to_bits(), arrived.b4)));
         bytes.extend(error);
-        self.counters.generated += 1;
-        self.made.push(Transmit { time: now, side: Side::Inside, realm: 0, bytes });
+        let requester = requester_of((arrived.b4 >> 64) as u64);
+        self.send_own(now, Side::Inside, requester, Some(bytes));
     }
 
     /// Has the translator of IPv4 take a packet of the realm.

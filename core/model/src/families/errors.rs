@@ -32,23 +32,31 @@ impl Families {
             }
             false => self.error4(side, received, message),
         };
-        let bytes = bytes.filter(|_| link.icmp_errors);
         let requester = match is_six {
             true => requester_of((super::headers::address(received, 8) >> 64) as u64),
             false => Four::read(received, true).map_or(0, |four| four.source),
         };
-        match bytes.filter(|_| self.has_token(now, requester)) {
+        self.send_own(now, side, requester, bytes);
+    }
+
+    /// Sends an error to a side, unless errors are off there or the rates forbid it.
+    pub(crate) fn send_own(
+        &mut self,
+        now: Timestamp,
+        side: Side,
+        requester: u32,
+        bytes: Option<Vec<u8>>,
+    ) {
+        let link = if side == Side::Inside { self.settings.inside } else { self.settings.outside };
+        let rate = self.config.limits.icmp_errors_per_second;
+        let bytes = bytes.filter(|_| link.icmp_errors);
+        match bytes.filter(|_| self.errors.take(now, requester, rate)) {
             None => self.counters.errors_suppressed += 1,
             Some(bytes) => {
                 self.counters.generated += 1;
                 self.made.push(Transmit { time: now, side, realm: 0, bytes });
             }
         }
-    }
-
-    /// True, and counted, if the rates permit an error to a requester.
-    pub(crate) fn has_token(&mut self, now: Timestamp, requester: u32) -> bool {
-        self.errors.take(now, requester, self.config.limits.icmp_errors_per_second)
     }
 
     /// The source of an IPv4 error to a side.

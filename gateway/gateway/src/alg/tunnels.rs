@@ -73,7 +73,7 @@ impl Stage {
         let Arrived { now, from, realm } = arrived;
         let packet = gre::read(room.bytes())?;
         let (call, mut identification) = self.call_of(seconds(now), (from, realm), packet)?;
-        if !gre::may_pass(room.bytes(), mtu_beyond(engine, from, &call)) {
+        if !gre::may_pass(room.bytes(), mtu_beyond(engine, from, call.realm)) {
             return None;
         }
         let origin = Origin::forwarded(from, from.other(), room.bytes().len());
@@ -107,7 +107,7 @@ impl Stage {
     ) -> Option<(Explanation, natgate_payload::Explanation)> {
         let packet = gre::read(bytes)?;
         let (call, _) = self.call_of(seconds(now), (from, realm), packet)?;
-        let mtu = mtu_beyond(engine, from, &call);
+        let mtu = mtu_beyond(engine, from, call.realm);
         let ip = Ipv4::new_checked(bytes).ok().filter(|_| gre::may_pass(bytes, mtu))?;
         let ends = (ip.source(), ip.destination());
         let new = rewritten(from, packet, &call, ends);
@@ -206,11 +206,11 @@ fn expectation(call: &Call) -> AlgExpectation {
     }
 }
 
-/// MTU of the side that a packet of a call leaves by.
-fn mtu_beyond(engine: &Engine, from: Side, call: &Call) -> u16 {
+/// MTU of the side that a packet of a flow leaves by. The host inside is of a realm.
+pub(super) fn mtu_beyond(engine: &Engine, from: Side, realm: u16) -> u16 {
     match from {
         Side::Inside => engine.outside_mtu(),
-        Side::Outside => engine.inside_mtu(call.realm),
+        Side::Outside => engine.inside_mtu(realm),
     }
 }
 
