@@ -53,7 +53,7 @@ pub(crate) struct Headers {
 /// True if no packet that is forwarded may come from, or go to, an address in host byte order: this
 /// host, this network, this link (RFC 3927 section 7), multicast, reserved, broadcast.
 #[inline(always)]
-pub fn is_martian(address: u32) -> bool {
+pub const fn is_martian(address: u32) -> bool {
     const LINK_LOCAL: u32 = 0xa9fe;
     //= rfc1812#section-4.2.2.11-zero
     //= rfc1812#section-4.2.2.11-broadcast

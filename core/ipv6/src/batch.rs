@@ -135,8 +135,10 @@ impl Translator {
     ) -> usize {
         assert!(packets.len() <= fates.len(), "each packet has a fate");
         self.forget_last();
+        let quick = self.take_first_quick(from, packets, fates);
+        let (packets, fates) = (&mut packets[quick..], &mut fates[quick..]);
         if packets.is_empty() {
-            return 0;
+            return quick;
         }
         let mut run = mem::take(&mut self.run);
         run.begin();
@@ -152,7 +154,7 @@ impl Translator {
             count
         };
         self.run = run;
-        count
+        quick + count
     }
 
     // ---- stage 1 ----
@@ -243,6 +245,7 @@ impl Translator {
         fates: &mut [Fate],
         run: &mut Run,
     ) -> usize {
+        let is_quick = self.has_quick_way();
         self.fetch_hosts(&run.tasks, 0);
         for at in 0..run.tasks.len() {
             if at.is_multiple_of(GROUP) {
@@ -253,6 +256,9 @@ impl Translator {
             // Items and fates are written where they stay: to copy one takes long.
             let refused = match run.tasks[at] {
                 Task::Translate => {
+                    if is_quick && self.take_quick(from, packet, &mut fates[at]) {
+                        continue;
+                    }
                     fates[at] = self.take_next(engine, now, from, packet);
                     if self.has_own() {
                         return at + 1;

@@ -1,8 +1,8 @@
 //! Explicit address mapping, RFC 7757: a table of pairs of an IPv6 and an IPv4 prefix.
 //!
 //! The longest prefix decides, in both directions. The table has no tree: at the start each family
-//! is divided into ranges of addresses that one pair decides, and a lookup is a binary search in
-//! the sorted first addresses of these ranges.
+//! is divided into ranges of addresses that one pair decides. The ranges are sorted. A lookup takes
+//! the cell of the address, which has the ranges with the same upper bits, and searches these.
 
 use crate::Prefix6;
 use alloc::boxed::Box;
@@ -111,16 +111,19 @@ impl Eam {
     }
 
     /// The entry that decides about an IPv4 address.
+    #[inline]
     pub fn of_ipv4(&self, address: Ipv4Addr) -> Option<EamEntry> {
         Some(self.entries[self.ipv4.find(address.to_bits())?])
     }
 
     /// The entry that decides about an IPv6 address.
+    #[inline]
     pub fn of_ipv6(&self, address: Ipv6Addr) -> Option<EamEntry> {
         Some(self.entries[self.ipv6.find(address.to_bits())?])
     }
 
     /// The IPv6 address of an IPv4 address, if an entry has it (RFC 7757 section 3.3.1).
+    #[inline]
     pub fn to_ipv6(&self, address: Ipv4Addr) -> Option<Ipv6Addr> {
         let EamEntry { ipv6, ipv4 } = self.of_ipv4(address)?;
         let suffix = u128::from(address.to_bits() - ipv4.first());
@@ -130,6 +133,7 @@ impl Eam {
     }
 
     /// The IPv4 address of an IPv6 address, if an entry has it (RFC 7757 section 3.3.2).
+    #[inline]
     pub fn to_ipv4(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let EamEntry { ipv6, ipv4 } = self.of_ipv6(address)?;
         let suffix = address.to_bits() - ipv6.first().to_bits();
@@ -146,9 +150,50 @@ struct Ranges<A> {
     first: Box<[A]>,
     /// Last address and number of each range.
     rest: Box<[(A, u32)]>,
+    cells: Cells,
 }
 
-impl<A: Copy + Ord> Ranges<A> {
+/// Cells of equal size, each with the place of the first range that begins in it or after it.
+#[derive(Clone, Debug, Default)]
+struct Cells {
+    /// The lowest and the highest address that have a range.
+    reach: (u128, u128),
+    /// Bits of an address within a cell.
+    bits: u32,
+    /// One more than there are cells.
+    places: Box<[u32]>,
+}
+
+impl Cells {
+    /// Cells for ranges that begin with these addresses, which are sorted, and end with `last`:
+    /// about as many as ranges.
+    fn new(first: &[u128], last: u128) -> Self {
+        let Some(&lowest) = first.first() else { return Self::default() };
+        let room = 128 - (last - lowest).leading_zeros();
+        let bits = room.saturating_sub(usize::BITS - first.len().leading_zeros());
+        let count = ((last - lowest) >> bits) + 1;
+        let place = |cell: u128| {
+            let before = |one: &u128| (*one - lowest) >> bits < cell;
+            first.partition_point(before) as u32
+        };
+        let places = (0..=count).map(place).collect();
+        Self { reach: (lowest, last), bits, places }
+    }
+
+    /// The places of the ranges that begin in the cell of an address; `None`: no range has it.
+    #[inline]
+    fn of(&self, address: u128) -> Option<(usize, usize)> {
+        let (lowest, highest) = self.reach;
+        if address < lowest || address > highest {
+            return None;
+        }
+        let cell = ((address - lowest) >> self.bits) as usize;
+        let places = self.places.get(cell..cell + 2)?;
+        Some((places[0] as usize, places[1] as usize))
+    }
+}
+
+impl<A: Copy + Ord + Into<u128>> Ranges<A> {
     /// Divides prefixes into ranges: first address, last address and length of each. `after`
     /// returns the next address. The error names two equal prefixes.
     fn new(
@@ -187,13 +232,21 @@ impl<A: Copy + Ord> Ranges<A> {
         while let Some(inner) = open.pop() {
             close(&mut ranges, inner);
         }
-        Ok(Self { first: ranges.first.into(), rest: ranges.rest.into() })
+        let first: Vec<u128> = ranges.first.iter().map(|first| (*first).into()).collect();
+        // The ranges are disjoint, so the last one has the highest address.
+        let last = ranges.rest.last().map_or(0, |(last, _)| (*last).into());
+        let cells = Cells::new(&first, last);
+        Ok(Self { first: ranges.first.into(), rest: ranges.rest.into(), cells })
     }
 
     /// The number of the longest prefix that has an address.
     //= rfc7757#section-3.3
+    #[inline]
     fn find(&self, address: A) -> Option<usize> {
-        let place = self.first.partition_point(|first| *first <= address).checked_sub(1)?;
+        let (from, to) = self.cells.of(address.into())?;
+        let within = self.first[from..to].partition_point(|first| *first <= address);
+        // The range may begin in an earlier cell.
+        let place = (from + within).checked_sub(1)?;
         let (last, number) = self.rest[place];
         (address <= last).then_some(number as usize)
     }

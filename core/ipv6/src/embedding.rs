@@ -83,6 +83,7 @@ impl Pref64 {
     }
 
     /// True for `64:ff9b::/96`.
+    #[inline]
     pub const fn is_well_known(self) -> bool {
         self.len == 96 && self.bits == WELL_KNOWN.to_bits()
     }
@@ -94,6 +95,7 @@ impl Pref64 {
     }
 
     /// The IPv6 address for an IPv4 address.
+    #[inline]
     pub const fn embed(self, address: Ipv4Addr) -> Ipv6Addr {
         let address = address.to_bits() as u128;
         let embedded = match self.len {

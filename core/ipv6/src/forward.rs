@@ -61,7 +61,7 @@ impl Network {
     }
 
     #[inline]
-    fn has(self, address: u128) -> bool {
+    pub(crate) fn has(self, address: u128) -> bool {
         address & self.mask == self.first
     }
 }

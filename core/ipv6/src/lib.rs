@@ -55,6 +55,7 @@ mod numbered;
 mod own;
 mod pairs;
 mod prefix;
+mod quick;
 mod quotes;
 mod requests;
 mod settings;

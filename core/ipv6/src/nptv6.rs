@@ -142,6 +142,28 @@ impl Nptv6 {
         Ok(Ipv6Addr::from_bits(bits & !(0xffff << shift) | u128::from(word) << shift))
     }
 
+    /// The two directions for packets with ordinary addresses: outbound and inbound. `None`: the
+    /// prefixes are too long for that.
+    pub(crate) fn quick(&self) -> Option<[QuickWay; 2]> {
+        if self.len > 64 {
+            return None;
+        }
+        let high = |prefix: Prefix6| (prefix.first().to_bits() >> 64) as u64;
+        let (internal, external) = (high(self.internal), high(self.external));
+        let mask = u64::MAX.checked_shl(64 - u32::from(self.len)).unwrap_or(0);
+        let is_short = self.len <= 48;
+        let way = |from, to, adjustment, is_outbound| QuickWay {
+            from,
+            to,
+            mask,
+            adjustment,
+            is_short,
+            has_unmapped: is_outbound && is_short,
+        };
+        let (out, back) = (self.adjustment, !self.adjustment);
+        Some([way(internal, external, out, true), way(external, internal, back, false)])
+    }
+
     /// The place of the word that takes the adjustment (RFC 6296 sections 3.4 and 3.5).
     fn word(&self, address: Ipv6Addr) -> Result<usize, Unmapped> {
         //= rfc6296#section-3.4-word
@@ -159,6 +181,52 @@ impl Nptv6 {
         //= rfc6296#section-3.5-implement
         let place = (first..words.len()).find(|place| words[*place] != 0xffff);
         place.ok_or(Unmapped::NoWord)
+    }
+}
+
+/// One direction of a pair of prefixes that have at most 64 bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QuickWay {
+    /// The high halves of the first addresses.
+    from: u64,
+    to: u64,
+    /// The bits of the prefixes.
+    mask: u64,
+    adjustment: u16,
+    /// True if the subnet takes the adjustment, and not the interface identifier.
+    is_short: bool,
+    /// True if the subnet 0xFFFF has no mapping.
+    has_unmapped: bool,
+}
+
+impl QuickWay {
+    /// The translation of an address; `None`: [`Nptv6::outbound`] or [`Nptv6::inbound`] has to
+    /// decide.
+    #[inline]
+    pub(crate) fn translate(&self, address: u128) -> Option<u128> {
+        let (high, low) = ((address >> 64) as u64, address as u64);
+        if high & self.mask != self.from {
+            return None;
+        }
+        let to = self.to | high & !self.mask;
+        let adjusted = |word: u16| match add(word, self.adjustment) {
+            0xffff => 0,
+            word => word,
+        };
+        let (high, low) = if self.is_short {
+            let subnet = high as u16;
+            if self.has_unmapped && subnet == 0xffff {
+                return None;
+            }
+            (to & !0xffff | u64::from(adjusted(subnet)), low)
+        } else {
+            let first = (low >> 48) as u16;
+            if low == 0 || first == 0xffff {
+                return None;
+            }
+            (to, low & (u64::MAX >> 16) | u64::from(adjusted(first)) << 48)
+        };
+        Some(u128::from(high) << 64 | u128::from(low))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::convert::{ErrorMessage, Refusal};
 use crate::translator::{Fate, Translator};
-use core::net::Ipv6Addr;
 use natgate_engine::{Direction, Packet, Side, Timestamp};
 use natgate_wire::Ipv6;
 
@@ -104,8 +103,7 @@ impl Translator {
     /// Own addresses, inside and outside.
     #[inline]
     pub(crate) fn own_addresses(&self) -> [Option<u128>; 2] {
-        let address = |own: Option<(Ipv6Addr, u8)>| own.map(|(address, _)| address.to_bits());
-        [address(self.settings.inside.address), address(self.settings.outside.address)]
+        self.settings.own_addresses()
     }
 
     /// True if errors of the gateway's own are sent to a side.

@@ -5,6 +5,7 @@
 //! packet, nor that of an ICMPv6 error over the packet that it quotes.
 
 use crate::convert::{ErrorMessage, Refusal};
+use crate::nptv6::QuickWay;
 use crate::{Nptv6Settings, Prefix6, Unmapped};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -50,10 +51,44 @@ pub struct Pairs {
     pairs: Box<[Nptv6Settings]>,
     internal: Order,
     external: Order,
+    /// The two directions of each pair for ordinary addresses.
+    quick: Box<[Option<[QuickWay; 2]>]>,
 }
 
-/// First addresses of prefixes, sorted, each with the place of its pair.
-type Order = Box<[(u128, u32)]>;
+/// The prefixes of one side.
+#[derive(Clone, Debug, Default)]
+struct Order {
+    /// First addresses of prefixes, sorted, each with the place of its pair.
+    first: Box<[(u128, u32)]>,
+    /// High halves of the lowest and of the highest address.
+    reach: (u64, u64),
+}
+
+impl Order {
+    fn new(pairs: &[Nptv6Settings], prefix: fn(&Nptv6Settings) -> Prefix6) -> Self {
+        let prefixes = || pairs.iter().map(prefix);
+        let mut first: Vec<(u128, u32)> =
+            (0..).zip(prefixes()).map(|(n, prefix)| (prefix.first().to_bits(), n)).collect();
+        first.sort_unstable();
+        let high = |address: Ipv6Addr| (address.to_bits() >> 64) as u64;
+        let lowest = prefixes().map(|prefix| high(prefix.first())).min();
+        let highest = prefixes().map(|prefix| high(prefix.last())).max();
+        // Without a prefix no address is within reach.
+        let reach = (lowest.unwrap_or(u64::MAX), highest.unwrap_or(0));
+        Self { first: first.into_boxed_slice(), reach }
+    }
+
+    /// The place of the only pair whose prefix may have an address: no prefix lies within another.
+    #[inline]
+    fn nearest(&self, address: u128) -> Option<usize> {
+        let high = (address >> 64) as u64;
+        if high < self.reach.0 || high > self.reach.1 {
+            return None;
+        }
+        let after = self.first.partition_point(|(first, _)| *first <= address);
+        Some(self.first[after.checked_sub(1)?].1 as usize)
+    }
+}
 
 impl Pairs {
     /// The pairs in one table.
@@ -64,15 +99,10 @@ impl Pairs {
         if let Some(overlap) = overlap(pairs) {
             return Err(overlap);
         }
-        let order = |prefix: fn(&Nptv6Settings) -> Prefix6| {
-            let mut order: Vec<(u128, u32)> =
-                (0..).zip(pairs).map(|(n, pair)| (prefix(pair).first().to_bits(), n)).collect();
-            order.sort_unstable();
-            order.into_boxed_slice()
-        };
-        let internal = order(|one| one.pair.internal());
-        let external = order(|one| one.pair.external());
-        Ok(Self { pairs: pairs.into(), internal, external })
+        let internal = Order::new(pairs, |one| one.pair.internal());
+        let external = Order::new(pairs, |one| one.pair.external());
+        let quick = pairs.iter().map(|one| one.pair.quick()).collect();
+        Ok(Self { pairs: pairs.into(), internal, external, quick })
     }
 
     /// True if there is no pair.
@@ -165,21 +195,47 @@ impl Pairs {
         Some(one.pair.inbound(address)?.map_err(|why| refusal(why, field, one)))
     }
 
+    /// The external source of a packet from inside with ordinary addresses; the inner `None`: no
+    /// pair concerns the packet. `None`: [`Pairs::from_inside`] has to decide.
+    #[inline(always)]
+    pub(crate) fn source_outside(&self, source: u128, destination: u128) -> Option<Option<u128>> {
+        let (source, destination) = (source.into(), destination.into());
+        // A packet to one of the prefixes turns round, or goes astray.
+        if self.place_external(destination).is_some() || self.place_internal(destination).is_some()
+        {
+            return None;
+        }
+        let Some(place) = self.place_internal(source) else { return Some(None) };
+        let [outbound, _] = self.quick[place].as_ref()?;
+        Some(Some(outbound.translate(source.to_bits())?))
+    }
+
+    /// The internal destination of a packet from outside, like [`Pairs::source_outside`].
+    #[inline(always)]
+    pub(crate) fn destination_inside(&self, destination: u128) -> Option<Option<u128>> {
+        let Some(place) = self.place_external(destination.into()) else { return Some(None) };
+        let [_, inbound] = self.quick[place].as_ref()?;
+        Some(Some(inbound.translate(destination)?))
+    }
+
+    #[inline(always)]
+    fn place_internal(&self, address: Ipv6Addr) -> Option<usize> {
+        let place = self.internal.nearest(address.to_bits())?;
+        self.pairs[place].pair.internal().contains(address).then_some(place)
+    }
+
+    #[inline(always)]
+    fn place_external(&self, address: Ipv6Addr) -> Option<usize> {
+        let place = self.external.nearest(address.to_bits())?;
+        self.pairs[place].pair.external().contains(address).then_some(place)
+    }
+
     fn of_internal(&self, address: Ipv6Addr) -> Option<&Nptv6Settings> {
-        let one = self.nearest(&self.internal, address)?;
-        one.pair.internal().contains(address).then_some(one)
+        Some(&self.pairs[self.place_internal(address)?])
     }
 
     fn of_external(&self, address: Ipv6Addr) -> Option<&Nptv6Settings> {
-        let one = self.nearest(&self.external, address)?;
-        one.pair.external().contains(address).then_some(one)
-    }
-
-    /// The only pair whose prefix may have an address: no prefix lies within another.
-    fn nearest(&self, order: &Order, address: Ipv6Addr) -> Option<&Nptv6Settings> {
-        let after = order.partition_point(|(first, _)| *first <= address.to_bits());
-        let (_, place) = order[after.checked_sub(1)?];
-        Some(&self.pairs[place as usize])
+        Some(&self.pairs[self.place_external(address)?])
     }
 }
 

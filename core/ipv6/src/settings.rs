@@ -70,6 +70,13 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Own IPv6 addresses, inside and outside.
+    #[inline]
+    pub(crate) fn own_addresses(&self) -> [Option<u128>; 2] {
+        let address = |own: Option<(Ipv6Addr, u8)>| own.map(|(address, _)| address.to_bits());
+        [address(self.inside.address), address(self.outside.address)]
+    }
+
     /// Bits that the IPv6 addresses of a subscriber have in common. Several workers divide packets
     /// by these bits.
     pub fn subscriber_length(&self) -> u8 {

@@ -2,11 +2,12 @@
 //! by RFC 7915.
 
 use crate::addresses::{is_example, is_global};
-use crate::convert::{Addresses, Converter, ErrorMessage, Place, Refusal};
+use crate::convert::{Addresses, Converter, ErrorMessage, Place, Plain4, Plain6, Refusal};
 use crate::eam::Eam;
 use crate::embedding::Pref64;
 use crate::explanation::Entry;
 use crate::nat64::about_ipv4;
+use crate::quick::{Passed, is_ordinary_ipv4};
 use crate::settings::{Hairpin, NonGlobal, SiitSettings};
 use crate::translator::{Taken, Translator, cut_of};
 use alloc::string::{String, ToString};
@@ -16,6 +17,7 @@ use natgate_wire::protocol;
 
 /// True if an IPv4 address must not stand in a prefix (RFC 6052 section 3.1). Networks for
 /// documentation and benchmarks stand for global ones in examples and laboratories, and pass.
+#[inline]
 pub(crate) fn is_forbidden(prefix: Pref64, address: Ipv4Addr) -> bool {
     //= rfc6052#section-3.1-represent
     //= rfc6052#section-3.1-translate
@@ -44,7 +46,7 @@ impl Siit {
         Ok(Self { settings, maps, converter, turning })
     }
 
-    fn has_prefix_of(&self, address: u128) -> bool {
+    pub(crate) fn has_prefix_of(&self, address: u128) -> bool {
         let address = Ipv6Addr::from_bits(address);
         self.settings.prefixes.iter().any(|prefix| prefix.contains(address))
     }
@@ -86,6 +88,79 @@ impl Siit {
     /// Takes back what translations have counted since.
     pub(crate) fn restore(&mut self, counts: Converter) {
         self.converter = counts;
+    }
+
+    /// Translates a plain packet from inside that nothing but its source may stop, to an IPv4
+    /// address. `None`: the packet is unchanged, and has to go the complete way.
+    #[inline(always)]
+    pub(crate) fn pass_ipv6(
+        &mut self,
+        packet: &mut Packet<'_>,
+        plain: &Plain6,
+        (destination, by_prefix): (u32, bool),
+    ) -> Option<Passed> {
+        if !self.converter.passes_to_ipv4(plain) || by_prefix && self.has_map_of(destination) {
+            return None;
+        }
+        let (source, _) = self.ordinary_ipv4(plain.source)?;
+        self.converter.plain_to_ipv4(packet, plain, (source, destination));
+        Some((Direction::Outbound, Side::Outside, plain.len()))
+    }
+
+    /// Translates a plain packet from outside that nothing but its addresses may stop. `None`: as
+    /// for [`Siit::pass_ipv6`].
+    #[inline(always)]
+    pub(crate) fn pass_ipv4(&self, packet: &mut Packet<'_>, plain: &Plain4) -> Option<Passed> {
+        if !self.converter.passes_to_ipv6(plain) {
+            return None;
+        }
+        let source = self.ordinary_ipv6(plain.source, !self.is_simple())?;
+        let destination = self.ordinary_ipv6(plain.destination, true)?;
+        self.converter.plain_to_ipv6(packet, plain, (source, destination));
+        Some((Direction::Inbound, Side::Inside, plain.len()))
+    }
+
+    /// The IPv4 address of an IPv6 one, and whether a prefix gave it. `None`: there is none, or the
+    /// complete way has to decide.
+    #[inline(always)]
+    pub(crate) fn ordinary_ipv4(&self, address: u128) -> Option<(u32, bool)> {
+        let address = Ipv6Addr::from_bits(address);
+        let map = if self.maps.is_empty() { None } else { self.maps.to_ipv4(address) };
+        let (ipv4, by_prefix) = match map {
+            Some(ipv4) => (ipv4, false),
+            None => {
+                let mut prefixes = self.settings.prefixes.iter();
+                let (prefix, ipv4) = prefixes.find_map(|it| Some((it, it.extract(address)?)))?;
+                (self.may_stand(*prefix, ipv4).then_some(ipv4)?, true)
+            }
+        };
+        let ipv4 = ipv4.to_bits();
+        is_ordinary_ipv4(ipv4).then_some((ipv4, by_prefix))
+    }
+
+    /// The IPv6 address of an IPv4 one. `maps`: explicit maps count. `None`: as above.
+    #[inline(always)]
+    fn ordinary_ipv6(&self, address: u32, maps: bool) -> Option<u128> {
+        let address = Ipv4Addr::from_bits(address);
+        if maps
+            && !self.maps.is_empty()
+            && let Some(ipv6) = self.maps.to_ipv6(address)
+        {
+            return Some(ipv6.to_bits());
+        }
+        let prefix = self.settings.prefixes.first()?;
+        self.may_stand(*prefix, address).then(|| prefix.embed(address).to_bits())
+    }
+
+    #[inline(always)]
+    fn may_stand(&self, prefix: Pref64, address: Ipv4Addr) -> bool {
+        self.settings.non_global != NonGlobal::Refuse || !is_forbidden(prefix, address)
+    }
+
+    /// True if an explicit map has an IPv4 address.
+    #[inline(always)]
+    fn has_map_of(&self, address: u32) -> bool {
+        !self.maps.is_empty() && self.maps.to_ipv6(Ipv4Addr::from_bits(address)).is_some()
     }
 
     fn has_ipv6(&self, address: u32) -> bool {

@@ -14,6 +14,7 @@ use crate::filter::Filter;
 use crate::forward::Network;
 use crate::nat64::Nat64;
 use crate::pairs::Pairs;
+use crate::quick::OwnFolded;
 use crate::settings::{Filter as FilterKind, Settings};
 use crate::siit::Siit;
 use crate::softwire::Softwires;
@@ -75,6 +76,7 @@ pub struct Translator {
     pub(crate) realm: u16,
     /// Own IPv4 addresses, inside and outside.
     pub(crate) own_ipv4: [Option<u32>; 2],
+    pub(crate) own_folded: OwnFolded,
     pub(crate) mtus: [u16; 2],
     /// Networks that are connected, inside and outside.
     pub(crate) networks: [Network; 2],
@@ -140,6 +142,7 @@ impl Translator {
         Ok(Some(Self {
             realm: config.realms.len() as u16,
             own_ipv4: own_ipv4(config),
+            own_folded: OwnFolded::new(settings.own_addresses()),
             mtus,
             networks: [&settings.inside, &settings.outside].map(Network::of),
             externals: config.external_ranges(),

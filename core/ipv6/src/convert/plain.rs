@@ -6,7 +6,7 @@
 
 use super::headers::{DONT_FRAGMENT, MAY_FRAGMENT, after_hop, expires};
 use super::{ConvertSettings, Converter};
-use natgate_engine::Packet;
+use natgate_engine::{Packet, Side};
 use natgate_wire::checksum::fold;
 use natgate_wire::{Delta, ipv4, ipv6, protocol, tcp, udp};
 
@@ -30,9 +30,9 @@ pub(crate) struct Plain6 {
 
 /// The header of a plain packet of IPv4.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plain4 {
-    pub(super) source: u32,
-    pub(super) destination: u32,
+pub(crate) struct Plain4 {
+    pub(crate) source: u32,
+    pub(crate) destination: u32,
     total_len: u16,
     service: u8,
     protocol: u8,
@@ -119,6 +119,21 @@ impl Plain6 {
         ipv6::HEADER_LEN + usize::from(self.payload_len)
     }
 
+    /// Counts the hop of a packet of IPv6 that is routed, and writes the address that takes the
+    /// place of its source or, from outside, of its destination.
+    #[inline(always)]
+    pub(crate) fn route(&self, bytes: &mut [u8], from: Side, change: Option<u128>) {
+        let Some(header) = bytes.first_chunk_mut::<{ ipv6::HEADER_LEN }>() else { return };
+        header[7] = self.hop_limit - 1;
+        match (change, from) {
+            (None, _) => {}
+            (Some(source), Side::Inside) => header[8..24].copy_from_slice(&source.to_be_bytes()),
+            (Some(destination), Side::Outside) => {
+                header[24..40].copy_from_slice(&destination.to_be_bytes());
+            }
+        }
+    }
+
     /// The bytes of the packet that its conversion overwrites.
     #[inline(always)]
     pub(crate) fn overwritten(&self, bytes: &[u8]) -> Overwritten {
@@ -142,9 +157,15 @@ impl Overwritten {
 }
 
 impl Plain4 {
+    /// Length of the packet, bytes.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.total_len.into()
+    }
+
     /// Reads the header of a packet; `None`: the packet is not plain.
     #[inline(always)]
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let head = bytes.first_chunk::<{ ipv4::HEADER_LEN + udp::HEADER_LEN }>()?;
         let protocol = head[9];
         let (_, least) = transport(protocol)?;
@@ -221,6 +242,18 @@ fn changed(protocol: u8, checksum: u16, old: u32, new: u32) -> u16 {
 }
 
 impl Converter {
+    /// True if a plain packet of IPv6 passes whatever its addresses are.
+    #[inline(always)]
+    pub(crate) fn passes_to_ipv4(&self, plain: &Plain6) -> bool {
+        plain.passes(&self.settings)
+    }
+
+    /// True if a plain packet of IPv4 passes whatever its addresses are.
+    #[inline(always)]
+    pub(crate) fn passes_to_ipv6(&self, plain: &Plain4) -> bool {
+        plain.passes(&self.settings)
+    }
+
     /// Converts a plain packet that passes to IPv4.
     #[inline(always)]
     pub(crate) fn plain_to_ipv4(
@@ -263,7 +296,7 @@ impl Converter {
 
     /// Converts a plain packet that passes to IPv6.
     #[inline(always)]
-    pub(super) fn plain_to_ipv6(
+    pub(crate) fn plain_to_ipv6(
         &self,
         packet: &mut Packet<'_>,
         plain: &Plain4,

@@ -1,0 +1,344 @@
+//! The quick way against the complete way: random packets, most of them plain, go through two equal
+//! translators without state. One takes batches, in which packets may go the quick way; the other
+//! takes packet by packet on the complete way. Fates, bytes, counters and own packets must be the
+//! same.
+//!
+//! NATGATE_SEED sets the first case; a failing case prints its number.
+
+#[path = "common/prefixes.rs"]
+mod prefixes;
+#[path = "common/rng.rs"]
+mod rng;
+
+use natgate_engine::{
+    AddressRange, Config, Counters, Engine, Outcome, Packet, PoolConfig, Prefix, Side, SideConfig,
+    Timestamp,
+};
+use natgate_ipv6::convert::HEADROOM;
+use natgate_ipv6::{
+    ClatSettings, ERROR_ROOM, EamEntry, Fate, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6,
+    Nptv6Settings, Pref64, Settings, Side6, SiitSettings, Translator,
+};
+use natgate_wire::{Ipv4, Ipv6, protocol};
+use prefixes::{address, pref64, prefix};
+use rng::Rng;
+use std::net::Ipv4Addr;
+
+const CASES: u64 = 400;
+const PACKETS: usize = 120;
+const START: Timestamp = Timestamp(1_000_000_000_000);
+/// Packets in a batch at most.
+const BATCH: usize = 7;
+const OWN4: u32 = 0xcb00_71fe;
+const EXTERNAL: u32 = 0xcb00_7101;
+const OWN6: [&str; 2] = ["2001:db8:aaaa::1", "2001:db8:bbbb::1"];
+
+/// Prefixes of SIIT: all lengths.
+fn embeddings() -> [Pref64; 7] {
+    [
+        pref64("2001:db8:100::", 40),
+        pref64("64:ff9b::", 96),
+        pref64("2001:d00::", 32),
+        pref64("2001:db8:122::", 48),
+        pref64("2001:db8:123:300::", 56),
+        pref64("2001:db8:124:4::", 64),
+        pref64("2001:db8:125:4::", 96),
+    ]
+}
+
+fn maps() -> [EamEntry; 4] {
+    let map = |ipv6, len6, ipv4: [u8; 4], len4| EamEntry {
+        ipv6: prefix(ipv6, len6),
+        ipv4: Prefix::new(ipv4.into(), len4),
+    };
+    [
+        map("2001:db8:e::", 120, [192, 0, 2, 0], 24),
+        map("2001:db8:e::7", 128, [198, 51, 100, 7], 32),
+        map("2001:db8:f::", 64, [10, 0, 0, 0], 8),
+        map("2001:db8:e:1::", 124, [192, 0, 2, 16], 28),
+    ]
+}
+
+/// Pairs of prefixes: internal and external, the length of both.
+const PAIRS: [(&str, &str, u8, u8); 6] = [
+    ("fd01:203:405::", "2001:db8:1::", 48, 48),
+    ("fd01:203:500::", "2001:db8:2::", 40, 48),
+    ("fd01:203:606:600::", "2001:db8:3:300::", 56, 56),
+    ("fd01:203:607:7::", "2001:db8:4::", 64, 60),
+    ("fd01:203:608:8:100::", "2001:db8:5:5:200::", 80, 80),
+    ("fd02::", "2001:db9::", 32, 32),
+];
+
+fn settings(rng: &mut Rng) -> Settings {
+    let side = |rng: &mut Rng, own: &str| Side6 {
+        address: rng.chance(2).then(|| (address(own).into(), 64)),
+        gateway: None,
+        mtu: rng.one_of(&[1280, 1500]),
+        icmp_errors: !rng.chance(4),
+    };
+    let mut settings = Settings {
+        configured: true,
+        inside: side(rng, OWN6[0]),
+        outside: side(rng, OWN6[1]),
+        forwarding: !rng.chance(4),
+        ..Settings::default()
+    };
+    if rng.chance(8) {
+        settings.filter = Filter::OutboundOnly;
+    }
+    let non_global = rng.one_of(&[NonGlobal::Refuse, NonGlobal::Translate]);
+    settings.conversion.traffic_class = rng.one_of(&[None, None, Some(0)]);
+    settings.conversion.service = rng.one_of(&[None, None, Some(9)]);
+    settings.conversion.lowest_mtu = rng.one_of(&[1280, 1400]);
+    if rng.chance(2) {
+        let first = rng.below(7);
+        let mut prefixes = embeddings()[first..].to_vec();
+        prefixes.truncate(rng.below(4));
+        let maps = if rng.chance(2) { maps().to_vec() } else { Vec::new() };
+        settings.siit = Some(SiitSettings {
+            prefixes,
+            maps,
+            icmp_source_ipv4: Vec::new(),
+            icmp_source_ipv6: Vec::new(),
+            hairpin: rng.one_of(&[Hairpin::Intrinsic, Hairpin::Simple, Hairpin::Off]),
+            non_global,
+        });
+    }
+    let pairs = &PAIRS[rng.below(PAIRS.len() + 1)..];
+    let pair = |&(internal, external, len, other): &(&str, &str, u8, u8)| Nptv6Settings {
+        pair: Nptv6::new(prefix(internal, len), prefix(external, other)).expect("a pair"),
+        icmp_errors: true,
+    };
+    settings.nptv6 = pairs.iter().take(rng.below(5)).map(pair).collect();
+    if rng.chance(3) {
+        settings.nat64 = Some(Nat64Settings {
+            prefixes: vec![pref64("2001:db8:6400::", 96)],
+            subscribers: Vec::new(),
+            subscriber_length: 64,
+            non_global,
+            static_hosts: Vec::new(),
+        });
+    }
+    if settings.siit.is_none() && rng.chance(8) {
+        settings.clat = Some(ClatSettings {
+            prefix: pref64("64:ff9b::", 96),
+            source: pref64("2001:db8:aaaa:1::", 96),
+            subscribers: vec![Prefix::new([10, 0, 0, 0].into(), 8)],
+        });
+    }
+    settings
+}
+
+fn config(rng: &mut Rng) -> Config {
+    let external = Ipv4Addr::from_bits(EXTERNAL);
+    let mut config = Config {
+        outside: SideConfig {
+            address: Some(Ipv4Addr::from_bits(OWN4)),
+            mtu: Some(rng.one_of(&[1280, 1500])),
+            ..SideConfig::default()
+        },
+        pools: vec![PoolConfig {
+            addresses: vec![AddressRange { first: external, last: external }],
+            ports: (1024, 65_535),
+            ..PoolConfig::default()
+        }],
+        ..Config::default()
+    };
+    config.limits.icmp_errors_per_second = 1_000_000;
+    config
+}
+
+/// An IPv4 address: of a map, of the gateway, martian, private or any other.
+fn ipv4(rng: &mut Rng) -> u32 {
+    let any = rng.next() as u32;
+    let of_map = 0xc000_0200 | any & 0x1f;
+    let near = rng.one_of(&[0x0a00_0000, 0xc0a8_0000, 0xa9fd_0000, 0xa9fe_0000, 0x7f00_0000]);
+    let known = rng.one_of(&[OWN4, EXTERNAL, 0xc633_6407, 0xe000_0001, 0, u32::MAX, 0x0808_0808]);
+    rng.one_of(&[any, of_map, of_map, near | any & 0xff, known, 0x0808_0000 | any & 0xff])
+}
+
+/// An IPv6 address: one that embeds an IPv4 address, of a map, of a pair, of the gateway, martian,
+/// link-local or any other, and sometimes with a bit changed.
+fn ipv6(rng: &mut Rng, settings: &Settings) -> u128 {
+    let pairs = &settings.nptv6[..];
+    let own = settings.siit.as_ref().map_or(&[][..], |siit| &siit.prefixes);
+    let low = u128::from(rng.next());
+    let found = match rng.below(12) {
+        0..5 => {
+            let all = embeddings();
+            let is_foreign = own.is_empty() || rng.chance(5);
+            let prefix = rng.one_of(if is_foreign { &all } else { own });
+            prefix.embed(Ipv4Addr::from_bits(ipv4(rng))).to_bits()
+        }
+        5 => {
+            let map = rng.one_of(&maps());
+            map.ipv6.first().to_bits() | low & 0xff
+        }
+        6..9 if !pairs.is_empty() => {
+            let one = rng.one_of(pairs).pair;
+            let prefix = if rng.chance(2) { one.internal() } else { one.external() };
+            let subnet = rng.one_of(&[0, 0xffff, 7, 0xff]) << 64;
+            let host = rng.one_of(&[low, 0, 1, u128::from(u64::MAX), 0xffff << 48, low >> 9]);
+            prefix.first().to_bits() | subnet | host
+        }
+        6..10 => {
+            let known =
+                ["::", "::1", "::5", "fe80::1", "febf::1", "ff02::1", "::ffff:8.8.8.8", "fec0::1"];
+            address(rng.one_of(&known))
+        }
+        10 => address(rng.one_of(&OWN6)),
+        _ => rng.one_of(&[0x2001_0db8_0009_u128 << 80, 0xfd01_u128 << 112]) | low,
+    };
+    if rng.chance(20) { found ^ 1 << rng.below(128) } else { found }
+}
+
+/// A packet that is plain, or nearly so.
+fn packet(rng: &mut Rng, settings: &Settings) -> Vec<u8> {
+    let protocol = rng.one_of(&[
+        protocol::UDP,
+        protocol::UDP,
+        protocol::TCP,
+        protocol::TCP,
+        protocol::ICMP,
+        protocol::ICMPV6,
+        50,
+    ]);
+    let payload_len = rng.one_of(&[0, 7, 8, 19, 20, 26, 1220, 1232, 1240, 1260, 1360, 1460, 1480]);
+    let hops = rng.one_of(&[0, 1, 2, 64, 255, 64]);
+    let payload: Vec<u8> = (0..payload_len).map(|_| rng.next() as u8).collect();
+    let mut bytes = if rng.chance(2) {
+        let mut bytes = vec![0; 20];
+        let mut header = Ipv4::init(&mut bytes[..], 20);
+        header.set_total_len((20 + payload_len) as u16);
+        header.set_identification(rng.next() as u16);
+        header.set_fragment_field(rng.one_of(&[0, 0, 0x4000, 0x4000, 0x2000, 9]));
+        header.set_ttl(hops);
+        header.set_protocol(protocol);
+        header.set_source(ipv4(rng));
+        header.set_destination(ipv4(rng));
+        header.fill_checksum();
+        bytes
+    } else {
+        let mut bytes = vec![0; 40];
+        let mut header = Ipv6::init(&mut bytes[..]);
+        header.set_traffic_class(rng.next() as u8);
+        header.set_payload_len(payload_len as u16);
+        header.set_next_header(protocol);
+        header.set_hop_limit(hops);
+        let source = ipv6(rng, settings);
+        header.set_source(source);
+        header.set_destination(if rng.chance(40) { source } else { ipv6(rng, settings) });
+        bytes
+    };
+    bytes.extend(payload);
+    let checksum = bytes.len() - payload_len + 6;
+    if rng.chance(30) && bytes.len() > checksum + 1 {
+        bytes[checksum..checksum + 2].fill(0);
+    }
+    match rng.below(40) {
+        0 => bytes.extend([9; 5]),
+        1 => bytes.truncate(rng.below(bytes.len())),
+        2 => {
+            let at = rng.below(bytes.len().min(48));
+            bytes[at] ^= 1 << rng.below(8);
+        }
+        _ => {}
+    }
+    bytes
+}
+
+struct World {
+    engine: Engine,
+    translator: Translator,
+}
+
+impl World {
+    fn new(settings: &Settings, config: &Config) -> Self {
+        let mut config = config.clone();
+        let translator = Translator::new(settings, &mut config, [1; 32]);
+        let translator = translator.expect("good settings").expect("settings of IPv6");
+        let engine = Engine::new(&config, [1; 32], START).expect("a good configuration");
+        Self { engine, translator }
+    }
+
+    /// Takes packets together, or one by one on the complete way. Returns fates and bytes.
+    fn take(&mut self, side: Side, batch: &[Vec<u8>], together: bool) -> Vec<(Fate, Vec<u8>)> {
+        let Self { engine, translator } = self;
+        let mut buffers: Vec<Vec<u8>> =
+            batch.iter().map(|bytes| [&[0xa5; HEADROOM], &bytes[..]].concat()).collect();
+        let mut packets: Vec<Packet<'_>> =
+            buffers.iter_mut().map(|buffer| Packet::new(buffer, HEADROOM)).collect();
+        let mut fates = Vec::new();
+        while together && fates.len() < packets.len() {
+            let mut some = [Fate::Nothing; BATCH];
+            let count = translator.take_some(
+                engine,
+                START,
+                side,
+                &mut packets[fates.len()..],
+                &mut some[..],
+            );
+            fates.extend(&some[..count]);
+        }
+        if !together {
+            let take = |packet| translator.take(engine, START, side, packet);
+            fates = packets.iter_mut().map(take).collect();
+        }
+        // The bytes of a packet that does not leave are nobody's.
+        let left = |(fate, packet): (Fate, &Packet<'_>)| match fate {
+            Fate::Send(_) => (fate, packet.bytes().to_vec()),
+            _ => (fate, Vec::new()),
+        };
+        fates.into_iter().zip(&packets).map(left).collect()
+    }
+
+    fn own(&mut self) -> Vec<(Side, Vec<u8>)> {
+        let mut buffer = vec![0; ERROR_ROOM + 2000];
+        let mut own = Vec::new();
+        while let Some((side, len)) = self.translator.poll_transmit(&mut buffer) {
+            own.push((side, buffer[..len].to_vec()));
+        }
+        own
+    }
+
+    fn counters(&self) -> [Counters; 2] {
+        [self.engine.counters().clone(), self.translator.counters()]
+    }
+}
+
+/// Compares both ways in one case; returns the number of packets that were translated or routed.
+fn compare(case: u64) -> u64 {
+    let mut rng = Rng(case);
+    let (settings, config) = (settings(&mut rng), config(&mut rng));
+    let (mut quick, mut complete) =
+        (World::new(&settings, &config), World::new(&settings, &config));
+    let mut count = 0;
+    while count < PACKETS {
+        let side = rng.one_of(&[Side::Inside, Side::Outside]);
+        let some = 1 + rng.below(BATCH);
+        let batch: Vec<Vec<u8>> = (0..some).map(|_| packet(&mut rng, &settings)).collect();
+        let found = quick.take(side, &batch, true);
+        let expected = complete.take(side, &batch, false);
+        for ((bytes, found), expected) in batch.iter().zip(&found).zip(&expected) {
+            assert!(
+                found == expected,
+                "case {case}: {settings:?}\nfrom {side:?}: {bytes:02x?}\n\
+                 quick: {found:02x?}\ncomplete: {expected:02x?}"
+            );
+        }
+        assert_eq!(quick.counters(), complete.counters(), "case {case}: counters");
+        assert_eq!(quick.own(), complete.own(), "case {case}: own packets");
+        count += some;
+    }
+    let forwarded = |way: &[u64; 3]| way[Outcome::Forwarded as usize];
+    quick.translator.counters().packets.iter().map(forwarded).sum()
+}
+
+#[test]
+fn the_quick_way_does_what_the_complete_way_does() {
+    let first = std::env::var("NATGATE_SEED").ok().and_then(|seed| seed.parse().ok());
+    let first: u64 = first.unwrap_or(0);
+    let passed: u64 = (first..first + CASES).map(compare).sum();
+    let all = CASES * PACKETS as u64;
+    assert!(passed * 15 > all, "{passed} of {all} packets passed: too few");
+}
