@@ -10,7 +10,7 @@
 //!
 //! [`Translator::take`] is the same for one packet.
 
-use crate::convert::{Cut, DIFFERENCE, Overwritten, Plain6, Refusal};
+use crate::convert::{Cut, DIFFERENCE, Plain6, Refusal};
 use crate::hosts::Hosts;
 use crate::nat64::Reached;
 use crate::numbered::is_short;
@@ -43,10 +43,21 @@ enum Task {
     Translate,
     /// The engine takes it as it is.
     Pass,
-    /// A plain packet to NAT64. The hash finds its host.
-    Number { hash: u64 },
+    /// A plain packet to NAT64.
+    Number(Numbering),
     /// A packet in a tunnel of DS-Lite.
     Leave,
+}
+
+/// A plain packet to NAT64 that [`Translator::check`] has nothing against.
+#[derive(Clone, Copy, Debug)]
+struct Numbering {
+    plain: Plain6,
+    /// The hash finds the host.
+    hash: u64,
+    /// Place of the prefix of the destination, and the IPv4 address in it.
+    prefix: usize,
+    remote: u32,
 }
 
 impl Task {
@@ -55,7 +66,7 @@ impl Task {
         match self {
             Self::Translate => None,
             Self::Pass => Some(0),
-            Self::Number { .. } => Some(DIFFERENCE as usize),
+            Self::Number(_) => Some(DIFFERENCE as usize),
             Self::Leave => Some(ipv6::HEADER_LEN),
         }
     }
@@ -90,7 +101,8 @@ impl Item {
 struct Conversion {
     /// Place of the prefix of the remote address.
     prefix: usize,
-    overwritten: Overwritten,
+    /// The transport checksum as received.
+    checksum: u16,
 }
 
 /// The working space of a run, which is kept from run to run.
@@ -99,6 +111,8 @@ pub(crate) struct Run {
     tasks: Vec<Task>,
     items: Vec<Item>,
     verdicts: Vec<Verdict>,
+    /// The hashes of the numbers of hosts that packets go to.
+    hashes: Vec<Option<u64>>,
     /// Bytes that the engine does not see of each packet.
     unseen: Option<usize>,
     /// True if a new host has got a number.
@@ -147,7 +161,9 @@ impl Translator {
             fates[0] = self.take_next(engine, now, from, &mut packets[0]);
             1
         } else {
-            let count = self.convert_run(engine, (now, from), packets, fates, &mut run);
+            let tasks = mem::take(&mut run.tasks);
+            let count = self.convert_run(engine, (now, from), (packets, &tasks), fates, &mut run);
+            run.tasks = tasks;
             if !run.items.is_empty() {
                 self.finish_run(engine, (now, from), packets, fates, &mut run);
             }
@@ -206,13 +222,15 @@ impl Translator {
             return Some(Task::Translate);
         };
         if let Some(nat64) = &self.nat64
-            && nat64.claims(destination)
+            && let Some((prefix, remote)) = nat64.find(destination)
         {
             let plain = Plain6::read(bytes)?;
-            let is_own = self.own_addresses().contains(&Some(destination));
             // Softwires come before NAT64.
-            let is_sure = self.softwires.is_none() && !is_own;
-            return is_sure.then(|| Task::Number { hash: nat64.hosts.approach(plain.source) });
+            let is_sure = self.softwires.is_none() && self.is_fine(&plain);
+            return is_sure.then(|| {
+                let hash = nat64.hosts.approach(plain.source);
+                Task::Number(Numbering { plain, hash, prefix, remote: remote.to_bits() })
+            });
         }
         if self.is_aftr(destination) {
             return is_tunneled_whole(bytes).then_some(Task::Leave);
@@ -227,8 +245,8 @@ impl Translator {
     fn fetch_hosts(&self, tasks: &[Task], group: usize) {
         let Some(nat64) = &self.nat64 else { return };
         for task in tasks.iter().skip(group * GROUP).take(GROUP) {
-            if let Task::Number { hash } = task {
-                nat64.hosts.fetch(*hash);
+            if let Task::Number(numbering) = task {
+                nat64.hosts.fetch(numbering.hash);
             }
         }
     }
@@ -241,20 +259,20 @@ impl Translator {
         &mut self,
         engine: &mut Engine,
         (now, from): Moment,
-        packets: &mut [Packet<'_>],
+        (packets, tasks): (&mut [Packet<'_>], &[Task]),
         fates: &mut [Fate],
         run: &mut Run,
     ) -> usize {
         let is_quick = self.has_quick_way();
-        self.fetch_hosts(&run.tasks, 0);
-        for at in 0..run.tasks.len() {
+        self.fetch_hosts(tasks, 0);
+        for (at, task) in tasks.iter().enumerate() {
             if at.is_multiple_of(GROUP) {
-                self.fetch_hosts(&run.tasks, at / GROUP + 1);
+                self.fetch_hosts(tasks, at / GROUP + 1);
             }
             let packet = &mut packets[at];
             let place = (at, packet.len());
             // Items and fates are written where they stay: to copy one takes long.
-            let refused = match run.tasks[at] {
+            let refused = match task {
                 Task::Translate => {
                     if is_quick && self.take_quick(from, packet, &mut fates[at]) {
                         continue;
@@ -269,7 +287,7 @@ impl Translator {
                     run.items.push(Item::passed(place));
                     continue;
                 }
-                Task::Number { hash } => self.number(now, packet, (place, hash), run),
+                Task::Number(numbering) => self.number(now, packet, (at, numbering), run),
                 Task::Leave => self.leave_tunnel(now, packet, place, run),
             };
             let Err((refusal, len)) = refused else { continue };
@@ -282,7 +300,7 @@ impl Translator {
                 return at + 1;
             }
         }
-        run.tasks.len()
+        tasks.len()
     }
 
     /// Gives a plain packet the number of its host and IPv4 headers. The error has the length that
@@ -292,14 +310,14 @@ impl Translator {
         &mut self,
         now: Timestamp,
         packet: &mut Packet<'_>,
-        ((at, received), hash): ((usize, usize), u64),
+        (at, numbering): (usize, &Numbering),
         run: &mut Run,
     ) -> Result<(), (Refusal, usize)> {
-        let (source, _) = self.check(packet).map_err(|refusal| (refusal, received))?;
-        let (len, realm) = (packet.len(), self.realm);
+        let Numbering { plain, hash, prefix, remote } = numbering;
+        packet.truncate(plain.len());
+        let (source, len, realm) = (plain.source, packet.len(), self.realm);
         let refuse = |reason: DropReason| (Refusal::silent(reason), len);
         let Some(nat64) = &mut self.nat64 else { return Err(refuse(DropReason::NoRoute)) };
-        let plain = Plain6::read(packet.bytes()).ok_or(refuse(DropReason::BadLength))?;
         //= rfc6146#section-3.5-loop
         //= rfc6146#section-5.4-loop
         if nat64.claims(source) {
@@ -308,10 +326,13 @@ impl Translator {
         if !nat64.is_subscriber(source) {
             return Err(refuse(DropReason::NotSubscriber));
         }
-        crate::forward::check_hop(packet.bytes()).map_err(|refusal| (refusal, len))?;
-        let (prefix, remote) =
-            nat64.extract(plain.destination).map_err(|refusal| (refusal, len))?;
-        let number = nat64.hosts.intern_approached(source, hash, now.0).map_err(refuse)?;
+        if plain.hop_limit <= 1 {
+            crate::forward::check_hop(packet.bytes()).map_err(|refusal| (refusal, len))?;
+        }
+        if !nat64.may_stand(*prefix, *remote) {
+            return Err(refuse(DropReason::NotGlobal));
+        }
+        let number = nat64.hosts.intern_approached(source, *hash, now.0).map_err(refuse)?;
         let is_new = nat64.hosts.is_new();
         run.has_new |= is_new;
         run.items.push(Item {
@@ -319,10 +340,13 @@ impl Translator {
             len,
             sender: Some(number),
             is_new,
-            remote: Some(remote),
-            converted: Some(Conversion { prefix, overwritten: plain.overwritten(packet.bytes()) }),
+            remote: Some(*remote),
+            converted: Some(Conversion {
+                prefix: *prefix,
+                checksum: plain.checksum(packet.bytes()),
+            }),
         });
-        nat64.convert_plain(packet, &plain, (number, remote));
+        nat64.convert_plain(packet, plain, (number, *remote));
         packet.set_realm(realm);
         Ok(())
     }
@@ -369,7 +393,7 @@ impl Translator {
         fates: &mut [Fate],
         run: &mut Run,
     ) {
-        let Run { items, verdicts, unseen, has_new, .. } = run;
+        let Run { tasks, items, verdicts, unseen, has_new, .. } = run;
         verdicts.clear();
         verdicts.resize(items.len(), Verdict::Held);
         let before = engine.counters().packets;
@@ -377,17 +401,21 @@ impl Translator {
         let unseen = unseen.unwrap_or_default();
         self.add_bytes(&before, engine, unseen);
         let mut is_refused = false;
-        let realm = self.realm();
+        // Few packets turn round.
+        let turns = verdicts.contains(&Verdict::Forward(Side::Inside));
+        let realm = self.realm().filter(|_| turns);
         for (place, (item, verdict)) in items.iter().zip(&*verdicts).enumerate() {
-            self.fetch_receivers(place, |place| {
-                receiver_in(realm?, &packets[items.get(place)?.at], verdicts[place])
-            });
+            if let Some(realm) = realm {
+                self.fetch_receivers(place, |place| {
+                    receiver_in(realm, &packets[items.get(place)?.at], verdicts[place])
+                });
+            }
             let packet = &mut packets[item.at];
             // The engine cuts off bytes behind a packet.
             let len = item.len.min(packet.len() + unseen);
             is_refused |= matches!(verdict, Verdict::Drop(_));
-            if let Some(converted) = &item.converted {
-                self.settle_conversion(packet, *verdict, item, converted);
+            if let (Some(converted), Task::Number(numbering)) = (&item.converted, &tasks[item.at]) {
+                self.settle_conversion(packet, *verdict, item, (converted, &numbering.plain));
             }
             if *verdict != Verdict::Forward(Side::Outside) {
                 fates[item.at] = self.departure(from, packet, *verdict, len);
@@ -414,7 +442,7 @@ impl Translator {
         packet: &mut Packet<'_>,
         verdict: Verdict,
         item: &Item,
-        converted: &Conversion,
+        (converted, plain): (&Conversion, &Plain6),
     ) {
         let Some(nat64) = &mut self.nat64 else { return };
         if let (Some(sender), Some(remote)) = (item.sender, item.remote) {
@@ -423,7 +451,7 @@ impl Translator {
         }
         if let Verdict::Drop(_) = verdict {
             let head = packet.bytes().first_chunk().copied();
-            converted.overwritten.restore(packet);
+            plain.restore(packet, converted.checksum);
             nat64.quotes.add(packet.bytes(), head);
         }
     }
@@ -442,13 +470,41 @@ impl Translator {
     ) {
         assert!(packets.len() == verdicts.len() && packets.len() == results.len());
         results.fill(None);
-        let Some(realm) = self.realm() else { return };
-        for at in 0..packets.len() {
-            let receiver = |at: usize| receiver_in(realm, packets.get(at)?, verdicts[at]);
-            self.fetch_receivers(at, receiver);
-            if receiver(at).is_some() {
-                results[at] = Some(self.convert_to_host(&mut packets[at]));
+        let mut hashes = mem::take(&mut self.run.hashes);
+        self.approach_receivers(packets, verdicts, &mut hashes);
+        self.fetch_receivers_hashed(hashes.iter().take(GROUP));
+        for (at, packet) in packets.iter_mut().enumerate() {
+            if at.is_multiple_of(GROUP) {
+                self.fetch_receivers_hashed(hashes.iter().skip(at + GROUP).take(GROUP));
             }
+            let Some(hash) = hashes.get(at).copied().flatten() else { continue };
+            let is_done = self.nat64.as_ref().is_some_and(|it| it.pass_to_host(packet, hash));
+            results[at] = Some(if is_done { Ok(None) } else { self.convert_to_host(packet) });
+        }
+        self.run.hashes = hashes;
+    }
+
+    /// Tells the hash of each packet's receiver, if it is a host with a number, and fetches the
+    /// place of the number in the index.
+    fn approach_receivers(
+        &self,
+        packets: &[Packet<'_>],
+        verdicts: &[Verdict],
+        hashes: &mut Vec<Option<u64>>,
+    ) {
+        hashes.clear();
+        let (Some(realm), Some(hosts)) = (self.realm(), self.hosts()) else { return };
+        let approach = |(packet, verdict): (&Packet<'_>, &Verdict)| {
+            receiver_in(realm, packet, *verdict).map(|number| hosts.approach_number(number))
+        };
+        hashes.extend(packets.iter().zip(verdicts).map(approach));
+    }
+
+    /// Fetches the hosts with these hashes of their numbers.
+    #[inline]
+    fn fetch_receivers_hashed<'h>(&self, hashes: impl Iterator<Item = &'h Option<u64>>) {
+        if let Some(hosts) = self.hosts() {
+            hashes.flatten().for_each(|hash| hosts.fetch_number(*hash));
         }
     }
 
@@ -460,10 +516,13 @@ impl Translator {
         }
         let Some(hosts) = self.hosts() else { return };
         let approach = |from: usize, to: usize| {
-            (from..to).filter_map(&receiver).for_each(|number| hosts.approach_number(number));
+            (from..to).filter_map(&receiver).for_each(|number| {
+                hosts.approach_number(number);
+            });
         };
         let fetch = |from: usize, to: usize| {
-            (from..to).filter_map(&receiver).for_each(|number| hosts.fetch_number(number));
+            let hash = |number| hosts.hash_of_number(number);
+            (from..to).filter_map(&receiver).map(hash).for_each(|hash| hosts.fetch_number(hash));
         };
         if at == 0 {
             approach(0, 2 * GROUP);

@@ -273,7 +273,7 @@ impl Hosts {
     }
 
     #[inline]
-    fn hash_of_number(&self, number: u32) -> u64 {
+    pub(crate) fn hash_of_number(&self, number: u32) -> u64 {
         self.key.hash(number.into(), 0)
     }
 
@@ -291,16 +291,26 @@ impl Hosts {
         self.by_address.prefetch_place(hash, &self.hosts);
     }
 
-    /// Fetches the place of a number in the index.
+    /// The hash of a number, whose place in the index is fetched.
     #[inline]
-    pub(crate) fn approach_number(&self, number: u32) {
-        self.by_number.prefetch(self.hash_of_number(number));
+    pub(crate) fn approach_number(&self, number: u32) -> u64 {
+        let hash = self.hash_of_number(number);
+        self.by_number.prefetch(hash);
+        hash
     }
 
-    /// Fetches the host with a number that [`Hosts::approach_number`] got a while ago.
+    /// Fetches the host with a hash that [`Hosts::approach_number`] returned a while ago.
     #[inline]
-    pub(crate) fn fetch_number(&self, number: u32) {
-        self.by_number.prefetch_place(self.hash_of_number(number), &self.hosts);
+    pub(crate) fn fetch_number(&self, hash: u64) {
+        self.by_number.prefetch_place(hash, &self.hosts);
+    }
+
+    /// The address of the host with a number whose hash is known.
+    #[inline]
+    pub(crate) fn address_hashed(&self, number: u32, hash: u64) -> Option<u128> {
+        let is_it = |at: u32| self.hosts[at as usize].number == number;
+        let at = self.by_number.find(hash, is_it)?;
+        Some(self.hosts[at as usize].address)
     }
 
     fn find_subscriber(&self, prefix: u128) -> Option<u32> {
@@ -369,7 +379,7 @@ impl Hosts {
     }
 
     /// As [`Hosts::intern`], for a host without a tunnel whose hash is known.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn intern_approached(
         &mut self,
         address: u128,
@@ -379,7 +389,7 @@ impl Hosts {
         self.intern_hashed((address, NO_INNER), hash, now)
     }
 
-    #[inline]
+    #[inline(always)]
     fn intern_hashed(
         &mut self,
         (address, inner): (u128, u32),

@@ -7,7 +7,9 @@
 
 mod prefixes;
 
-use crate::convert::{Addresses, Converter, Cut, DIFFERENCE, ErrorMessage, Place, Plain6, Refusal};
+use crate::convert::{
+    Addresses, Converter, Cut, DIFFERENCE, ErrorMessage, Place, Plain4, Plain6, Refusal,
+};
 use crate::embedding::Pref64;
 use crate::errors;
 use crate::hosts::Hosts;
@@ -99,6 +101,7 @@ impl Nat64 {
     }
 
     /// True if an address embeds an IPv4 address in one of the prefixes.
+    #[inline]
     pub(crate) fn claims(&self, destination: u128) -> bool {
         self.settings
             .prefixes
@@ -113,6 +116,7 @@ impl Nat64 {
         Some((*prefix, prefix.extract(address)))
     }
 
+    #[inline]
     pub(crate) fn is_subscriber(&self, source: u128) -> bool {
         let subscribers = &self.settings.subscribers;
         subscribers.is_empty()
@@ -146,7 +150,18 @@ impl Nat64 {
     }
 
     /// Place of its prefix, and IPv4 address, of an address that embeds one.
-    #[inline]
+    #[inline(always)]
+    pub(crate) fn find(&self, address: u128) -> Option<(usize, Ipv4Addr)> {
+        self.settings.find(address)
+    }
+
+    /// True if an IPv4 address may stand in the prefix at a place.
+    #[inline(always)]
+    pub(crate) fn may_stand(&self, prefix: usize, address: u32) -> bool {
+        self.settings.may_stand(prefix, Ipv4Addr::from_bits(address))
+    }
+
+    /// Place of its prefix, and IPv4 address, of an address that embeds one that may be translated.
     pub(crate) fn extract(&self, address: u128) -> Result<(usize, u32), Refusal> {
         self.settings.extract(address)
     }
@@ -164,7 +179,7 @@ impl Nat64 {
 
     /// Notes the prefix by which a host reaches a remote address, if the engine has not refused the
     /// packet: else one host that gets nothing could displace what is noted for others.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_prefix(&mut self, number: u32, reached: Reached, verdict: Verdict) {
         let Reached { remote, prefix } = reached;
         if !self.prefixes.is_off()
@@ -173,6 +188,21 @@ impl Nat64 {
         {
             self.prefixes.note(host, remote, prefix);
         }
+    }
+
+    /// Converts a plain packet that the engine has forwarded to the host with a number whose hash
+    /// is known. `false`: the packet is unchanged, and [`Nat64::convert_to_host`] has to take it.
+    #[inline]
+    pub(crate) fn pass_to_host(&self, packet: &mut Packet<'_>, hash: u64) -> bool {
+        let Some(plain) = Plain4::read(packet.bytes()) else { return false };
+        let Some(host) = self.hosts.address_hashed(plain.destination, hash) else { return false };
+        if !self.converter.passes_to_ipv6(&plain) {
+            return false;
+        }
+        let prefix = self.settings.prefixes[self.prefixes.find(host, plain.source)];
+        let remote = prefix.embed(Ipv4Addr::from_bits(plain.source)).to_bits();
+        self.converter.plain_to_ipv6(packet, &plain, (remote, host));
+        true
     }
 
     /// Converts a packet to a host. `own` is the gateway's address inside. Anybody outside can send
@@ -452,17 +482,27 @@ struct Outward<'n, N> {
 
 impl Nat64Settings {
     /// Place of its prefix, and IPv4 address, of an address that embeds one.
-    #[inline]
-    fn extract(&self, address: u128) -> Result<(usize, u32), Refusal> {
-        let mut all = self.prefixes.iter().enumerate();
+    #[inline(always)]
+    fn find(&self, address: u128) -> Option<(usize, Ipv4Addr)> {
         let address = Ipv6Addr::from_bits(address);
-        let found = all.find_map(|(number, prefix)| Some((number, prefix.extract(address)?)));
-        let (number, ipv4) = found.ok_or(DropReason::Untranslatable)?;
-        let refuses = self.non_global == NonGlobal::Refuse;
-        if refuses && crate::siit::is_forbidden(self.prefixes[number], ipv4) {
-            return Err(DropReason::NotGlobal.into());
+        let mut all = self.prefixes.iter().enumerate();
+        all.find_map(|(number, prefix)| Some((number, prefix.extract(address)?)))
+    }
+
+    /// True if an IPv4 address may stand in the prefix at a place.
+    #[inline(always)]
+    fn may_stand(&self, prefix: usize, address: Ipv4Addr) -> bool {
+        self.non_global == NonGlobal::Translate
+            || !crate::siit::is_forbidden(self.prefixes[prefix], address)
+    }
+
+    /// Place of its prefix, and IPv4 address, of an address that embeds one that may be translated.
+    fn extract(&self, address: u128) -> Result<(usize, u32), Refusal> {
+        let (number, ipv4) = self.find(address).ok_or(DropReason::Untranslatable)?;
+        match self.may_stand(number, ipv4) {
+            true => Ok((number, ipv4.to_bits())),
+            false => Err(DropReason::NotGlobal.into()),
         }
-        Ok((number, ipv4.to_bits()))
     }
 }
 

@@ -129,13 +129,7 @@ impl Translator {
     fn pass_ipv6(&mut self, from: Side, packet: &mut Packet<'_>) -> Option<Passed> {
         let plain = Plain6::read(packet.bytes())?;
         let (source, destination) = (plain.source, plain.destination);
-        let is_fine = is_ordinary(source)
-            && is_ordinary(destination)
-            && source != destination
-            && !self.own_folded.may_have(source)
-            && !self.own_folded.may_have(destination)
-            && plain.hop_limit > 1;
-        if !is_fine {
+        if !self.is_fine(&plain) || plain.hop_limit <= 1 {
             return None;
         }
         if let Some(nat64) = &self.nat64
@@ -158,6 +152,16 @@ impl Translator {
             }
         }
         self.pass_routed(from, packet, &plain)
+    }
+
+    /// True if [`Translator::check`] certainly has nothing against a packet.
+    #[inline(always)]
+    pub(crate) fn is_fine(&self, plain: &Plain6) -> bool {
+        is_ordinary(plain.source)
+            && is_ordinary(plain.destination)
+            && plain.source != plain.destination
+            && !self.own_folded.may_have(plain.source)
+            && !self.own_folded.may_have(plain.destination)
     }
 
     /// Routes a plain packet to the other side, by another prefix if a pair of prefixes has its

@@ -26,7 +26,7 @@ mod transport;
 pub use cut::{Cut, Fragments};
 pub use identification::Identifications;
 pub(crate) use messages::DIFFERENCE;
-pub(crate) use plain::{Overwritten, Plain4, Plain6};
+pub(crate) use plain::{Plain4, Plain6};
 
 use natgate_engine::DropReason;
 use natgate_wire::{icmp, icmpv6};

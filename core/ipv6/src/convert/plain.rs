@@ -40,14 +40,6 @@ pub(crate) struct Plain4 {
     dont_fragment: bool,
 }
 
-/// Bytes of a plain packet of IPv6 that its conversion to IPv4 overwrites.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Overwritten {
-    header: [u8; GROWTH],
-    checksum: [u8; 2],
-    checksum_at: u8,
-}
-
 /// Offset of the checksum in the transport header of a plain packet, and the header's least length.
 #[inline(always)]
 fn transport(protocol: u8) -> Option<(usize, usize)> {
@@ -134,25 +126,23 @@ impl Plain6 {
         }
     }
 
-    /// The bytes of the packet that its conversion overwrites.
+    /// The transport checksum, which the conversion of the packet overwrites.
     #[inline(always)]
-    pub(crate) fn overwritten(&self, bytes: &[u8]) -> Overwritten {
-        let at = transport(self.protocol).map_or(0, |(at, _)| at);
-        let mut kept = Overwritten { header: [0; GROWTH], checksum: [0; 2], checksum_at: at as u8 };
-        kept.header.copy_from_slice(&bytes[ipv6::HEADER_LEN - GROWTH..ipv6::HEADER_LEN]);
-        kept.checksum.copy_from_slice(&bytes[ipv6::HEADER_LEN + at..][..2]);
-        kept
+    pub(crate) fn checksum(&self, bytes: &[u8]) -> u16 {
+        transport(self.protocol).map_or(0, |(at, _)| u16_at(bytes, ipv6::HEADER_LEN + at))
     }
-}
 
-impl Overwritten {
-    /// Makes the IPv4 packet that a plain one of IPv6 has become the packet of IPv6 again.
-    pub(crate) fn restore(&self, packet: &mut Packet<'_>) {
+    /// Makes the IPv4 packet that this packet has become this packet again, with its checksum. The
+    /// conversion has overwritten the end of the source and the destination.
+    pub(crate) fn restore(&self, packet: &mut Packet<'_>, checksum: u16) {
         packet.set_start(packet.start() - GROWTH);
         let bytes = packet.bytes_mut();
-        bytes[ipv6::HEADER_LEN - GROWTH..ipv6::HEADER_LEN].copy_from_slice(&self.header);
-        bytes[ipv6::HEADER_LEN + usize::from(self.checksum_at)..][..2]
-            .copy_from_slice(&self.checksum);
+        bytes[8..24].copy_from_slice(&self.source.to_be_bytes());
+        bytes[24..40].copy_from_slice(&self.destination.to_be_bytes());
+        if let Some((at, _)) = transport(self.protocol) {
+            let at = ipv6::HEADER_LEN + at;
+            bytes[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+        }
     }
 }
 
@@ -483,10 +473,10 @@ mod tests {
             let mut buffer = bytes.clone();
             let mut packet = Packet::new(&mut buffer, 0);
             if let Some(plain) = Plain6::read(packet.bytes()) {
-                let kept = plain.overwritten(packet.bytes());
+                let checksum = plain.checksum(packet.bytes());
                 let mut converter = Converter::new(ConvertSettings::default(), [3; 32]);
                 converter.plain_to_ipv4(&mut packet, &plain, ends.ipv4);
-                kept.restore(&mut packet);
+                plain.restore(&mut packet, checksum);
                 prop_assert_eq!(packet.bytes(), &bytes[..]);
             }
         }
