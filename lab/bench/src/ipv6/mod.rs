@@ -5,6 +5,7 @@
 //! sessions and its turns, `memory` the bytes of sessions and hosts, `report` the report. NAT44 is
 //! the engine's benchmark itself. `README.md` beside these files explains the method.
 
+mod customers;
 mod memory;
 mod packet;
 mod report;
@@ -68,9 +69,9 @@ impl Plan {
         }
     }
 
-    /// Bytes of memory that the measurement takes: two engines and the lines for comparison.
+    /// Bytes of memory that the measurement takes: three engines and the lines for comparison.
     pub fn memory(&self) -> u64 {
-        self.sessions.last().copied().unwrap_or(0) * 290 + (1 << 29)
+        self.sessions.last().copied().unwrap_or(0) * 390 + (1 << 29)
     }
 }
 
@@ -199,8 +200,14 @@ fn measure_size(plan: &Plan, sessions: u64, bar: &ProgressBar) -> Size {
     let nat64_bytes = nat64.resident() as f64 / sessions as f64;
     nat64.answer();
     let mut ipv6 = vec![nat64];
-    let stateless = &Translation::ALL[ipv6.len()..];
-    ipv6.extend(stateless.iter().map(|translation| Rig::new(*translation, sessions, batch)));
+    for translation in &Translation::ALL[1..] {
+        let mut rig = Rig::new(*translation, sessions, batch);
+        if translation.is_stateful() {
+            rig.fill(|_| ());
+            rig.answer();
+        }
+        ipv6.push(rig);
+    }
     let mut rigs = Rigs { nat44, ipv6, batch };
     bar.set_message("established sessions");
     let subjects = subjects();

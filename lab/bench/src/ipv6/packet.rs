@@ -10,28 +10,59 @@ use natgate_wire::{Ipv6, ipv4, ipv6, protocol, udp};
 /// Length of the UDP datagram, bytes.
 const DATAGRAM: usize = frame::LEN - ipv4::HEADER_LEN;
 /// Length of the packet of IPv6, bytes.
-pub(super) const LEN_IPV6: usize = ipv6::HEADER_LEN + DATAGRAM;
+const LEN_IPV6: usize = ipv6::HEADER_LEN + DATAGRAM;
+
+/// Next header of IPv4 in IPv6.
+const IPV4_IN_IPV6: u8 = 4;
+/// Length of the packet in a tunnel, bytes.
+const LEN_TUNNELED: usize = ipv6::HEADER_LEN + frame::LEN;
 
 /// An endpoint of IPv6: address and port.
 pub(super) type End6 = (u128, u16);
 
+/// Source and destination of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    Ipv4(End, End),
+    Ipv6(End6, End6),
+    /// Both ends of the tunnel, and those of the IPv4 packet in it.
+    Tunneled((u128, u128), (End, End)),
+}
+
 /// An aligned buffer for one packet behind headroom.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(super) struct Buffer([u8; 128]);
+pub(super) struct Buffer([u8; 192]);
 
 impl Buffer {
-    pub(super) const EMPTY: Self = Self([0; 128]);
+    pub(super) const EMPTY: Self = Self([0; 192]);
 
-    /// Writes a datagram over IPv4.
-    pub(super) fn write_ipv4(&mut self, source: End, destination: End) {
+    /// Writes a datagram.
+    pub(super) fn write(&mut self, ends: Ends) {
+        match ends {
+            Ends::Ipv4(source, destination) => self.write_ipv4(HEADROOM, source, destination),
+            Ends::Ipv6(source, destination) => self.write_ipv6(source, destination),
+            Ends::Tunneled((source, destination), inner) => {
+                let mut header = Ipv6::init(&mut self.0[HEADROOM..][..ipv6::HEADER_LEN]);
+                header.set_payload_len(frame::LEN as u16);
+                header.set_next_header(IPV4_IN_IPV6);
+                header.set_hop_limit(64);
+                header.set_source(source);
+                header.set_destination(destination);
+                self.write_ipv4(HEADROOM + ipv6::HEADER_LEN, inner.0, inner.1);
+            }
+        }
+    }
+
+    /// Writes a datagram over IPv4 at an offset.
+    fn write_ipv4(&mut self, at: usize, source: End, destination: End) {
         let mut frame = Frame([0; 64]);
         frame::udp(&mut frame, source, destination);
-        self.0[HEADROOM..][..frame::LEN].copy_from_slice(&frame.0[..frame::LEN]);
+        self.0[at..][..frame::LEN].copy_from_slice(&frame.0[..frame::LEN]);
     }
 
     /// Writes a datagram over IPv6.
-    pub(super) fn write_ipv6(&mut self, source: End6, destination: End6) {
+    fn write_ipv6(&mut self, source: End6, destination: End6) {
         let bytes = &mut self.0[HEADROOM..][..LEN_IPV6];
         bytes.fill(0);
         let mut packet = Ipv6::init(&mut *bytes);
@@ -51,13 +82,17 @@ impl Buffer {
 
     /// The packet that was written last.
     pub(super) fn packet(&mut self) -> Packet<'_> {
-        let len = if self.0[HEADROOM] >> 4 == 6 { LEN_IPV6 } else { frame::LEN };
+        let len = match (self.0[HEADROOM] >> 4, self.0[HEADROOM + ipv6::NEXT_HEADER]) {
+            (6, IPV4_IN_IPV6) => LEN_TUNNELED,
+            (6, _) => LEN_IPV6,
+            _ => frame::LEN,
+        };
         Packet::new(&mut self.0[..HEADROOM + len], HEADROOM)
     }
 
-    /// The source of the packet of IPv4 that the packet of IPv6 has become.
-    pub(super) fn converted_source(&self) -> End {
-        let bytes = &self.0[HEADROOM + ipv6::HEADER_LEN - ipv4::HEADER_LEN..];
+    /// The source of the IPv4 packet at the end of the first `len` bytes of the packet.
+    pub(super) fn source_ipv4(&self, len: usize) -> End {
+        let bytes = &self.0[HEADROOM + len - frame::LEN..];
         let [a, b, c, d] = [12, 13, 14, 15].map(|at| bytes[at]);
         (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([bytes[20], bytes[21]]))
     }

@@ -8,8 +8,16 @@ use crate::spread::Spread;
 use serde::Serialize;
 
 /// Highest ratio of a packet's time to NAT44's, by translation.
-const RATIOS: [(&str, f64); 4] =
-    [("NAT64", 1.5), ("SIIT", 0.8), ("SIIT with 1,000 maps", 0.8), ("NPTv6", 0.8)];
+const RATIOS: [(&str, f64); 8] = [
+    ("NAT64", 1.5),
+    ("SIIT", 0.8),
+    ("SIIT with 1,000 maps", 0.8),
+    ("NPTv6", 0.8),
+    ("DS-Lite", 1.5),
+    ("lw4o6", 1.0),
+    ("MAP-E", 0.8),
+    ("MAP-T", 0.8),
+];
 /// Most bytes that a session of NAT64 takes more than one of NAT44.
 const MORE_BYTES: f64 = 8.0;
 /// Most bytes of a host.

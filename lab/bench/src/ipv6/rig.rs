@@ -3,12 +3,12 @@
 //! The packets of a round are written before the time is taken, and their sessions are uniformly
 //! random, as in the engine's benchmark. A turn calls the translator as a worker of the gateway
 //! does (`gateway/gateway/src/worker/families.rs`): packets that the translator claims go in runs,
-//! the others go to the engine together, and those for hosts of NAT64 are converted then.
+//! the others go to the engine together, and those for hosts with numbers are converted then.
 
 use super::packet::Buffer;
-use super::translation::Translation;
+use super::translation::{Session, Translation};
 use crate::clock;
-use crate::engine::{Bench, Mode, ROUND, config, subscribers};
+use crate::engine::{Bench, Mode, ROUND, config};
 use crate::frame::End;
 use crate::memory::resident;
 use crate::random::{Random, Shuffle};
@@ -54,8 +54,7 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new(translation: Translation, sessions: u64, batch: usize) -> Self {
-        let stateful = translation == Translation::Nat64;
-        let room = if stateful { sessions } else { 1 };
+        let room = if translation.is_stateful() { sessions } else { 1 };
         let external = vec![(u32::MAX, u16::MAX); room as usize];
         let buffers = vec![Buffer::EMPTY; ROUND];
         let (verdicts, fates) = (vec![Verdict::Held; batch], vec![Fate::Nothing; batch]);
@@ -71,7 +70,7 @@ impl Rig {
             translation,
             gateway: Gateway { engine, translator, verdicts, fates, own: vec![0; LONGEST] },
             sessions,
-            hosts: subscribers(sessions),
+            hosts: translation.hosts(sessions),
             batch,
             external,
             buffers,
@@ -81,7 +80,7 @@ impl Rig {
         }
     }
 
-    /// Creates every session of NAT64, in a pseudo-random order. Returns nanoseconds a session, by
+    /// Creates every session of a stateful translation, in a pseudo-random order. Returns nanoseconds a session, by
     /// round.
     pub(super) fn fill(&mut self, mut made: impl FnMut(u64)) -> Vec<f64> {
         let order = Shuffle::new(self.sessions);
@@ -95,7 +94,9 @@ impl Rig {
             let count = places.end - places.start;
             let time = self.process(count as usize, Mode::Outbound);
             for (place, session) in sessions() {
-                self.external[session as usize] = self.buffers[place].converted_source();
+                let buffer = &mut self.buffers[place];
+                let len = buffer.packet().len();
+                self.external[session as usize] = buffer.source_ipv4(len);
             }
             made(count);
             time
@@ -136,33 +137,21 @@ impl Rig {
         }
     }
 
-    /// Host and port of a session.
-    fn internal(&self, session: u64) -> (u64, u16) {
-        (session % self.hosts, (1024 + session / self.hosts) as u16)
+    fn session(&self, session: u64) -> Session {
+        Session { host: session % self.hosts, place: session / self.hosts }
     }
 
     fn write_outbound(&mut self, place: usize, session: u64) {
-        let (host, port) = self.internal(session);
-        let (address, remote_port) = Bench::remote(session);
-        let source = (self.translation.inside(host), port);
-        let remote = (self.translation.remote(address), remote_port);
-        self.buffers[place].write_ipv6(source, remote);
+        let ends = self.translation.outbound(self.session(session), Bench::remote(session));
+        self.buffers[place].write(ends);
     }
 
     fn write_inbound(&mut self, place: usize, session: u64) {
-        let (host, port) = self.internal(session);
+        // Only the engine's sessions have endpoints here.
+        let external = self.external.get(session as usize).copied().unwrap_or_default();
         let remote = Bench::remote(session);
-        let (translation, buffer) = (self.translation, &mut self.buffers[place]);
-        match translation {
-            Translation::Nat64 => buffer.write_ipv4(remote, self.external[session as usize]),
-            Translation::Siit | Translation::Maps => {
-                buffer.write_ipv4(remote, (translation.outside_ipv4(host), port));
-            }
-            Translation::Nptv6 => {
-                let remote = (translation.remote(remote.0), remote.1);
-                buffer.write_ipv6(remote, (translation.outside_ipv6(host), port));
-            }
-        }
+        let ends = self.translation.inbound(self.session(session), remote, external);
+        self.buffers[place].write(ends);
     }
 
     /// Gives packets to the translator, which must send all of them on; returns the time of one.
@@ -218,6 +207,7 @@ fn turn(gateway: &mut Gateway, now: Timestamp, side: Side, packets: &mut [Packet
         return left;
     }
     assert_eq!(claimed, packets.len(), "a batch has packets of one kind");
+    gateway.translator.prepare(side, packets.iter().map(|packet| packet.bytes()));
     let mut rest = packets;
     while !rest.is_empty() {
         let Gateway { engine, translator, fates, .. } = gateway;
@@ -255,23 +245,48 @@ fn settle(gateway: &mut Gateway, now: Timestamp) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::packet::Ends;
     use super::*;
     use natgate_wire::{Ipv4, Ipv6};
 
     const SESSIONS: u64 = 5000;
 
-    /// Takes the packet in the first buffer; returns its addresses after translation, as IPv6 bits.
-    fn pass(rig: &mut Rig, side: Side) -> (u128, u128) {
+    /// Takes the packet in the first buffer; returns the ends of the packet that leaves.
+    fn pass(rig: &mut Rig, side: Side) -> Ends {
         let mut packets = [rig.buffers[0].packet()];
         let left = turn(&mut rig.gateway, Timestamp(rig.now), side, &mut packets);
         assert_eq!(left, 1, "{:?} {side:?}", rig.translation);
-        let bytes = packets[0].bytes();
-        match Ipv6::new_checked(bytes) {
-            Ok(header) => (header.source(), header.destination()),
-            Err(_) => {
-                let header = Ipv4::new_checked(bytes).expect("a packet");
-                (header.source().into(), header.destination().into())
+        ends(packets[0].bytes())
+    }
+
+    fn ends(bytes: &[u8]) -> Ends {
+        let ports = |payload: &[u8]| {
+            let port = |at: usize| u16::from_be_bytes([payload[at], payload[at + 1]]);
+            (port(0), port(2))
+        };
+        let Ok(header) = Ipv6::new_checked(bytes) else {
+            let header = Ipv4::new_checked(bytes).expect("a packet");
+            let (from, to) = ports(header.payload());
+            return Ends::Ipv4((header.source(), from), (header.destination(), to));
+        };
+        let outer = (header.source(), header.destination());
+        match Ipv4::new_checked(header.payload()) {
+            Ok(_) if header.next_header() == 4 => {
+                let Ends::Ipv4(from, to) = ends(header.payload()) else { unreachable!() };
+                Ends::Tunneled(outer, (from, to))
             }
+            _ => {
+                let (from, to) = ports(header.payload());
+                Ends::Ipv6((outer.0, from), (outer.1, to))
+            }
+        }
+    }
+
+    fn reversed(ends: Ends) -> Ends {
+        match ends {
+            Ends::Ipv4(from, to) => Ends::Ipv4(to, from),
+            Ends::Ipv6(from, to) => Ends::Ipv6(to, from),
+            Ends::Tunneled(outer, (from, to)) => Ends::Tunneled((outer.1, outer.0), (to, from)),
         }
     }
 
@@ -279,26 +294,31 @@ mod tests {
     fn an_answer_goes_back_to_its_host() {
         for translation in Translation::ALL {
             let mut rig = Rig::new(translation, SESSIONS, 64);
-            if translation == Translation::Nat64 {
+            if translation.is_stateful() {
                 rig.fill(|_| ());
             }
             for session in [0, 1, 311, 312, 313, SESSIONS - 1] {
-                let (host, _) = rig.internal(session);
-                let remote = translation.remote(Bench::remote(session).0);
                 rig.write_outbound(0, session);
-                let (source, destination) = pass(&mut rig, Side::Inside);
+                let sent = ends(rig.buffers[0].packet().bytes());
+                let left = pass(&mut rig, Side::Inside);
                 rig.write_inbound(0, session);
-                let bytes = rig.buffers[0].packet().bytes().to_vec();
-                let answered = match Ipv6::new_checked(&bytes[..]) {
-                    Ok(header) => (header.destination(), header.source()),
-                    Err(_) => {
-                        let header = Ipv4::new_checked(&bytes[..]).expect("a packet");
-                        (header.destination().into(), header.source().into())
-                    }
-                };
-                assert_eq!((source, destination), answered, "{translation:?} {session}");
+                let answer = ends(rig.buffers[0].packet().bytes());
+                assert_eq!(answer, reversed(left), "{translation:?} {session}");
                 let back = pass(&mut rig, Side::Outside);
-                assert_eq!(back, (remote, translation.inside(host)), "{translation:?}");
+                assert_eq!(back, reversed(sent), "{translation:?} {session}");
+            }
+        }
+    }
+
+    #[test]
+    fn customers_of_many_sessions_have_ports_of_their_own() {
+        for translation in [Translation::Lw4o6, Translation::MapE, Translation::MapT] {
+            let mut rig = Rig::new(translation, 65_000_000, 64);
+            for session in [64_999_999, 64_000_000, 999_999] {
+                rig.write_outbound(0, session);
+                let left = pass(&mut rig, Side::Inside);
+                rig.write_inbound(0, session);
+                assert_eq!(ends(rig.buffers[0].packet().bytes()), reversed(left));
             }
         }
     }

@@ -1,5 +1,9 @@
-//! The measured translations: their settings, and the addresses of hosts and remote hosts.
+//! The measured translations: their settings, and the ends of packets.
 
+use super::customers::{self, Customer};
+use super::packet::{End6, Ends};
+use crate::engine::subscribers;
+use crate::frame::End;
 use natgate_engine::Prefix;
 use natgate_ipv6::{
     EamEntry, Hairpin, Nat64Settings, NonGlobal, Nptv6, Nptv6Settings, Pref64, Prefix6, Settings,
@@ -38,6 +42,28 @@ pub(super) enum Translation {
     Maps,
     /// One pair of prefixes, RFC 6296.
     Nptv6,
+    /// Stateful, in tunnels, RFC 6333.
+    DsLite,
+    /// Stateless by a table of bindings, in tunnels, RFC 7596.
+    Lw4o6,
+    /// Stateless by rules, in tunnels, RFC 7597.
+    MapE,
+    /// Stateless by rules, RFC 7599.
+    MapT,
+}
+
+/// A session: its host, and its number among the sessions of the host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Session {
+    pub(super) host: u64,
+    pub(super) place: u64,
+}
+
+impl Session {
+    /// The source port of a host that has all ports.
+    fn port(self) -> u16 {
+        (1024 + self.place) as u16
+    }
 }
 
 fn pref64(address: Ipv6Addr) -> Pref64 {
@@ -50,7 +76,19 @@ fn pair() -> Nptv6 {
 }
 
 impl Translation {
-    pub(super) const ALL: [Self; 4] = [Self::Nat64, Self::Siit, Self::Maps, Self::Nptv6];
+    /// The stateful ones come first.
+    pub(super) const ALL: [Self; 8] = [
+        Self::Nat64,
+        Self::DsLite,
+        Self::Siit,
+        Self::Maps,
+        Self::Nptv6,
+        Self::Lw4o6,
+        Self::MapE,
+        Self::MapT,
+    ];
+    /// Number of stateful translations.
+    pub(super) const STATEFUL: usize = 2;
 
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -58,6 +96,23 @@ impl Translation {
             Self::Siit => "SIIT",
             Self::Maps => "SIIT with 1,000 maps",
             Self::Nptv6 => "NPTv6",
+            Self::DsLite => "DS-Lite",
+            Self::Lw4o6 => "lw4o6",
+            Self::MapE => "MAP-E",
+            Self::MapT => "MAP-T",
+        }
+    }
+
+    /// True if the engine has the sessions.
+    pub(super) fn is_stateful(self) -> bool {
+        Self::ALL[..Self::STATEFUL].contains(&self)
+    }
+
+    /// Hosts, or customers, of so many sessions.
+    pub(super) fn hosts(self, sessions: u64) -> u64 {
+        match self {
+            Self::Lw4o6 => customers::BINDINGS,
+            _ => subscribers(sessions),
         }
     }
 
@@ -79,48 +134,87 @@ impl Translation {
             Self::Nptv6 => {
                 settings.nptv6 = vec![Nptv6Settings { pair: pair(), icmp_errors: true }];
             }
+            Self::DsLite => settings.dslite = Some(customers::dslite()),
+            Self::Lw4o6 => settings.lw4o6 = Some(customers::lw4o6()),
+            Self::MapE => settings.map = customers::rules(customers::relay()),
+            Self::MapT => settings.map = customers::rules(customers::default_rule()),
         }
         settings
     }
 
-    /// Address of a host inside.
-    pub(super) fn inside(self, host: u64) -> u128 {
+    /// The ends of a packet from inside.
+    pub(super) fn outbound(self, session: Session, remote: End) -> Ends {
+        let Session { host, .. } = session;
+        let source = |address| (address, session.port());
         let place = u128::from(host);
-        match self {
-            Self::Nat64 => SUBSCRIBERS | place << 64 | 1,
-            Self::Siit => embed(STATELESS, self.outside_ipv4(host)),
+        let source: End6 = match self {
+            Self::Nat64 => source(SUBSCRIBERS | place << 64 | 1),
+            Self::Siit => source(embed(STATELESS, INSIDE + host as u32)),
             Self::Maps => {
                 let (map, within) = (host % MAPS, host / MAPS);
-                MAPPED + (u128::from(map) << 64) + u128::from(within)
+                source(MAPPED + (u128::from(map) << 64) + u128::from(within))
             }
-            // Subnets and interface identifiers vary.
-            Self::Nptv6 => INTERNAL.to_bits() | (place & 0xff) << 64 | 1 << 32 | place >> 8,
-        }
-    }
-
-    /// The IPv4 address of a host with a stateless translation.
-    pub(super) fn outside_ipv4(self, host: u64) -> u32 {
-        let place = match self {
-            Self::Maps => ((host % MAPS) << MAP_BITS) + host / MAPS,
-            _ => host,
+            Self::Nptv6 => source(internal(host)),
+            Self::DsLite => {
+                let inner = (customers::INNER, session.port());
+                return Ends::Tunneled(customers::tunnel_of_dslite(host), (inner, remote));
+            }
+            Self::Lw4o6 | Self::MapE => {
+                let Customer { end, tunnel } = self.customer(session);
+                return Ends::Tunneled(tunnel, (end, remote));
+            }
+            Self::MapT => {
+                let Customer { end, tunnel } = self.customer(session);
+                (tunnel.0, end.1)
+            }
         };
-        INSIDE + place as u32
+        Ends::Ipv6(source, self.remote(remote))
     }
 
-    /// The address of a host of NPTv6 outside.
-    pub(super) fn outside_ipv6(self, host: u64) -> u128 {
-        let outside = pair().outbound(Ipv6Addr::from_bits(self.inside(host)));
-        outside.and_then(Result::ok).expect("the host has a translation").to_bits()
+    /// The ends of a packet from outside. `external` is the external endpoint of a session of the
+    /// engine's.
+    pub(super) fn inbound(self, session: Session, remote: End, external: End) -> Ends {
+        let Session { host, .. } = session;
+        let receiver = match self {
+            Self::Nat64 | Self::DsLite => external,
+            Self::Siit => (INSIDE + host as u32, session.port()),
+            Self::Maps => {
+                let place = ((host % MAPS) << MAP_BITS) + host / MAPS;
+                (INSIDE + place as u32, session.port())
+            }
+            Self::Nptv6 => {
+                let outside = pair().outbound(Ipv6Addr::from_bits(internal(host)));
+                let outside = outside.and_then(Result::ok).expect("the host has a translation");
+                return Ends::Ipv6(self.remote(remote), (outside.to_bits(), session.port()));
+            }
+            Self::Lw4o6 | Self::MapE | Self::MapT => self.customer(session).end,
+        };
+        Ends::Ipv4(remote, receiver)
     }
 
-    /// Address of a remote host as hosts inside know it.
-    pub(super) fn remote(self, remote: u32) -> u128 {
+    fn customer(self, Session { host, place }: Session) -> Customer {
         match self {
-            Self::Nat64 => embed(WELL_KNOWN, remote),
-            Self::Siit | Self::Maps => embed(STATELESS, remote),
-            Self::Nptv6 => REMOTE | u128::from(remote),
+            Self::MapE => customers::of_rule(customers::relay(), host, place),
+            Self::MapT => customers::of_rule(customers::default_rule(), host, place),
+            _ => customers::of_binding(host, place),
         }
     }
+
+    /// A remote endpoint as hosts inside know it, if they know it by IPv6.
+    fn remote(self, (address, port): End) -> End6 {
+        let address = match self {
+            Self::Siit | Self::Maps => embed(STATELESS, address),
+            Self::Nptv6 => REMOTE | u128::from(address),
+            _ => embed(WELL_KNOWN, address),
+        };
+        (address, port)
+    }
+}
+
+/// The address of a host of NPTv6 inside. Subnets and interface identifiers vary.
+fn internal(host: u64) -> u128 {
+    let place = u128::from(host);
+    INTERNAL.to_bits() | (place & 0xff) << 64 | 1 << 32 | place >> 8
 }
 
 fn embed(prefix: Ipv6Addr, address: u32) -> u128 {
