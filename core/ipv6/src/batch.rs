@@ -226,7 +226,7 @@ impl Translator {
         {
             let plain = Plain6::read(bytes)?;
             // Softwires come before NAT64.
-            let is_sure = self.softwires.is_none() && self.is_fine(&plain);
+            let is_sure = self.softwires.is_none() && self.own_folded.has_nothing_against(&plain);
             return is_sure.then(|| {
                 let hash = nat64.hosts.approach(plain.source);
                 Task::Number(Numbering { plain, hash, prefix, remote: remote.to_bits() })

@@ -6,6 +6,7 @@
 //! complete way, which has the reasons and the errors.
 
 use crate::convert::{Plain4, Plain6};
+use crate::softwire::quick::Gateway;
 use crate::translator::{Departure, Fate, Translator};
 use natgate_engine::{Direction, Outcome, Packet, Side, prefetch};
 
@@ -45,7 +46,7 @@ pub(crate) fn is_ordinary_ipv4(address: u32) -> bool {
 /// True if an IPv6 address is neither martian nor link-local, and no near address is: most are
 /// such.
 #[inline(always)]
-fn is_ordinary(address: u128) -> bool {
+pub(crate) fn is_ordinary(address: u128) -> bool {
     const LINK_LOCAL: u64 = 0xfe80 << 48;
     // Zero wraps.
     ((address >> 64) as u64).wrapping_sub(1) < LINK_LOCAL - 1
@@ -70,9 +71,19 @@ impl OwnFolded {
 
     /// True if an address may be one of them.
     #[inline(always)]
-    fn may_have(self, address: u128) -> bool {
+    pub(crate) fn may_have(self, address: u128) -> bool {
         let folded = folded(address);
         folded == self.0[0] || folded == self.0[1]
+    }
+
+    /// True if [`Translator::check`] certainly has nothing against a packet.
+    #[inline(always)]
+    pub(crate) fn has_nothing_against(self, plain: &Plain6) -> bool {
+        is_ordinary(plain.source)
+            && is_ordinary(plain.destination)
+            && plain.source != plain.destination
+            && !self.may_have(plain.source)
+            && !self.may_have(plain.destination)
     }
 }
 
@@ -102,7 +113,14 @@ impl Translator {
     /// False if tables concern all packets that the quick way does not ask.
     #[inline]
     pub(crate) fn has_quick_way(&self) -> bool {
-        self.filter.is_none() && self.softwires.is_none() && self.settings.clat.is_none()
+        let has_softwire = match &self.softwires {
+            // Other tables beside softwires are few.
+            Some(softwires) => {
+                softwires.has_quick_way() && self.nat64.is_none() && self.siit.is_none()
+            }
+            None => true,
+        };
+        has_softwire && self.filter.is_none() && self.settings.clat.is_none()
     }
 
     /// Takes a packet that no table with state claims. `false`: the packet is unchanged, and has to
@@ -127,9 +145,17 @@ impl Translator {
 
     #[inline(always)]
     fn pass_ipv6(&mut self, from: Side, packet: &mut Packet<'_>) -> Option<Passed> {
+        if let Some(softwires) = &mut self.softwires {
+            let (own, mtu) = (self.own_folded, self.mtus[Side::Outside as usize]);
+            let gateway = Gateway { own, own_ipv4: self.own_ipv4, mtu };
+            return match from {
+                Side::Inside => softwires.pass_from_inside(packet, gateway),
+                Side::Outside => None,
+            };
+        }
         let plain = Plain6::read(packet.bytes())?;
         let (source, destination) = (plain.source, plain.destination);
-        if !self.is_fine(&plain) || plain.hop_limit <= 1 {
+        if !self.own_folded.has_nothing_against(&plain) || plain.hop_limit <= 1 {
             return None;
         }
         if let Some(nat64) = &self.nat64
@@ -152,16 +178,6 @@ impl Translator {
             }
         }
         self.pass_routed(from, packet, &plain)
-    }
-
-    /// True if [`Translator::check`] certainly has nothing against a packet.
-    #[inline(always)]
-    pub(crate) fn is_fine(&self, plain: &Plain6) -> bool {
-        is_ordinary(plain.source)
-            && is_ordinary(plain.destination)
-            && plain.source != plain.destination
-            && !self.own_folded.may_have(plain.source)
-            && !self.own_folded.may_have(plain.destination)
     }
 
     /// Routes a plain packet to the other side, by another prefix if a pair of prefixes has its
@@ -192,7 +208,9 @@ impl Translator {
 
     #[inline(always)]
     fn pass_ipv4(&mut self, from: Side, packet: &mut Packet<'_>) -> Option<Passed> {
-        let siit = self.siit.as_ref().filter(|_| from == Side::Outside)?;
+        if from == Side::Inside || self.siit.is_none() && self.softwires.is_none() {
+            return None;
+        }
         let plain = Plain4::read(packet.bytes())?;
         let (source, destination) = (plain.source, plain.destination);
         let is_fine =
@@ -200,6 +218,9 @@ impl Translator {
         if !is_fine || self.is_engines(destination) {
             return None;
         }
-        siit.pass_ipv4(packet, &plain)
+        match &mut self.softwires {
+            Some(softwires) => softwires.pass_from_outside(packet, &plain),
+            None => self.siit.as_ref()?.pass_ipv4(packet, &plain),
+        }
     }
 }

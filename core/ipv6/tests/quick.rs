@@ -15,6 +15,10 @@ use natgate_engine::{
     Timestamp,
 };
 use natgate_ipv6::convert::HEADROOM;
+use natgate_ipv6::softwire::{
+    Binding, BindingTable, DomainCounters, Lw4o6Settings, MapMode, MapParameters, MapRule,
+    MapSettings, PortSets, SoftwireSettings,
+};
 use natgate_ipv6::{
     ClatSettings, ERROR_ROOM, EamEntry, Fate, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6,
     Nptv6Settings, Pref64, Settings, Side6, SiitSettings, Translator,
@@ -23,6 +27,7 @@ use natgate_wire::{Ipv4, Ipv6, protocol};
 use prefixes::{address, pref64, prefix};
 use rng::Rng;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 const CASES: u64 = 400;
 const PACKETS: usize = 120;
@@ -119,7 +124,14 @@ fn settings(rng: &mut Rng) -> Settings {
             static_hosts: Vec::new(),
         });
     }
-    if settings.siit.is_none() && rng.chance(8) {
+    if rng.chance(3) {
+        // Softwires alone, mostly.
+        if !rng.chance(8) {
+            (settings.siit, settings.nat64, settings.nptv6) = (None, None, Vec::new());
+        }
+        add_softwires(rng, &mut settings);
+    }
+    if settings.siit.is_none() && settings.lw4o6.is_none() && rng.chance(8) {
         settings.clat = Some(ClatSettings {
             prefix: pref64("64:ff9b::", 96),
             source: pref64("2001:db8:aaaa:1::", 96),
@@ -144,6 +156,7 @@ fn config(rng: &mut Rng) -> Config {
         }],
         ..Config::default()
     };
+    config.tcp_mss = rng.one_of(&[None, None, Some(1300)]);
     config.limits.icmp_errors_per_second = 1_000_000;
     config
 }
@@ -153,8 +166,9 @@ fn ipv4(rng: &mut Rng) -> u32 {
     let any = rng.next() as u32;
     let of_map = 0xc000_0200 | any & 0x1f;
     let near = rng.one_of(&[0x0a00_0000, 0xc0a8_0000, 0xa9fd_0000, 0xa9fe_0000, 0x7f00_0000]);
+    let shared = rng.one_of(&SHARED) | any & 0xf;
     let known = rng.one_of(&[OWN4, EXTERNAL, 0xc633_6407, 0xe000_0001, 0, u32::MAX, 0x0808_0808]);
-    rng.one_of(&[any, of_map, of_map, near | any & 0xff, known, 0x0808_0000 | any & 0xff])
+    rng.one_of(&[any, of_map, of_map, shared, near | any & 0xff, known, 0x0808_0000 | any & 0xff])
 }
 
 /// An IPv6 address: one that embeds an IPv4 address, of a map, of a pair, of the gateway, martian,
@@ -192,8 +206,94 @@ fn ipv6(rng: &mut Rng, settings: &Settings) -> u128 {
     if rng.chance(20) { found ^ 1 << rng.below(128) } else { found }
 }
 
-/// A packet that is plain, or nearly so.
-fn packet(rng: &mut Rng, settings: &Settings) -> Vec<u8> {
+/// The IPv4 addresses of customers: those of bindings, and those of rules of both kinds.
+const SHARED: [u32; 3] = [0xc000_0200, 0xc633_6400, 0xcb00_7200];
+
+/// lw4o6 and MAP, each or both.
+fn add_softwires(rng: &mut Rng, settings: &mut Settings) {
+    let softwire = SoftwireSettings { mtu: rng.one_of(&[None, Some(1400)]), path_mtu: false };
+    let relay = address(rng.one_of(&[OWN6[0], "2001:db8:ffff::2"])).into();
+    if rng.chance(2) {
+        let sets = PortSets::new(rng.one_of(&[0, 6]), rng.one_of(&[0, 4])).expect("10 bits");
+        let binding = |number: u32| Binding {
+            ipv4: Ipv4Addr::from_bits(SHARED[0] + number / sets.count()),
+            sets,
+            psid: (number % sets.count()) as u16,
+            b4: (address("2001:db8:b4::1") + u128::from(number)).into(),
+            br: relay,
+        };
+        let bindings: Vec<Binding> = (0..100).map(binding).collect();
+        settings.lw4o6 = Some(Lw4o6Settings {
+            address: relay,
+            bindings: Arc::new(BindingTable::new(&bindings, relay, 1).expect("a table")),
+            hairpinning: true,
+            icmp_errors: rng.chance(2),
+            inbound_icmp: true,
+            softwire,
+        });
+    }
+    let rule = |(ipv6, ipv4, psid_offset), mode| MapSettings {
+        rule: MapRule::new(MapParameters {
+            ipv6: prefix(ipv6, 40),
+            ipv4: Prefix::new(Ipv4Addr::from_bits(ipv4), 24),
+            ea_length: 12,
+            psid_offset,
+            psid: None,
+            mode,
+        })
+        .expect("a rule"),
+        softwire,
+    };
+    if rng.chance(2) {
+        let relay = MapMode::Encapsulation(address("2001:db8:ffff::3").into());
+        settings.map.push(rule(("2001:db8:8000::", SHARED[1], 6), relay));
+    }
+    if rng.chance(2) {
+        let dmr = if rng.chance(2) { embeddings()[1] } else { rng.one_of(&embeddings()) };
+        let dmr = MapMode::Translation(dmr);
+        settings.map.push(rule(("2001:db8:9000::", SHARED[2], 0), dmr));
+    }
+}
+
+/// A packet from a customer of a softwire, mostly from the right end of the tunnel.
+fn from_customer(rng: &mut Rng, settings: &Settings) -> Option<Vec<u8>> {
+    let (source, port) = (rng.one_of(&SHARED) | rng.next() as u32 & 0xf, rng.next() as u16);
+    let destination = ipv4(rng);
+    let of_binding = settings.lw4o6.as_ref().and_then(|one| one.bindings.find(source, port));
+    let (mut customer, end) = if let Some(tunnel) = of_binding {
+        (tunnel.customer, Some(tunnel.br))
+    } else {
+        let has = |map: &&MapSettings| map.rule.parameters().ipv4.contains(source);
+        let rule = settings.map.iter().find(has)?.rule;
+        let psid = rule.psid_of(port)?;
+        let customer = rule.customer(Ipv4Addr::from_bits(source), psid).address.to_bits();
+        match rule.parameters().mode {
+            MapMode::Encapsulation(br) => (customer, Some(br.to_bits())),
+            MapMode::Translation(dmr) => {
+                let remote = dmr.embed(Ipv4Addr::from_bits(destination)).to_bits();
+                let customer = if rng.chance(20) { customer ^ 1 } else { customer };
+                let (next, mut payload) = payload(rng);
+                with_port(rng, &mut payload, port);
+                return Some(six(rng, (customer, remote), next, &payload));
+            }
+        }
+    };
+    let inner = four(rng, (source, destination), Some(port));
+    if rng.chance(20) {
+        customer ^= 1 << rng.below(64);
+    }
+    Some(six(rng, (customer, end?), 4, &inner))
+}
+
+/// Puts a source port before a payload's rest, mostly.
+fn with_port(rng: &mut Rng, payload: &mut [u8], port: u16) {
+    if payload.len() >= 2 && !rng.chance(20) {
+        payload[..2].copy_from_slice(&port.to_be_bytes());
+    }
+}
+
+/// A protocol and a payload.
+fn payload(rng: &mut Rng) -> (u8, Vec<u8>) {
     let protocol = rng.one_of(&[
         protocol::UDP,
         protocol::UDP,
@@ -203,43 +303,76 @@ fn packet(rng: &mut Rng, settings: &Settings) -> Vec<u8> {
         protocol::ICMPV6,
         50,
     ]);
-    let payload_len = rng.one_of(&[0, 7, 8, 19, 20, 26, 1220, 1232, 1240, 1260, 1360, 1460, 1480]);
-    let hops = rng.one_of(&[0, 1, 2, 64, 255, 64]);
-    let payload: Vec<u8> = (0..payload_len).map(|_| rng.next() as u8).collect();
-    let mut bytes = if rng.chance(2) {
-        let mut bytes = vec![0; 20];
-        let mut header = Ipv4::init(&mut bytes[..], 20);
-        header.set_total_len((20 + payload_len) as u16);
-        header.set_identification(rng.next() as u16);
-        header.set_fragment_field(rng.one_of(&[0, 0, 0x4000, 0x4000, 0x2000, 9]));
-        header.set_ttl(hops);
-        header.set_protocol(protocol);
-        header.set_source(ipv4(rng));
-        header.set_destination(ipv4(rng));
-        header.fill_checksum();
-        bytes
-    } else {
-        let mut bytes = vec![0; 40];
-        let mut header = Ipv6::init(&mut bytes[..]);
-        header.set_traffic_class(rng.next() as u8);
-        header.set_payload_len(payload_len as u16);
-        header.set_next_header(protocol);
-        header.set_hop_limit(hops);
-        let source = ipv6(rng, settings);
-        header.set_source(source);
-        header.set_destination(if rng.chance(40) { source } else { ipv6(rng, settings) });
-        bytes
-    };
-    bytes.extend(payload);
-    let checksum = bytes.len() - payload_len + 6;
-    if rng.chance(30) && bytes.len() > checksum + 1 {
-        bytes[checksum..checksum + 2].fill(0);
+    let len = rng.one_of(&[0, 7, 8, 19, 20, 26, 1220, 1232, 1240, 1260, 1360, 1440, 1460, 1480]);
+    let mut payload: Vec<u8> = (0..len).map(|_| rng.next() as u8).collect();
+    if rng.chance(30) && len > 7 {
+        payload[6..8].fill(0);
     }
+    if protocol == protocol::TCP && len >= 24 && rng.chance(2) {
+        // A SYN with a segment size.
+        payload[12..14].copy_from_slice(&[0x60, 2]);
+        payload[20..24].copy_from_slice(&[2, 4, 5, 0xb4]);
+    }
+    (protocol, payload)
+}
+
+fn hops(rng: &mut Rng) -> u8 {
+    rng.one_of(&[0, 1, 2, 64, 255, 64])
+}
+
+fn four(rng: &mut Rng, (source, destination): (u32, u32), port: Option<u16>) -> Vec<u8> {
+    let (protocol, mut payload) = payload(rng);
+    if let Some(port) = port {
+        with_port(rng, &mut payload, port);
+    }
+    let mut bytes = vec![0; 20];
+    let mut header = Ipv4::init(&mut bytes[..], 20);
+    header.set_service(rng.one_of(&[0, 0, 1, 2, 3, 0xb8]));
+    header.set_total_len((20 + payload.len()) as u16);
+    header.set_identification(rng.next() as u16);
+    header.set_fragment_field(rng.one_of(&[0, 0, 0x4000, 0x4000, 0x4000, 0x2000, 9]));
+    header.set_ttl(hops(rng));
+    header.set_protocol(protocol);
+    header.set_source(source);
+    header.set_destination(destination);
+    header.fill_checksum();
+    bytes.extend(payload);
+    bytes
+}
+
+fn six(rng: &mut Rng, ends: (u128, u128), next: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 40];
+    let mut header = Ipv6::init(&mut bytes[..]);
+    header.set_traffic_class(rng.one_of(&[0, 0, 1, 2, 3, 0xb8]));
+    header.set_payload_len(payload.len() as u16);
+    header.set_next_header(next);
+    header.set_hop_limit(hops(rng));
+    header.set_source(ends.0);
+    header.set_destination(if rng.chance(40) { ends.0 } else { ends.1 });
+    bytes.extend(payload);
+    bytes
+}
+
+/// A packet that is plain, or nearly so.
+fn packet(rng: &mut Rng, settings: &Settings) -> Vec<u8> {
+    let found = if rng.chance(2) { from_customer(rng, settings) } else { None };
+    let mut bytes = match found {
+        Some(bytes) => bytes,
+        None if rng.chance(2) => {
+            let ends = (ipv4(rng), ipv4(rng));
+            four(rng, ends, None)
+        }
+        None => {
+            let ends = (ipv6(rng, settings), ipv6(rng, settings));
+            let (protocol, payload) = payload(rng);
+            six(rng, ends, protocol, &payload)
+        }
+    };
     match rng.below(40) {
         0 => bytes.extend([9; 5]),
         1 => bytes.truncate(rng.below(bytes.len())),
         2 => {
-            let at = rng.below(bytes.len().min(48));
+            let at = rng.below(bytes.len().min(68));
             bytes[at] ^= 1 << rng.below(8);
         }
         _ => {}
@@ -301,8 +434,9 @@ impl World {
         own
     }
 
-    fn counters(&self) -> [Counters; 2] {
-        [self.engine.counters().clone(), self.translator.counters()]
+    fn counters(&self) -> ([Counters; 2], Vec<DomainCounters>) {
+        let counters = [self.engine.counters().clone(), self.translator.counters()];
+        (counters, self.translator.domain_counters().to_vec())
     }
 }
 

@@ -34,9 +34,9 @@ pub(crate) struct Plain4 {
     pub(crate) source: u32,
     pub(crate) destination: u32,
     total_len: u16,
-    service: u8,
+    pub(crate) service: u8,
     protocol: u8,
-    ttl: u8,
+    pub(crate) ttl: u8,
     dont_fragment: bool,
 }
 
@@ -126,6 +126,12 @@ impl Plain6 {
         }
     }
 
+    /// The source port of the packet with these bytes.
+    #[inline(always)]
+    pub(crate) fn source_port(&self, bytes: &[u8]) -> u16 {
+        u16_at(bytes, ipv6::HEADER_LEN)
+    }
+
     /// The transport checksum, which the conversion of the packet overwrites.
     #[inline(always)]
     pub(crate) fn checksum(&self, bytes: &[u8]) -> u16 {
@@ -147,6 +153,24 @@ impl Plain6 {
 }
 
 impl Plain4 {
+    /// True if the packet is a TCP segment.
+    #[inline(always)]
+    pub(crate) fn is_tcp(&self) -> bool {
+        self.protocol == protocol::TCP
+    }
+
+    /// The source port of the packet with these bytes.
+    #[inline(always)]
+    pub(crate) fn source_port(&self, bytes: &[u8]) -> u16 {
+        u16_at(bytes, ipv4::HEADER_LEN)
+    }
+
+    /// The destination port of the packet with these bytes.
+    #[inline(always)]
+    pub(crate) fn destination_port(&self, bytes: &[u8]) -> u16 {
+        u16_at(bytes, ipv4::HEADER_LEN + 2)
+    }
+
     /// Length of the packet, bytes.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {

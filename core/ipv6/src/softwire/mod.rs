@@ -22,6 +22,7 @@ mod icmp;
 mod map_t;
 mod paths;
 mod ports;
+pub(crate) mod quick;
 mod readdress;
 mod reassembly;
 mod release;
