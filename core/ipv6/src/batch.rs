@@ -30,9 +30,11 @@ const GROUP: usize = 8;
 const AHEAD: usize = 4;
 /// Next header of an IPv4 packet in a tunnel.
 const IPV4_IN_IPV6: u8 = 4;
-/// Offsets of the destination in the headers of IPv6 and of IPv4, and of the total length in the
+/// Offsets of the addresses in the headers of IPv6 and of IPv4, and of the total length in the
 /// latter, bytes.
+const SOURCE: usize = 8;
 const DESTINATION: usize = 24;
+const SENDER: usize = 12;
 const RECEIVER: usize = 16;
 const TOTAL_LEN: usize = 2;
 
@@ -45,8 +47,8 @@ enum Task {
     Pass,
     /// A plain packet to NAT64.
     Number(Numbering),
-    /// A packet in a tunnel of DS-Lite.
-    Leave,
+    /// A packet in a tunnel of DS-Lite. The hash finds the host.
+    Leave { hash: u64 },
 }
 
 /// A plain packet to NAT64 that [`Translator::check`] has nothing against.
@@ -67,7 +69,7 @@ impl Task {
             Self::Translate => None,
             Self::Pass => Some(0),
             Self::Number(_) => Some(DIFFERENCE as usize),
-            Self::Leave => Some(ipv6::HEADER_LEN),
+            Self::Leave { .. } => Some(ipv6::HEADER_LEN),
         }
     }
 }
@@ -233,7 +235,9 @@ impl Translator {
             });
         }
         if self.is_aftr(destination) {
-            return is_tunneled_whole(bytes).then_some(Task::Leave);
+            let hosts = self.tunneled_hosts().filter(|_| is_tunneled_whole(bytes))?;
+            let (tunnel, inner) = tunneled_sender(bytes)?;
+            return Some(Task::Leave { hash: hosts.approach_behind(tunnel, inner) });
         }
         Some(Task::Translate)
     }
@@ -243,10 +247,11 @@ impl Translator {
     /// Fetches the hosts of a group of packets.
     #[inline]
     fn fetch_hosts(&self, tasks: &[Task], group: usize) {
-        let Some(nat64) = &self.nat64 else { return };
+        let Some(hosts) = self.hosts() else { return };
         for task in tasks.iter().skip(group * GROUP).take(GROUP) {
-            if let Task::Number(numbering) = task {
-                nat64.hosts.fetch(numbering.hash);
+            match task {
+                Task::Number(Numbering { hash, .. }) | Task::Leave { hash } => hosts.fetch(*hash),
+                Task::Translate | Task::Pass => {}
             }
         }
     }
@@ -288,7 +293,7 @@ impl Translator {
                     continue;
                 }
                 Task::Number(numbering) => self.number(now, packet, (at, numbering), run),
-                Task::Leave => self.leave_tunnel(now, packet, place, run),
+                Task::Leave { .. } => self.leave_tunnel(now, packet, place, run),
             };
             let Err((refusal, len)) = refused else { continue };
             if run.has_new && is_short(refusal.reason) {
@@ -578,6 +583,14 @@ fn is_tunneled_whole(bytes: &[u8]) -> bool {
     let inner = bytes.get(ipv6::HEADER_LEN + TOTAL_LEN..).and_then(|bytes| bytes.first_chunk());
     let outer: Option<&[u8; 2]> = bytes.get(4..).and_then(|bytes| bytes.first_chunk());
     bytes.get(ipv6::NEXT_HEADER) == Some(&IPV4_IN_IPV6) && inner.is_some() && inner == outer
+}
+
+/// The tunnel's end and the inner source of a packet in a tunnel.
+#[inline]
+fn tunneled_sender(bytes: &[u8]) -> Option<(u128, u32)> {
+    let tunnel = bytes.get(SOURCE..)?.first_chunk()?;
+    let inner = bytes.get(ipv6::HEADER_LEN + SENDER..)?.first_chunk()?;
+    Some((u128::from_be_bytes(*tunnel), u32::from_be_bytes(*inner)))
 }
 
 /// The number of the host that a packet goes to, if the engine sends the packet to the realm of

@@ -285,6 +285,14 @@ impl Hosts {
         hash
     }
 
+    /// As [`Hosts::approach`], for a host behind a tunnel.
+    #[inline]
+    pub(crate) fn approach_behind(&self, tunnel: u128, inner: u32) -> u64 {
+        let hash = hash_of(self.key, tunnel, inner);
+        self.by_address.prefetch(hash);
+        hash
+    }
+
     /// Fetches the host with a hash that [`Hosts::approach`] returned a while ago.
     #[inline]
     pub(crate) fn fetch(&self, hash: u64) {

@@ -13,6 +13,8 @@ use natgate_wire::{ipv4, ipv6};
 /// Offsets of the source and the destination in the IPv4 header, and of the ports behind it.
 const ADDRESS: [usize; 2] = [12, 16];
 const PORT: [usize; 2] = [ipv4::HEADER_LEN, ipv4::HEADER_LEN + 2];
+/// Offset of the source in the IPv6 header.
+const SOURCE_IPV6: usize = 8;
 /// First byte of an IPv4 packet without options.
 const PLAIN: u8 = 0x45;
 
@@ -44,22 +46,40 @@ impl Softwires {
     }
 }
 
+/// The IPv4 and the IPv6 address by which the rule of a packet's customer is found.
+#[inline]
+fn ruled(from: Side, packet: &[u8]) -> (Option<u32>, Option<u128>) {
+    let customer = customer(from, packet).map(|(ipv4, _)| ipv4);
+    let is_translated = from == Side::Inside && customer.is_none();
+    let source = packet.get(SOURCE_IPV6..).and_then(|bytes| bytes.first_chunk());
+    (customer, source.filter(|_| is_translated).map(|octets| u128::from_be_bytes(*octets)))
+}
+
 impl Translator {
     /// Starts to fetch what the packets of a batch need, which came in on a side.
     #[inline]
     pub fn prepare<'p>(&self, from: Side, packets: impl Iterator<Item = &'p [u8]> + Clone) {
-        let Some(softwires) = self.softwires.as_ref().filter(|one| one.lw4o6.is_some()) else {
-            return;
-        };
-        for packet in packets.clone() {
-            if let Some((bindings, wanted)) = softwires.wanted(from, packet) {
-                bindings.prefetch_key(wanted);
+        let Some(softwires) = &self.softwires else { return };
+        if softwires.lw4o6.is_some() {
+            for packet in packets.clone() {
+                if let Some((bindings, wanted)) = softwires.wanted(from, packet) {
+                    bindings.prefetch_key(wanted);
+                }
+            }
+            for packet in packets.clone() {
+                if let Some((bindings, wanted)) = softwires.wanted(from, packet) {
+                    bindings.prefetch_value(wanted);
+                }
             }
         }
-        for packet in packets {
-            if let Some((bindings, wanted)) = softwires.wanted(from, packet) {
-                bindings.prefetch_value(wanted);
-            }
+        let domains = &softwires.domains;
+        if !domains.is_empty() {
+            let hashes = |packet| {
+                let (ipv4, ipv6) = ruled(from, packet);
+                domains.hashes(ipv4, ipv6)
+            };
+            packets.clone().map(hashes).for_each(|hashes| domains.approach(hashes));
+            packets.map(hashes).for_each(|hashes| domains.fetch(hashes));
         }
     }
 }

@@ -174,6 +174,29 @@ impl Domains {
         self.lengths4.iter().find_map(|&len| self.of_prefix4(first4(ipv4, len), len))
     }
 
+    /// The hashes by which the rule of an IPv4 address, or of an IPv6 address, is found, if its
+    /// prefix is of the greatest length.
+    #[inline]
+    pub(crate) fn hashes(&self, ipv4: Option<u32>, ipv6: Option<u128>) -> [Option<u64>; 2] {
+        let by_ipv4 = |(ipv4, &len)| hash(self.key, value4(first4(ipv4, len), len, None));
+        let by_ipv6 = |(ipv6, &len)| hash(self.key, first6(ipv6, len) ^ u128::from(len));
+        [ipv4.zip(self.lengths4.first()).map(by_ipv4), ipv6.zip(self.lengths6.first()).map(by_ipv6)]
+    }
+
+    /// Starts to fetch the places of hashes in the indexes.
+    #[inline]
+    pub(crate) fn approach(&self, [by_ipv4, by_ipv6]: [Option<u64>; 2]) {
+        by_ipv4.into_iter().for_each(|hash| self.by_ipv4.prefetch(hash));
+        by_ipv6.into_iter().for_each(|hash| self.by_ipv6.prefetch(hash));
+    }
+
+    /// Starts to fetch the rules with hashes that have been approached a while ago.
+    #[inline]
+    pub(crate) fn fetch(&self, [by_ipv4, by_ipv6]: [Option<u64>; 2]) {
+        by_ipv4.into_iter().for_each(|hash| self.by_ipv4.prefetch_place(hash, &self.rules));
+        by_ipv6.into_iter().for_each(|hash| self.by_ipv6.prefetch_place(hash, &self.rules));
+    }
+
     /// The place of the rule whose customer has an address and a port set. `place` is what
     /// [`Domains::find`] says about the address.
     #[inline]
