@@ -45,11 +45,17 @@ impl Index {
         prefetch(&self.slots, hash as usize & self.mask);
     }
 
-    /// Starts to fetch the place that the slot of a hash has, most likely that of the hash.
+    /// The place that the slot of a hash has, most likely that of the hash.
+    #[inline]
+    pub(crate) fn likely_place(&self, hash: u64) -> Option<usize> {
+        self.slots[hash as usize & self.mask].checked_sub(1).map(|place| place as usize)
+    }
+
+    /// Starts to fetch the place that the slot of a hash has.
     #[inline]
     pub(crate) fn prefetch_place<T>(&self, hash: u64, places: &[T]) {
-        if let Some(place) = self.slots[hash as usize & self.mask].checked_sub(1) {
-            prefetch(places, place as usize);
+        if let Some(place) = self.likely_place(hash) {
+            prefetch(places, place);
         }
     }
 

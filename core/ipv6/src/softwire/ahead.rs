@@ -7,7 +7,7 @@ use super::Softwires;
 use super::bindings::{BindingTable, Wanted};
 use super::tunnel::IPV4;
 use crate::translator::Translator;
-use natgate_engine::Side;
+use natgate_engine::{Side, prefetch};
 use natgate_wire::{ipv4, ipv6};
 
 /// Offsets of the source and the destination in the IPv4 header, and of the ports behind it.
@@ -79,7 +79,9 @@ impl Translator {
                 domains.hashes(ipv4, ipv6)
             };
             packets.clone().map(hashes).for_each(|hashes| domains.approach(hashes));
-            packets.map(hashes).for_each(|hashes| domains.fetch(hashes));
+            for place in packets.map(hashes).flat_map(|hashes| domains.fetch(hashes)).flatten() {
+                prefetch(&softwires.counters, place + 1);
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::Pref64;
 use crate::keyed::{Index, hash};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use natgate_engine::{HashKey, Prefix};
+use natgate_engine::{HashKey, Prefix, prefetch};
 
 /// Two rules contradict each other. Rules are named by their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,11 +190,20 @@ impl Domains {
         by_ipv6.into_iter().for_each(|hash| self.by_ipv6.prefetch(hash));
     }
 
-    /// Starts to fetch the rules with hashes that have been approached a while ago.
+    /// Starts to fetch the rules with hashes that have been approached a while ago. Returns their
+    /// likely places.
     #[inline]
-    pub(crate) fn fetch(&self, [by_ipv4, by_ipv6]: [Option<u64>; 2]) {
-        by_ipv4.into_iter().for_each(|hash| self.by_ipv4.prefetch_place(hash, &self.rules));
-        by_ipv6.into_iter().for_each(|hash| self.by_ipv6.prefetch_place(hash, &self.rules));
+    pub(crate) fn fetch(&self, [by_ipv4, by_ipv6]: [Option<u64>; 2]) -> [Option<usize>; 2] {
+        let places = [
+            by_ipv4.and_then(|hash| self.by_ipv4.likely_place(hash)),
+            by_ipv6.and_then(|hash| self.by_ipv6.likely_place(hash)),
+        ];
+        for place in places.into_iter().flatten() {
+            // A rule has two lines of memory. The next rule begins where this one ends.
+            prefetch(&self.rules, place);
+            prefetch(&self.rules, place + 1);
+        }
+        places
     }
 
     /// The place of the rule whose customer has an address and a port set. `place` is what
