@@ -75,17 +75,17 @@ impl FamilyPair {
 
     fn ask_translator(&mut self, now: Timestamp, request: &HostRequest) -> Asked {
         let Self { engine, translator, .. } = self;
-        if !translator.translates_for(request.host) {
+        if !translator.translates_for(request.host.into()) {
             return Err(ExplicitError::NotSubscriber);
         }
         if request.remote.is_none() && request.lifetime.is_zero() {
-            let Some(number) = translator.number_of(request.host) else {
+            let Some(number) = translator.number_of(request.host.into()) else {
                 return Ok((None, Duration::ZERO));
             };
             let MapRequest { protocol, realm, internal, nonce, .. } = request.map(number);
             return engine.unmap(now, protocol, realm, internal, nonce).map(|left| (None, left));
         }
-        let number = translator.number_requester(request.host, now);
+        let number = translator.number_requester(request.host.into(), now);
         let number = number.map_err(|_| ExplicitError::Full)?;
         let asked = match request.remote {
             None => engine.map(now, &request.map(number)),

@@ -14,6 +14,7 @@ use crate::convert::{Cut, DIFFERENCE, Overwritten, Plain6, Refusal};
 use crate::hosts::Hosts;
 use crate::nat64::Reached;
 use crate::numbered::is_short;
+use crate::softwire::may_ask;
 use crate::translator::{Departure, Fate, Translator};
 use alloc::vec::Vec;
 use core::mem;
@@ -213,7 +214,9 @@ impl Translator {
             return is_sure.then(|| Task::Number { hash: nat64.hosts.approach(plain.source) });
         }
         if self.is_aftr(destination) {
-            return is_tunneled_whole(bytes).then_some(Task::Leave);
+            // The caller takes requests for mappings.
+            let is_plain = is_tunneled_whole(bytes) && !may_ask(bytes);
+            return is_plain.then_some(Task::Leave);
         }
         Some(Task::Translate)
     }

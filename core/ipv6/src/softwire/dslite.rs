@@ -36,7 +36,7 @@ use natgate_wire::{Ipv4, ipv6};
 const REALM: &str = "dslite";
 /// The gateway's address in every tunnel (RFC 6333 section 6.5).
 //= rfc6333#section-6.5-address
-const AFTR: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
+pub(super) const AFTR: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
 /// Addresses of tunnels' ends (RFC 6333 section 5.7).
 const WELL_KNOWN: Prefix = Prefix::new(Ipv4Addr::new(192, 0, 0, 0), 29);
 /// Bits that tell the hosts of a B4 apart.
@@ -111,13 +111,18 @@ impl Dslite {
         WELL_KNOWN.contains(inner) || self.inner.iter().any(|prefix| prefix.contains(inner))
     }
 
+    /// The gateway's end of the tunnels.
+    pub(super) fn address(&self) -> Ipv6Addr {
+        self.settings.address
+    }
+
     fn is_b4(&self, address: u128) -> bool {
         let address = Ipv6Addr::from_bits(address);
         self.settings.b4.iter().any(|prefix| prefix.contains(address))
     }
 
     /// Checks a packet in its tunnel.
-    fn admit(&self, bytes: &[u8], arrived: Arrived) -> Result<Admitted, DropReason> {
+    pub(super) fn admit(&self, bytes: &[u8], arrived: Arrived) -> Result<Admitted, DropReason> {
         let b4 = arrived.ends.0;
         //= rfc6333#section-11-registered
         if !self.is_b4(b4) {
@@ -165,7 +170,7 @@ impl Dslite {
 
 /// A packet in its tunnel that may go on.
 #[derive(Clone, Copy, Debug)]
-struct Admitted {
+pub(super) struct Admitted {
     /// The inner source.
     source: u32,
     /// The number of the host that an error is about.
@@ -240,7 +245,7 @@ impl Report {
 }
 
 impl Translator {
-    fn dslite(&self) -> Option<&Dslite> {
+    pub(super) fn dslite(&self) -> Option<&Dslite> {
         self.softwires.as_ref()?.dslite.as_ref()
     }
 
@@ -299,7 +304,11 @@ impl Translator {
         };
         match content {
             Content::Whole(at) => {
-                self.take_inner(engine, now, packet, Arrived { ends, at, traffic_class }, len)
+                let arrived = Arrived { ends, at, traffic_class };
+                match self.take_request(packet.bytes(), arrived, len) {
+                    Some(fate) => fate,
+                    None => self.take_inner(engine, now, packet, arrived, len),
+                }
             }
             // A forged source must not use the memory for fragments.
             Content::Fragment(..) if self.dslite().is_none_or(|one| !one.is_b4(ends.0)) => {

@@ -25,6 +25,7 @@ mod ports;
 mod readdress;
 mod reassembly;
 mod release;
+mod request;
 mod rule;
 mod service;
 mod to_tunnel;
@@ -34,6 +35,8 @@ pub use bindings::{Binding, BindingTable, Conflict, MOST_BRS, Refused, Tunnel};
 pub use domains::{Domains, RuleConflict};
 pub use dslite::DsliteSettings;
 pub use ports::{PortSets, PortSetsError};
+pub use request::TunneledRequest;
+pub(crate) use request::may_ask;
 pub use rule::{Customer, MapMode, MapParameters, MapRule, RuleError};
 
 pub(crate) use dslite::add_realm;

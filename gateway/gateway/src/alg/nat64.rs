@@ -101,7 +101,7 @@ impl Control {
     pub(super) fn under_rules_of_hosts(self, engine: &Engine, translator: &Translator) -> Self {
         let Endpoints { internal, remote, .. } = self.endpoints;
         let SocketAddr::V6(host) = internal else { return self };
-        let Some((_, number)) = translator.number_of(*host.ip()) else { return self };
+        let Some((_, number)) = translator.number_of((*host.ip()).into()) else { return self };
         self.under_rules_between(engine, SocketAddrV4::new(number, host.port()), remote)
     }
 }

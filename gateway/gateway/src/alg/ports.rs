@@ -154,7 +154,7 @@ pub(super) fn in_engine(
     match internal {
         SocketAddr::V4(internal) => Some(internal),
         SocketAddr::V6(host) => {
-            let (_, number) = translator?.number_of(*host.ip())?;
+            let (_, number) = translator?.number_of((*host.ip()).into())?;
             Some(SocketAddrV4::new(number, host.port()))
         }
     }
