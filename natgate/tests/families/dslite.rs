@@ -83,15 +83,17 @@ fn start(world: &World) -> Gateway {
 
 /// Starts a gateway with more tables.
 pub(crate) fn start_with(world: &World, more: &str) -> Gateway {
-    world.start(
-        "nat",
-        &format!(
-            "[inside]\ndevice = \"inside\"\naddress6 = \"2001:db8:1::1/64\"\n\
-             gateway6 = \"2001:db8:1::5\"\n\
-             [outside]\ndevice = \"outside\"\naddress = \"192.0.2.2/24\"\n\
-             [[pool]]\naddresses = [\"{EXTERNAL}\"]\n\
-             [dslite]\naddress = \"{AFTR}\"\nb4 = [\"2001:db8:b4::/48\"]\n{more}"
-        ),
+    world.start("nat", &config(more))
+}
+
+/// A configuration with more tables.
+pub(crate) fn config(more: &str) -> String {
+    format!(
+        "[inside]\ndevice = \"inside\"\naddress6 = \"2001:db8:1::1/64\"\n\
+         gateway6 = \"2001:db8:1::5\"\n\
+         [outside]\ndevice = \"outside\"\naddress = \"192.0.2.2/24\"\n\
+         [[pool]]\naddresses = [\"{EXTERNAL}\"]\n\
+         [dslite]\naddress = \"{AFTR}\"\nb4 = [\"2001:db8:b4::/48\"]\n{more}"
     )
 }
 

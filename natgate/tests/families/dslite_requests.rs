@@ -1,8 +1,9 @@
-//! A host behind a B4 that requests a mapping by PCP in its tunnel, between kernels.
+//! Hosts behind B4s that are reached from outside, between kernels: by mappings that they request
+//! by PCP in their tunnels, and by static mappings.
 
 use super::PROGRAM;
-use super::dslite::{CLIENT, EXTERNAL, HOME, INNER, start_with, world};
-use super::world::World;
+use super::dslite::{CLIENT, EXTERNAL, HOME, INNER, config, start_with, world};
+use super::world::{PORT, World};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -81,4 +82,57 @@ fn hosts_with_one_inner_address_serve_by_requested_mappings() {
     assert_eq!(running.stop().unwrap().code(), Some(0));
     let said = world.run("nat", &format!("{PROGRAM} check {}", world.file("natgate.toml")));
     assert!(said.contains("hosts behind B4s ask at 192.0.0.1"), "{said}");
+}
+
+/// Static mappings of the servers behind B4s: outside at 9000 and more.
+fn static_ports(b4s: &[&str]) -> String {
+    let one = |(number, b4): (usize, &&str)| {
+        let external = format!("{EXTERNAL}:{}", 9000 + number);
+        format!(
+            "[[static]]\nsoftwire = \"{b4}\"\ninternal = \"{INNER}:{PORT}\"\n\
+             external = \"{external}\"\nprotocol = \"tcp\"\n"
+        )
+    };
+    b4s.iter().enumerate().map(one).collect()
+}
+
+#[test]
+fn static_mappings_lead_into_tunnels_over_reloads_and_a_take_over() {
+    let world = world();
+    let old = start_with(&world, &static_ports(&[CLIENT]));
+    for node in ["client", "home"] {
+        world.serve(node, INNER.parse().unwrap());
+    }
+    let internal = json!(format!("{INNER}:{PORT}"));
+    let is_owner = |external: &str, b4: &str| {
+        let shown = world.ask("nat", &["who", external, "--protocol", "tcp"]);
+        assert_eq!((&shown["subscriber"], &shown["internal"]), (&json!(b4), &internal), "{shown}");
+    };
+    // The host has not sent anything yet.
+    let first = format!("{EXTERNAL}:9000");
+    let seen = world.tcp_to("server", &first);
+    assert_eq!(seen.ip().to_string(), "192.0.2.1");
+    is_owner(&first, CLIENT);
+    // Another B4 comes first in the new file, so the client has another place there.
+    let file = world.file("natgate.toml");
+    let before = std::fs::read_to_string(&file).unwrap();
+    let b4s = ["2001:db8:b4::77", HOME, CLIENT];
+    let after = before.replace(&static_ports(&[CLIENT]), &static_ports(&b4s));
+    std::fs::write(&file, &after).unwrap();
+    let changed = world.ask("nat", &["reload"]);
+    assert_eq!(changed["changed"], json!(["static"]), "{changed}");
+    for (port, b4) in [(9001, HOME), (9002, CLIENT)] {
+        let external = format!("{EXTERNAL}:{port}");
+        assert_eq!(world.tcp_to("server", &external).ip(), seen.ip());
+        is_owner(&external, b4);
+    }
+    // A new process goes on, if its first numbers are those in force.
+    assert_eq!(old.stop().unwrap().code(), Some(0));
+    let after = config(&static_ports(&b4s));
+    let old = world.start("nat", &after);
+    let new = world.take_over("nat", &after);
+    assert_eq!(old.wait().unwrap().code(), Some(0));
+    assert_eq!(world.tcp_to("server", &format!("{EXTERNAL}:9001")).ip(), seen.ip());
+    is_owner(&format!("{EXTERNAL}:9002"), CLIENT);
+    assert_eq!(new.stop().unwrap().code(), Some(0));
 }

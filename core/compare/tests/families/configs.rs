@@ -187,12 +187,11 @@ pub(crate) fn stateful(rng: &mut Rng) -> Settings {
 const STATIC_HOSTS: [&str; 3] =
     ["2001:db8:f000::1", "2001:db8:f000::ffff:ffff:ffff:ffff", "2001:db8:f000::2"];
 
-/// Static mappings of hosts of NAT64: a port of a pool, a whole address, and a port in one
-/// direction.
+/// Static mappings of hosts of NAT64 or DS-Lite: a port of a pool, a whole address, and a port in
+/// one direction.
 fn statics(rng: &mut Rng, settings: &Settings) -> Vec<StaticMapping> {
-    let Some(nat64) = &settings.nat64 else { return Vec::new() };
     let places = [(EXTERNAL, Some(80)), (WHOLE, None), (EXTERNAL, Some(443))];
-    let numbers = nat64.static_hosts.iter().map(|host| host.number).zip(places);
+    let numbers = settings.static_hosts().iter().map(|host| host.number).zip(places);
     let mapping = |(number, external): (Ipv4Addr, (Ipv4Addr, Option<u16>))| StaticMapping {
         realm: 1,
         protocol: rng.one_of(&[None, Some(TCP), Some(UDP)]),

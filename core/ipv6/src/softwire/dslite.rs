@@ -14,13 +14,13 @@ use super::readdress::readdress;
 use super::release::add_like;
 use super::tunnel::{encapsulate, service_behind, set_hop};
 use super::{SoftwireSettings, Softwires};
-use crate::Prefix6;
 use crate::convert::{Cut, HEADROOM, Refusal};
 use crate::errors::{HOST_UNREACHABLE, write_ipv4};
 use crate::hosts::Hosts;
 use crate::nat64::about_ipv4;
 use crate::share::Share;
 use crate::translator::{Fate, Translator};
+use crate::{Prefix6, StaticHost};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -53,6 +53,9 @@ pub struct DsliteSettings {
     pub b4: Vec<Prefix6>,
     /// Treatment of the tunnels.
     pub softwire: SoftwireSettings,
+    /// Hosts of static mappings, each once. The mappings are in the engine's configuration, in the
+    /// realm behind all others, with the hosts' numbers.
+    pub static_hosts: Vec<StaticHost>,
 }
 
 /// The state of DS-Lite.
@@ -89,16 +92,20 @@ pub(crate) fn add_realm(config: &mut Config) {
 
 impl Dslite {
     /// Adds the realm of numbers to the engine's configuration.
+    ///
+    /// # Errors
+    /// A sentence about the host of a static mapping that gets no number.
     pub(super) fn new(
         settings: DsliteSettings,
         share: Share,
         config: &mut Config,
         seed: [u8; 32],
-    ) -> Self {
+    ) -> Result<Self, String> {
         let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
         add_realm(config);
-        let (inner, hosts) = (config.subscribers.clone(), Hosts::of_tunnels(most, share, seed));
-        Self { settings, inner, hosts }
+        let (inner, mut hosts) = (config.subscribers.clone(), Hosts::of_tunnels(most, share, seed));
+        hosts.begin_with(&settings.static_hosts)?;
+        Ok(Self { settings, inner, hosts })
     }
 
     /// Takes the inner addresses that may send from the engine's new configuration.
@@ -199,7 +206,7 @@ impl Softwires {
         let service = header.service();
         let found = dslite.hosts.behind(header.destination());
         let (b4, inner) = found.ok_or(DropReason::NoMapping)?;
-        let DsliteSettings { address, softwire, .. } = dslite.settings;
+        let (address, softwire) = (dslite.settings.address, dslite.settings.softwire);
         let tunnel = Tunnel { br: address.to_bits(), customer: b4 };
         let link = softwire.mtu.map_or(self.mtu, |mtu| mtu.min(self.mtu));
         let mtu = self.paths.mtu(b4, link);

@@ -279,6 +279,7 @@ impl Softwires {
         }
         let dslite = settings.dslite.clone();
         let dslite = dslite.map(|dslite| Dslite::new(dslite, settings.share, config, seed));
+        let dslite = dslite.transpose()?;
         let timeout = config.timeouts.fragment.as_nanos() as u64;
         Ok(Some(Self {
             dslite,

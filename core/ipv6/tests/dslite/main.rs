@@ -9,10 +9,11 @@ mod widths;
 
 use common::Ends;
 use natgate_engine::{
-    AddressRange, Config, DropReason as R, Engine, Packet, PoolConfig, Side, Timestamp,
+    AddressRange, Config, DropReason as R, Engine, Packet, PoolConfig, Side, StaticMapping,
+    Timestamp,
 };
 use natgate_ipv6::softwire::{DsliteSettings, SoftwireSettings};
-use natgate_ipv6::{Fate, Prefix6, Settings, Translator};
+use natgate_ipv6::{Fate, Prefix6, Settings, StaticHost, Translator};
 use natgate_wire::checksum::{checksum, fold, pseudo_header, pseudo_header_v6, sum};
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmpv6};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -59,6 +60,7 @@ impl World {
             address: AFTR.parse().expect("an address"),
             b4: vec![b4],
             softwire: SoftwireSettings { mtu: None, path_mtu: true },
+            static_hosts: Vec::new(),
         };
         change(&mut config, &mut dslite);
         let mut settings =
@@ -712,6 +714,7 @@ fn nat64_beside_dslite_is_refused() {
         address: AFTR.parse().expect("an address"),
         b4: Vec::new(),
         softwire: SoftwireSettings { mtu: None, path_mtu: true },
+        static_hosts: Vec::new(),
     };
     let settings = Settings {
         configured: true,
@@ -720,4 +723,38 @@ fn nat64_beside_dslite_is_refused() {
         ..Settings::default()
     };
     assert!(Translator::new(&settings, &mut Config::default(), [1; 32]).is_err());
+}
+
+/// Two hosts with one inner address that have static mappings.
+fn with_servers() -> World {
+    let of = |b4: &str| (b4.parse().expect("an address"), Ipv4Addr::from(HOST));
+    let hosts = StaticHost::first_behind(&[of(B4), of(OTHER_B4)], 1);
+    let mapping = |host: &StaticHost, port| StaticMapping {
+        realm: 1,
+        protocol: Some(17),
+        internal: (host.number, Some(8080)),
+        external: (EXTERNAL.into(), Some(port)),
+        ..StaticMapping::default()
+    };
+    World::with(|config, dslite| {
+        config.statics = vec![mapping(&hosts[0], 80), mapping(&hosts[1], 81)];
+        dslite.static_hosts = hosts;
+    })
+}
+
+#[test]
+fn remote_hosts_reach_static_mappings_before_their_hosts_have_sent_anything() {
+    let mut world = with_servers();
+    world.wait(1000);
+    assert_eq!(world.hosts(), (2, 2));
+    for (b4, port) in [(B4, 80), (OTHER_B4, 81)] {
+        let (to, inner) = world.enter(&udp((REMOTE, EXTERNAL), (5000, port), b"question"));
+        assert_eq!((to.as_str(), &inner[16..20], &inner[22..24]), (b4, &HOST[..], &[31, 144][..]));
+        let left = world.leave(b4, &udp((HOST, REMOTE), (8080, 5000), b"answer"));
+        assert_eq!((&left[12..16], &left[20..22]), (&EXTERNAL[..], &port.to_be_bytes()[..]));
+    }
+    // Another host's packets from that port are its own.
+    let other = [192, 168, 1, 3];
+    let left = world.leave(B4, &udp((other, REMOTE), (8080, 5000), b"other"));
+    assert_ne!(left[20..22], [0, 80]);
 }

@@ -5,7 +5,7 @@
 use super::complaint::{Complaint, check_headers, unknown_protocol};
 use super::errors::{error4, may_answer};
 use super::headers::{Four, Six};
-use super::hosts::Host;
+use super::hosts::{Host, Hosts};
 use super::reassembly::{Lost, Waiting, Whole};
 use super::words::{moved, pair6, put, total, total_icmpv6, word};
 use super::{Departure, Families, Limit, fragments, local, message};
@@ -44,6 +44,16 @@ struct Arrived<'p> {
     b4: u128,
     class: u8,
     inner: &'p [u8],
+}
+
+/// The hosts of static mappings, which count from the start (20.27).
+pub(crate) fn first_hosts(dslite: &DsliteSettings) -> Hosts {
+    let mut hosts = Hosts::new(8);
+    for host in &dslite.static_hosts {
+        let inner = host.inner.expect("the host has a tunnel").to_bits();
+        hosts.place_or_new((host.address.to_bits(), inner.into()));
+    }
+    hosts
 }
 
 /// False for a packet whose IPv4 packet is a fragment, or may be one: the model knows none.

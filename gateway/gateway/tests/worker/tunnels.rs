@@ -36,6 +36,7 @@ pub(crate) fn tunnel_settings() -> Settings {
             address: ipv6(AFTR),
             b4: vec![Prefix6 { address: ipv6("2001:db8:b4::"), len: 48 }],
             softwire: SoftwireSettings { mtu: None, path_mtu: true },
+            static_hosts: Vec::new(),
         }),
         ..Ipv6Settings::default()
     };
