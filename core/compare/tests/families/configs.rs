@@ -237,7 +237,7 @@ pub(crate) fn engine(rng: &mut Rng, settings: &Settings) -> Config {
     if settings.dslite.is_some() {
         tunnels::limit(rng, &mut config);
     }
-    if settings.nat64.is_some() {
+    if settings.nat64.is_some() || settings.dslite.is_some() {
         config.limits.explicit_mappings = rng.one_of(&[5, 100, 100]);
         config.limits.explicit_per_subscriber = rng.one_of(&[2, 64]);
         config.limits.unanswered_give_way = false;

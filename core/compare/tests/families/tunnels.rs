@@ -6,8 +6,8 @@ use crate::packets;
 use crate::rng::Rng;
 use natgate_engine::Config;
 use natgate_ipv6::Settings;
-use natgate_ipv6::StaticHost;
 use natgate_ipv6::softwire::{DsliteSettings, SoftwireSettings};
+use natgate_ipv6::{Requester, StaticHost};
 use natgate_wire::Ipv6;
 use natgate_wire::ipv6::Fragment;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -80,6 +80,11 @@ fn aftr(settings: &Settings) -> u128 {
 fn b4(rng: &mut Rng) -> u128 {
     let any = rng.one_of(&B4S);
     address(if rng.chance(6) { any } else { B4S[rng.below(3)] })
+}
+
+/// A host that requests a mapping. Some may not.
+pub(crate) fn requester(rng: &mut Rng) -> Requester {
+    Requester::Tunneled { b4: b4(rng).into(), inner: inner_address(rng).into() }
 }
 
 fn inner_address(rng: &mut Rng) -> u32 {
