@@ -7,12 +7,14 @@ use super::from_tunnel::{Arrived, Content, admit, read_inner};
 use crate::translator::{Fate, Translator};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{Direction, DropReason, is_martian};
-use natgate_wire::{Udp, ipv6, protocol};
+use natgate_wire::{Ipv6, Udp, ipv6, protocol};
 
 /// Port of requests for mappings (RFC 6887 section 19.1).
 const PORT: u16 = 5351;
 /// Length of an IPv4 header without options, bytes.
 const PLAIN: usize = 20;
+/// Next header of an IPv4 packet in a tunnel.
+const IPV4: u8 = 4;
 /// Offset of the destination in an IPv4 header.
 const DESTINATION: usize = 16;
 
@@ -66,6 +68,16 @@ impl Translator {
         let arrived = Arrived::whole(bytes).filter(|arrived| self.is_aftr(arrived.ends.1))?;
         let Ok((Content::Whole(at), traffic_class)) = admit(bytes) else { return None };
         self.dslite()?.request(bytes, Arrived { at, traffic_class, ..arrived })
+    }
+
+    /// The B4 and the inner packet, which are not checked, of an IPv6 packet from inside to the
+    /// gateway's end of the tunnels of DS-Lite. `None`: the packet is something else, or has
+    /// headers between the outer and the inner one.
+    pub fn tunneled_packet<'p>(&self, bytes: &'p [u8]) -> Option<(Ipv6Addr, &'p [u8])> {
+        let header = Ipv6::new_checked(bytes).ok()?;
+        let is_plain = header.next_header() == IPV4 && self.is_aftr(header.destination());
+        let inner = bytes.get(ipv6::HEADER_LEN..header.total_len()).filter(|_| is_plain)?;
+        Some((Ipv6Addr::from_bits(header.source()), inner))
     }
 
     /// True if the host with an inner address behind a tunnel may have mappings.
