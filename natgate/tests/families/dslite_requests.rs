@@ -48,8 +48,18 @@ fn granted(answer: &[u8]) -> SocketAddr {
 
 #[test]
 fn hosts_with_one_inner_address_serve_by_requested_mappings() {
+    for workers in [1, 2] {
+        serve_by_requested_mappings(workers);
+    }
+}
+
+fn serve_by_requested_mappings(workers: u16) {
     let world = world();
-    let running = start_with(&world, "[pcp]\nenabled = true\nmappings_per_subscriber = 2\n");
+    for node in ["client", "home", "server"] {
+        world.run(node, "for one in /sys/class/net/*; do ethtool -K ${one##*/} tx off; done");
+    }
+    let pcp = "[pcp]\nenabled = true\nmappings_per_subscriber = 2\n";
+    let running = start_with(&world, &format!("{pcp}[workers]\ncount = {workers}\n"));
     let nodes = [("client", CLIENT), ("home", HOME)];
     let ends = nodes.map(|(node, _)| granted(&ask(&world, node, &map(6, 7000, 600))));
     assert_ne!(ends[0], ends[1]);

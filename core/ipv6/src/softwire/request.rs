@@ -47,7 +47,10 @@ fn is_request(inner: &[u8]) -> bool {
         && header.protocol() == protocol::UDP
         && header.header_len() == PLAIN
         && !header.is_fragment()
-        && Udp::new_checked(header.payload()).is_some_and(|udp| udp.destination_port() == PORT)
+        && Udp::new_checked(header.payload()).is_some_and(|udp| {
+            let is_whole = usize::from(udp.length()) <= header.payload().len();
+            is_whole && udp.destination_port() == PORT
+        })
 }
 
 impl Dslite {
