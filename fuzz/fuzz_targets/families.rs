@@ -115,6 +115,7 @@ fn softwires() -> Settings {
             address: address("2001:db8:ffff::1"),
             b4: vec![prefix("2001:db8:b4::", 48)],
             softwire: SOFTWIRE,
+            static_hosts: Vec::new(),
         }),
         lw4o6: Some(Lw4o6Settings {
             address: end,

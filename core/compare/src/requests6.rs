@@ -1,4 +1,5 @@
-//! Requests of NAT64's hosts for mappings and sessions, in translator, engine and model alike.
+//! Requests of hosts of NAT64 and DS-Lite for mappings and sessions, in translator, engine and
+//! model alike.
 
 use crate::Divergence;
 use crate::changes::is_taken;
@@ -7,20 +8,21 @@ use crate::same::{legal, same};
 use natgate_engine::{
     Endpoint, Explicit, ExplicitError, MapRequest, PeerRequest, Timestamp, WantedEndpoint,
 };
-use std::net::{Ipv4Addr, Ipv6Addr};
+use natgate_ipv6::{Requester, Translator};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// A request of a host, by its address of IPv6.
+/// A request of a host.
 #[derive(Clone, Copy, Debug)]
 pub struct HostRequest {
     /// The host.
-    pub host: Ipv6Addr,
+    pub host: Requester,
     /// IP protocol number.
     pub protocol: u8,
     /// Internal port.
     pub port: u16,
     /// A session with this remote endpoint; `None`: a mapping for all remote endpoints.
-    pub remote: Option<(Ipv6Addr, u16)>,
+    pub remote: Option<(IpAddr, u16)>,
     /// The suggested external endpoint.
     pub wanted: WantedEndpoint,
     /// Duration of the hold; zero: the host gives the mapping up.
@@ -47,6 +49,14 @@ impl HostRequest {
         let Self { protocol, port, wanted, lifetime, nonce, .. } = *self;
         let internal = Endpoint { address, port };
         PeerRequest { protocol, realm, internal, remote, wanted, lifetime, nonce }
+    }
+}
+
+/// IPv4 address of a remote host, if the translator knows it.
+fn known(translator: &Translator, remote: IpAddr) -> Option<Ipv4Addr> {
+    match remote {
+        IpAddr::V4(remote) => Some(remote),
+        IpAddr::V6(remote) => translator.remote_of(remote),
     }
 }
 
@@ -89,7 +99,7 @@ impl FamilyPair {
         let number = number.map_err(|_| ExplicitError::Full)?;
         let asked = match request.remote {
             None => engine.map(now, &request.map(number)),
-            Some((remote, port)) => match translator.remote_of(remote) {
+            Some((remote, port)) => match known(translator, remote) {
                 None => Err(ExplicitError::Remote),
                 Some(address) => {
                     engine.peer(now, &request.peer(number, Endpoint { address, port }))
@@ -98,7 +108,9 @@ impl FamilyPair {
         };
         match (asked, request.remote) {
             (Ok(_), Some((remote, _))) if !request.lifetime.is_zero() => {
-                translator.note_remote(number.1, remote);
+                if let IpAddr::V6(remote) = remote {
+                    translator.note_remote(number.1, remote);
+                }
             }
             (Ok(_), None) => {}
             _ => translator.refuse_requester(number.1),

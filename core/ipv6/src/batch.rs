@@ -14,6 +14,7 @@ use crate::convert::{Cut, DIFFERENCE, Plain6, Refusal};
 use crate::hosts::Hosts;
 use crate::nat64::Reached;
 use crate::numbered::is_short;
+use crate::softwire::may_ask;
 use crate::translator::{Departure, Fate, Translator};
 use alloc::vec::Vec;
 use core::mem;
@@ -235,7 +236,9 @@ impl Translator {
             });
         }
         if self.is_aftr(destination) {
-            let hosts = self.tunneled_hosts().filter(|_| is_tunneled_whole(bytes))?;
+            // The caller takes requests for mappings.
+            let is_plain = is_tunneled_whole(bytes) && !may_ask(bytes);
+            let hosts = self.tunneled_hosts().filter(|_| is_plain)?;
             let (tunnel, inner) = tunneled_sender(bytes)?;
             return Some(Task::Leave { hash: hosts.approach_behind(tunnel, inner) });
         }

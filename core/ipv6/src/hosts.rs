@@ -24,7 +24,7 @@ use crate::share::Share;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use kept::Kept;
-pub(crate) use kept::first_numbers;
+pub(crate) use kept::{first_numbers, no_number};
 use natgate_engine::{DropReason, HashKey, MappingInfo, Prefix};
 use sweep::Stage;
 

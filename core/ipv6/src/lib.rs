@@ -78,6 +78,7 @@ pub use nptv6::{Nptv6, Nptv6Error, Unmapped};
 pub use numbered::HostName;
 pub use pairs::{Overlap, Pairs, Way, overlap};
 pub use prefix::Prefix6;
+pub use requests::Requester;
 pub use settings::{
     ClatSettings, Conversion, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6Settings, Settings,
     Side6, SiitSettings, StaticHost,

@@ -14,14 +14,12 @@ use crate::embedding::Pref64;
 use crate::errors;
 use crate::hosts::Hosts;
 use crate::quotes::Quotes;
-use crate::settings::{Nat64Settings, NonGlobal, StaticHost};
+use crate::settings::{Nat64Settings, NonGlobal};
 use crate::share::Share;
 use crate::translator::{Fate, Translator, cut_of};
 use crate::untranslated::{Piece, Untranslated};
-use alloc::format;
 use alloc::string::String;
 use alloc::vec;
-use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
     Config, DropReason, Engine, Packet, Prefix, RealmConfig, Side, SideConfig, Timestamp, Verdict,
@@ -82,14 +80,7 @@ impl Nat64 {
         let several = settings.prefixes.len() > 1;
         let mut hosts = Hosts::new(settings.subscriber_length, most, share, seed);
         //= rfc6146#section-3.1-manual
-        let numbers = hosts.reserve(&settings.static_hosts, (0, 0));
-        let numbers = numbers.map_err(|(host, _)| no_number(host, most))?;
-        let own = settings.static_hosts.iter().zip(numbers);
-        let mut own = own.filter_map(|(host, number)| Some((host, number?)));
-        if let Some((host, number)) = own.find(|(host, number)| host.number != *number) {
-            return Err(format!("the number of {} is {number}, not {}", host.address, host.number));
-        }
-        hosts.keep(&settings.static_hosts);
+        hosts.begin_with(&settings.static_hosts)?;
         Ok(Self {
             converter,
             hosts,
@@ -262,14 +253,6 @@ fn quote_as_received(packet: &mut Packet<'_>, own: u128, received: &[u8]) {
     packet.bytes_mut().copy_from_slice(&bytes[..len]);
 }
 
-/// Says that the host of a static mapping gets no number.
-pub(crate) fn no_number(host: Ipv6Addr, most: usize) -> String {
-    format!(
-        "the static mapping of {host} has no room: hosts of {most} subscribers have numbers \
-         (limits.subscribers), and at most 256 hosts of one subscriber"
-    )
-}
-
 /// Adds the realm of numbers to the engine's configuration. `mtu` is that of the IPv6 link.
 pub(crate) fn add_realm(settings: &Nat64Settings, mtu: u16, config: &mut Config) {
     let realm = config.realms.len() as u16 + 1;
@@ -342,33 +325,6 @@ fn about_ipv6(bytes: &[u8]) -> Option<(u128, u128)> {
 }
 
 impl Translator {
-    /// Gives numbers to hosts of static mappings that may come into force until a time, and returns
-    /// them; `None` for hosts of other translators that share the work. The engine's next
-    /// configuration has these numbers ([`Settings::add_realm`](crate::Settings::add_realm)).
-    ///
-    /// # Errors
-    /// A sentence if there is no NAT64, or no number for a host.
-    pub fn reserve(
-        &mut self,
-        hosts: &[StaticHost],
-        now: Timestamp,
-        until: Timestamp,
-    ) -> Result<Vec<Option<Ipv4Addr>>, String> {
-        let Some(nat64) = &mut self.nat64 else {
-            let is_right = hosts.is_empty();
-            return if is_right { Ok(Vec::new()) } else { Err(String::from("there is no NAT64")) };
-        };
-        let numbers = nat64.hosts.reserve(hosts, (now.0, until.0));
-        numbers.map_err(|(host, _)| no_number(host, nat64.hosts.most_subscribers()))
-    }
-
-    /// Keeps the numbers of the hosts of static mappings that are in force now.
-    pub fn keep(&mut self, hosts: &[StaticHost]) {
-        if let Some(nat64) = &mut self.nat64 {
-            nat64.hosts.keep(hosts);
-        }
-    }
-
     /// Converts a packet from inside to IPv4 as a packet that is taken; nothing else changes.
     /// Returns the number that its sender has, or would get.
     pub(crate) fn foretell_number(

@@ -2,9 +2,12 @@
 
 use crate::convert::{Cut, DIFFERENCE, ErrorMessage, Refusal};
 use crate::errors::HOST_UNREACHABLE;
+use crate::hosts::no_number;
 use crate::nat64::{Origin, Reached};
 use crate::translator::{Fate, LEAST_MTU, Translator, process};
-use crate::{CarriedHost, Hosts, UnfitHost};
+use crate::{CarriedHost, Hosts, StaticHost, UnfitHost};
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
     Direction, DropReason, Engine, Outcome, Packet, Prefix, Refusal as Answer, Side, Timestamp,
@@ -78,6 +81,35 @@ impl Translator {
         now: Timestamp,
     ) -> Result<(), UnfitHost> {
         self.hosts_mut().map_or(Ok(()), |own| own.adopt(hosts, now.0))
+    }
+
+    /// Gives numbers to hosts of static mappings that may come into force until a time, and returns
+    /// them; `None` for hosts of other translators that share the work. The engine's next
+    /// configuration has these numbers ([`Settings::add_realm`](crate::Settings::add_realm)).
+    ///
+    /// # Errors
+    /// A sentence if there is neither NAT64 nor DS-Lite, or no number for a host.
+    pub fn reserve(
+        &mut self,
+        hosts: &[StaticHost],
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<Vec<Option<Ipv4Addr>>, String> {
+        let Some(table) = self.hosts_mut() else {
+            return match hosts.is_empty() {
+                true => Ok(Vec::new()),
+                false => Err(String::from("there is neither NAT64 nor DS-Lite")),
+            };
+        };
+        let numbers = table.reserve(hosts, (now.0, until.0));
+        numbers.map_err(|(host, _)| no_number(host, table.most_subscribers()))
+    }
+
+    /// Keeps the numbers of the hosts of static mappings that are in force now.
+    pub fn keep(&mut self, hosts: &[StaticHost]) {
+        if let Some(table) = self.hosts_mut() {
+            table.keep(hosts);
+        }
     }
 
     /// Frees hosts that have no mappings any more, some in each call.

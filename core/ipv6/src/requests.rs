@@ -1,4 +1,5 @@
-//! Mappings that hosts of NAT64 request: the names in a request become those that the engine knows.
+//! Mappings that hosts of NAT64 and DS-Lite request: the names in a request become those that the
+//! engine knows.
 //!
 //! A host has its number, a remote host its IPv4 address. A host without a number gets one, as with
 //! its first packet, and loses it if the request leads to no mapping.
@@ -9,6 +10,26 @@ use crate::translator::Translator;
 use crate::{Pref64, Prefix6};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{DropReason, Side, Timestamp, Verdict};
+
+/// A host with a number in the engine that requests a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requester {
+    /// A host of NAT64.
+    Ipv6(Ipv6Addr),
+    /// A host behind a tunnel of DS-Lite.
+    Tunneled {
+        /// The far end of the tunnel: the subscriber.
+        b4: Ipv6Addr,
+        /// The host's address behind the tunnel.
+        inner: Ipv4Addr,
+    },
+}
+
+impl From<Ipv6Addr> for Requester {
+    fn from(host: Ipv6Addr) -> Self {
+        Self::Ipv6(host)
+    }
+}
 
 impl Translator {
     /// Prefixes of NAT64; the first is that of new sources.
@@ -22,9 +43,15 @@ impl Translator {
         self.settings.subscriber_length()
     }
 
-    /// True if NAT64 translates packets of a host.
-    pub fn translates_for(&self, host: Ipv6Addr) -> bool {
-        let address = host.to_bits();
+    /// True if packets of a host are translated.
+    pub fn translates_for(&self, host: Requester) -> bool {
+        match host {
+            Requester::Ipv6(host) => self.translates_for_ipv6(host.to_bits()),
+            Requester::Tunneled { b4, inner } => self.permits_requester(b4, inner),
+        }
+    }
+
+    fn translates_for_ipv6(&self, address: u128) -> bool {
         self.nat64.as_ref().is_some_and(|nat64| {
             nat64.is_subscriber(address)
                 && !nat64.claims(address)
@@ -35,36 +62,45 @@ impl Translator {
     }
 
     /// Realm and number of a host that has a number.
-    pub fn number_of(&self, host: Ipv6Addr) -> Option<(u16, Ipv4Addr)> {
-        let nat64 = self.nat64.as_ref()?;
-        Some((self.realm, nat64.hosts.number(host.to_bits())?))
+    pub fn number_of(&self, host: Requester) -> Option<(u16, Ipv4Addr)> {
+        let number = match host {
+            Requester::Ipv6(host) => self.nat64.as_ref()?.hosts.number(host.to_bits()),
+            Requester::Tunneled { b4, inner } => self.number_behind(b4, inner),
+        };
+        Some((self.realm, number?))
     }
 
     /// Realm and number of a host that requests a mapping. If the request leads to no mapping, call
     /// [`Translator::refuse_requester`] with the number.
     ///
     /// # Errors
-    /// [`DropReason::NotSubscriber`] if NAT64 does not translate for the host,
+    /// [`DropReason::NotSubscriber`] if packets of the host are not translated,
     /// [`DropReason::PortQuota`] and [`DropReason::MappingTableFull`] as for the first packet of a
     /// host.
     pub fn number_requester(
         &mut self,
-        host: Ipv6Addr,
+        host: Requester,
         now: Timestamp,
     ) -> Result<(u16, Ipv4Addr), DropReason> {
         let is_permitted = self.translates_for(host);
-        let nat64 = self.nat64.as_mut().filter(|_| is_permitted);
-        let nat64 = nat64.ok_or(DropReason::NotSubscriber)?;
+        let realm = self.realm;
+        let hosts = self.hosts_mut().filter(|_| is_permitted).ok_or(DropReason::NotSubscriber)?;
         // A host that was refused before must not keep a number that is about to be freed.
-        nat64.hosts.forget_refused();
-        Ok((self.realm, nat64.hosts.intern(host.to_bits(), now.0)?))
+        hosts.forget_refused();
+        let number = match host {
+            Requester::Ipv6(host) => hosts.intern(host.to_bits(), now.0)?,
+            Requester::Tunneled { b4, inner } => {
+                hosts.intern_behind(b4.to_bits(), inner.to_bits(), now.0)?
+            }
+        };
+        Ok((realm, number))
     }
 
     /// Notes that the last request for a number has led to no mapping: a new host loses the number,
     /// when its events have been named.
     pub fn refuse_requester(&mut self, number: Ipv4Addr) {
-        if let Some(nat64) = &mut self.nat64 {
-            nat64.hosts.note_refused(Some(number));
+        if let Some(hosts) = self.hosts_mut() {
+            hosts.note_refused(Some(number));
         }
     }
 

@@ -12,6 +12,7 @@ use crate::{EamEntry, Nptv6, Pref64, Prefix6};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt::{self, Display, Formatter};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{Config, Prefix};
 
@@ -97,12 +98,16 @@ impl Settings {
     /// # Errors
     /// A sentence if there are not as many numbers as hosts.
     pub fn add_realm(&mut self, config: &mut Config, numbers: &[Ipv4Addr]) -> Result<(), String> {
-        if self.dslite.is_some() {
+        let hosts = if let Some(dslite) = &mut self.dslite {
             crate::softwire::add_realm(config);
-        }
-        let Some(nat64) = &mut self.nat64 else { return Ok(()) };
-        crate::nat64::add_realm(nat64, self.inside.mtu.max(crate::translator::LEAST_MTU), config);
-        let hosts = &mut nat64.static_hosts;
+            &mut dslite.static_hosts
+        } else if let Some(nat64) = &mut self.nat64 {
+            let mtu = self.inside.mtu.max(crate::translator::LEAST_MTU);
+            crate::nat64::add_realm(nat64, mtu, config);
+            &mut nat64.static_hosts
+        } else {
+            return Ok(());
+        };
         if hosts.len() != numbers.len() {
             let (hosts, numbers) = (hosts.len(), numbers.len());
             return Err(format!("{hosts} hosts of static mappings have {numbers} numbers"));
@@ -127,11 +132,12 @@ impl Settings {
     #[must_use]
     pub fn alone(&self, config: &mut Config) -> Self {
         let mut alone = Self { share: Share::default(), ..self.clone() };
-        let Some(nat64) = &mut alone.nat64 else { return alone };
-        let addresses: Vec<Ipv6Addr> = nat64.static_hosts.iter().map(|host| host.address).collect();
-        let hosts = StaticHost::first(&addresses, nat64.subscriber_length, 1);
-        let before = core::mem::replace(&mut nat64.static_hosts, hosts);
-        let pairs = before.iter().zip(&nat64.static_hosts);
+        let (length, bits) = (alone.subscriber_length(), alone.host_bits().unwrap_or_default());
+        let Some(hosts) = alone.static_hosts_mut() else { return alone };
+        let names: Vec<_> = hosts.iter().map(|host| (host.address, host.inner)).collect();
+        let first = crate::hosts::first_numbers(&names, (length, bits), 1);
+        let before = core::mem::replace(hosts, first);
+        let pairs = before.iter().zip(&*hosts);
         let mut new: Vec<_> = pairs.map(|(before, new)| (before.number, new.number)).collect();
         new.sort_unstable();
         let realm = config.realms.len() as u16 + 1;
@@ -145,13 +151,24 @@ impl Settings {
 
     /// The hosts of static mappings.
     pub fn static_hosts(&self) -> &[StaticHost] {
-        self.nat64.as_ref().map_or(&[], |nat64| &nat64.static_hosts)
+        match (&self.nat64, &self.dslite) {
+            (Some(nat64), _) => &nat64.static_hosts,
+            (None, Some(dslite)) => &dslite.static_hosts,
+            (None, None) => &[],
+        }
+    }
+
+    fn static_hosts_mut(&mut self) -> Option<&mut Vec<StaticHost>> {
+        match (&mut self.nat64, &mut self.dslite) {
+            (Some(nat64), _) => Some(&mut nat64.static_hosts),
+            (None, Some(dslite)) => Some(&mut dslite.static_hosts),
+            (None, None) => None,
+        }
     }
 
     /// The host of a static mapping that has a number.
-    pub fn static_host(&self, number: Ipv4Addr) -> Option<Ipv6Addr> {
-        let found = self.static_hosts().iter().find(|host| host.number == number);
-        found.map(|host| host.address)
+    pub fn static_host(&self, number: Ipv4Addr) -> Option<&StaticHost> {
+        self.static_hosts().iter().find(|host| host.number == number)
     }
 }
 
@@ -252,11 +269,13 @@ pub struct Nat64Settings {
     pub static_hosts: Vec<StaticHost>,
 }
 
-/// A host of NAT64 that has static mappings, and its number in the engine.
+/// A host of NAT64 or DS-Lite that has static mappings, and its number in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaticHost {
-    /// The host's address.
+    /// The host's address, or the far end of its tunnel.
     pub address: Ipv6Addr,
+    /// The host's address behind the tunnel; `None`: there is no tunnel.
+    pub inner: Option<Ipv4Addr>,
     /// Its number.
     pub number: Ipv4Addr,
 }
@@ -266,7 +285,25 @@ impl StaticHost {
     /// first hosts, and the hosts of each in their order.
     /// `translators` share the work, and each numbers its own subscribers.
     pub fn first(hosts: &[Ipv6Addr], subscriber_length: u8, translators: u16) -> Vec<Self> {
-        crate::hosts::first_numbers(hosts, subscriber_length, translators)
+        let hosts: Vec<_> = hosts.iter().map(|host| (*host, None)).collect();
+        let bits = Hosts::host_bits(subscriber_length);
+        crate::hosts::first_numbers(&hosts, (subscriber_length, bits), translators)
+    }
+
+    /// As [`StaticHost::first`], for hosts behind tunnels of DS-Lite: the far end of each tunnel,
+    /// and the address behind it.
+    pub fn first_behind(hosts: &[(Ipv6Addr, Ipv4Addr)], translators: u16) -> Vec<Self> {
+        let hosts: Vec<_> = hosts.iter().map(|(b4, inner)| (*b4, Some(*inner))).collect();
+        crate::hosts::first_numbers(&hosts, (128, MOST_HOST_BITS), translators)
+    }
+}
+
+impl Display for StaticHost {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.inner {
+            Some(inner) => write!(f, "{inner} behind {}", self.address),
+            None => self.address.fmt(f),
+        }
     }
 }
 

@@ -579,7 +579,7 @@ fn first_numbers_are_those_that_hosts_of_static_mappings_get() {
     let hosts = world.translator.hosts().expect("there is NAT64");
     for host in world.settings.static_hosts() {
         assert_eq!(hosts.number(host.address.to_bits()), Some(host.number));
-        assert_eq!(world.settings.static_host(host.number), Some(host.address));
+        assert_eq!(world.settings.static_host(host.number), Some(host));
     }
     assert_eq!(hosts.counts(), (3, 2));
 }

@@ -16,6 +16,7 @@ mod gre;
 mod nat64;
 mod ports;
 mod settings;
+mod tunneled;
 mod tunnels;
 mod watched;
 
@@ -25,7 +26,7 @@ use calls::Calls;
 use dns::Addresses;
 use expected::OpenList;
 pub use expected::{AlgExpectation, OpenExpectation};
-pub(crate) use nat64::Ends6;
+use nat64::Ends6;
 use natgate_engine::{AddressPort, Config, Engine, Packet, Ruling, Side, Timestamp, Verdict};
 use natgate_ipv6::Translator;
 use natgate_payload::{ControlPacket, Endpoints, Fate, Limits, NewFlow, Payloads, Room};
@@ -34,7 +35,9 @@ use natgate_wire::{Ipv4, protocol};
 use ports::EnginePorts;
 pub use settings::{AlgSettings, RuleAlgs};
 use std::collections::{HashMap, VecDeque};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+pub(crate) use tunneled::HostEnds;
+use tunneled::Hosts;
 use watched::WatchedPorts;
 
 /// Time and side of a packet's arrival, and its realm.
@@ -87,6 +90,8 @@ struct Control {
     kind: Kind,
     endpoints: Endpoints,
     new_flow: NewFlow,
+    /// The B4 that the internal host is behind, if the packet tells it.
+    b4: Option<Ipv6Addr>,
 }
 
 impl Control {
@@ -321,7 +326,7 @@ impl Stage {
         let known = known.filter(|_| !self.former.is_off());
         let kind = known.or(named)?;
         let new_flow = if named == Some(kind) { NewFlow::Read } else { NewFlow::Off };
-        Some(Control { kind, endpoints, new_flow })
+        Some(Control { kind, endpoints, new_flow, b4: None })
     }
 
     /// Takes a packet through the engine and the framework. `losses` counts an input packet that
@@ -365,8 +370,8 @@ impl Stage {
         }
     }
 
-    /// Gives a packet to the framework. The translator has the hosts of NAT64, if the flow is of
-    /// one.
+    /// Gives a packet to the framework. The translator has the hosts with numbers, if the packet is
+    /// of one.
     fn edit(
         &mut self,
         (engine, translator): (&mut Engine, Option<&Translator>),
@@ -379,9 +384,10 @@ impl Stage {
             Some(translator) => control.under_rules_of_hosts(engine, translator),
             None => control.under_rules(engine),
         };
-        let Control { kind, endpoints, new_flow } = control;
+        let Control { kind, endpoints, new_flow, b4 } = control;
+        let hosts = Hosts::of(engine, translator, endpoints.realm, b4);
         let Self { addresses, calls, .. } = self;
-        let mut ports = EnginePorts { engine, translator, now, addresses, calls };
+        let mut ports = EnginePorts { engine, hosts, now, addresses, calls };
         let packet = ControlPacket { kind, from, endpoints, new_flow };
         let before = room.bytes().len();
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
@@ -391,7 +397,7 @@ impl Stage {
             permit_cut(room.bytes_mut(), self.identification);
         }
         while let Some(event) = self.payloads.poll_event() {
-            let internal = ports::in_engine(event.opened.expectation.internal, translator);
+            let internal = hosts.in_engine(event.opened.expectation.internal);
             for made in AlgExpectation::of(arrived, &event, internal) {
                 if made.kind != Kind::Pptp {
                     self.open.add(made, &event);

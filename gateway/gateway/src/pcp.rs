@@ -6,7 +6,7 @@
 //! first (`queue`). So a flood costs packets no more than the same datagrams to any other port
 //! would, and real clients get their answers beside it. A request is served by the worker that owns
 //! the mapping's host. No packet from outside gets here. Hosts of IPv6 are served if NAT64
-//! translates for them.
+//! translates for them, and hosts behind tunnels of DS-Lite at the gateway's inner address.
 
 mod announce;
 mod datagram;
@@ -35,7 +35,8 @@ pub struct PcpSettings {
     pub lifetime: (Duration, Duration),
     /// Clients that may request mappings for other hosts.
     pub third_party: Vec<Prefix>,
-    /// Clients of IPv6 that may request mappings for other hosts of NAT64.
+    /// Clients of IPv6 that may request mappings for other hosts of NAT64, and B4s of DS-Lite whose
+    /// hosts may request mappings for others behind the same B4.
     pub third_party_ipv6: Vec<Prefix6>,
     /// True if NAT-PMP is served, too.
     pub nat_pmp: bool,

@@ -22,14 +22,14 @@ use std::time::Duration;
 
 const AFTR: &str = "2001:db8:ffff::1";
 /// The ends of the tunnels: of the client's kernel, of the client's socket, of the home's kernel.
-const CLIENT: &str = "2001:db8:b4::1";
+pub(crate) const CLIENT: &str = "2001:db8:b4::1";
 const SOCKET: &str = "2001:db8:b4::3";
-const HOME: &str = "2001:db8:b4:1::1";
+pub(crate) const HOME: &str = "2001:db8:b4:1::1";
 /// An end outside `dslite.b4`.
 const FORGED: &str = "2001:db8:bad::1";
 /// The inner address of all.
-const INNER: &str = "192.168.1.2";
-const EXTERNAL: &str = "203.0.113.1";
+pub(crate) const INNER: &str = "192.168.1.2";
+pub(crate) const EXTERNAL: &str = "203.0.113.1";
 const SERVER: &str = "192.0.2.1";
 /// The next header of IPv4 in IPv6.
 const IPV4: i32 = 4;
@@ -44,7 +44,7 @@ fn kernel_b4(end: &str, device: &str) -> String {
     )
 }
 
-fn world() -> World {
+pub(crate) fn world() -> World {
     let world = World::new(&["client", "home", "nat", "server"]);
     world.host(
         "client",
@@ -78,15 +78,22 @@ fn world() -> World {
 }
 
 fn start(world: &World) -> Gateway {
-    world.start(
-        "nat",
-        &format!(
-            "[inside]\ndevice = \"inside\"\naddress6 = \"2001:db8:1::1/64\"\n\
-             gateway6 = \"2001:db8:1::5\"\n\
-             [outside]\ndevice = \"outside\"\naddress = \"192.0.2.2/24\"\n\
-             [[pool]]\naddresses = [\"{EXTERNAL}\"]\n\
-             [dslite]\naddress = \"{AFTR}\"\nb4 = [\"2001:db8:b4::/48\"]\n"
-        ),
+    start_with(world, "")
+}
+
+/// Starts a gateway with more tables.
+pub(crate) fn start_with(world: &World, more: &str) -> Gateway {
+    world.start("nat", &config(more))
+}
+
+/// A configuration with more tables.
+pub(crate) fn config(more: &str) -> String {
+    format!(
+        "[inside]\ndevice = \"inside\"\naddress6 = \"2001:db8:1::1/64\"\n\
+         gateway6 = \"2001:db8:1::5\"\n\
+         [outside]\ndevice = \"outside\"\naddress = \"192.0.2.2/24\"\n\
+         [[pool]]\naddresses = [\"{EXTERNAL}\"]\n\
+         [dslite]\naddress = \"{AFTR}\"\nb4 = [\"2001:db8:b4::/48\"]\n{more}"
     )
 }
 

@@ -1,6 +1,7 @@
-//! FTP from a client with IPv6 alone to a server with IPv4 alone (RFC 6384): curl and Debian's
-//! vsftpd.
+//! FTP from a client with IPv6 alone to a server with IPv4 alone (RFC 6384), and from a client
+//! behind a B4: curl and Debian's vsftpd.
 
+use super::dslite;
 use super::nat64::{CLIENT, world};
 use super::world::World;
 use std::fs;
@@ -20,12 +21,16 @@ fn config(more: &str) -> String {
 /// A network whose server offers a file by FTP.
 struct Offer {
     world: World,
+    url: &'static str,
     body: Vec<u8>,
 }
 
 impl Offer {
     fn new() -> Self {
-        let world = world();
+        Self::on(world(), URL)
+    }
+
+    fn on(world: World, url: &'static str) -> Self {
         let body: Vec<u8> = (0..300_000_u32).map(|at| (at * 7 + at / 251) as u8).collect();
         for folder in ["offer", "empty"] {
             let folder = world.file(folder);
@@ -47,14 +52,15 @@ impl Offer {
         let conf = world.file("vsftpd.conf");
         fs::write(&conf, text).unwrap();
         world.spawn("server", "vsftpd", &[&conf], 21);
-        Self { world, body }
+        Self { world, url, body }
     }
 
     /// Fetches the file on the client with options of curl. Returns false if curl fails.
     fn fetches(&self, options: &str) -> bool {
         let file = self.world.file("fetched");
         let _ = fs::remove_file(&file);
-        let command = format!("curl -g -sS --max-time 8 -o {file} {options} '{URL}' && echo done");
+        let url = self.url;
+        let command = format!("curl -g -sS --max-time 8 -o {file} {options} '{url}' && echo done");
         let said = self.world.run("client", &command);
         let is_done = said.contains("done");
         assert!(!is_done || fs::read(&file).unwrap() == self.body, "other bytes: {said}");
@@ -97,6 +103,33 @@ fn a_client_with_ipv6_fetches_from_a_server_with_ipv4_in_all_modes() {
     assert!(internal.starts_with(&format!("[{CLIENT}]:")), "{made}");
     // Without the gateway, active mode fails.
     let gateway = offer.world.start("nat", &config(""));
+    assert!(offer.fetches("") && !offer.fetches("--ftp-port -"));
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_client_behind_a_b4_fetches_in_all_modes() {
+    let offer = Offer::on(dslite::world(), "ftp://192.0.2.1/body");
+    let events = offer.world.file("events.jsonl");
+    let more = "[nat]\nfiltering = \"address-and-port-dependent\"\n";
+    let log = format!("[[log]]\nkind = \"file\"\npath = {events:?}\n[alg]\nftp = true\n");
+    let gateway = dslite::start_with(&offer.world, &format!("{more}{log}"));
+    assert!(offer.fetches(""), "passive");
+    assert!(offer.fetches("--ftp-port -"), "active, EPRT");
+    assert!(offer.fetches("--ftp-port - --disable-eprt"), "active, PORT");
+    let commands = offer.commands();
+    assert!(commands.contains("\"PORT 203,0,113,1,"), "{commands}");
+    assert!(commands.contains("\"EPRT |1|203.0.113.1|"), "{commands}");
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    let lines = fs::read_to_string(&events).unwrap();
+    let mut all = lines.lines().map(|line| serde_json::from_str(line).unwrap());
+    let made = all.find(|line: &serde_json::Value| line["event"] == "alg_expectation");
+    let made = made.expect("an expectation");
+    assert_eq!(made["subscriber"], dslite::CLIENT, "{made}");
+    let internal = made["mapping"]["internal"].as_str().unwrap();
+    assert!(internal.starts_with(&format!("{}:", dslite::INNER)), "{made}");
+    // Without the gateway, active mode fails.
+    let gateway = dslite::start_with(&offer.world, more);
     assert!(offer.fetches("") && !offer.fetches("--ftp-port -"));
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
 }

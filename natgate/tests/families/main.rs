@@ -11,6 +11,7 @@
 //! a time.
 
 mod dslite;
+mod dslite_requests;
 mod ftp;
 mod nat64;
 mod requests;

@@ -13,16 +13,16 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// An owner and its share of an external address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Answer {
     /// The subscriber.
     pub subscriber: Holder,
-    /// Address of the host, if the subscriber is a prefix.
+    /// Address of the host, if the subscriber is a prefix or a B4.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub internal: Option<Ipv6Addr>,
+    pub internal: Option<IpAddr>,
     /// Realm of the subscriber; `None` if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub realm: Option<String>,
@@ -41,13 +41,13 @@ pub struct Answer {
     pub kind: &'static str,
 }
 
-/// The subscriber of an answer: a host, or a prefix of hosts of NAT64.
+/// The subscriber of an answer: a host, a prefix of hosts of NAT64, or a B4 of DS-Lite.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Holder {
     /// A host.
     Host(Ipv4Addr),
-    /// A prefix, such as "2001:db8:1::/64".
+    /// A prefix, such as "2001:db8:1::/64", or a B4, such as "2001:db8:b4::1".
     Prefix(String),
 }
 
@@ -205,7 +205,8 @@ pub fn forward(owners: &OwnersInForce, subscriber: Ipv4Addr) -> Result<Vec<Answe
     }
 }
 
-/// Finds the static mappings of a host of NAT64, or of all hosts in a prefix, given as text.
+/// Finds the static mappings of a host of NAT64, of the hosts behind a B4, or of all hosts in a
+/// prefix, given as text.
 ///
 /// # Errors
 /// If the configuration gives them no external ports.
@@ -222,7 +223,8 @@ pub fn forward6(owners: &OwnersInForce, subscriber: &str) -> Result<Vec<Answer>,
         false => Ok(answers),
         true => Err(Unanswered(format!(
             "{subscriber}: has no static mapping, and a configuration alone gives no other ports \
-             to a host of NAT64; `natgate who {subscriber}` without --config asks a running gateway"
+             to hosts of IPv6 and behind B4s; `natgate who {subscriber}` without --config asks a \
+             running gateway"
         ))),
     }
 }
@@ -254,12 +256,13 @@ fn share(
 fn fixed_answer(owners: &OwnersInForce, fixed: &StaticInForce) -> Answer {
     let (external, port) = fixed.external;
     let (subscriber, realm) = match fixed.host {
+        Some((b4, _)) if fixed.inner.is_some() => (Holder::Prefix(b4.to_string()), None),
         Some((address, len)) => (Holder::Prefix(Prefix6 { address, len }.to_string()), None),
         None => (Holder::Host(fixed.internal.0), realm(owners, fixed.realm)),
     };
     Answer {
         subscriber,
-        internal: fixed.host.map(|(address, _)| address),
+        internal: fixed.inner.map(IpAddr::from).or(fixed.host.map(|(address, _)| address.into())),
         realm,
         protocol: fixed.protocol.map(name_of),
         external,

@@ -8,6 +8,7 @@ use natgate_engine::{
     Timestamp,
 };
 use natgate_gateway::Settings;
+use natgate_gateway::ipv6::StaticHost;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -72,6 +73,10 @@ pub struct StaticInForce {
     /// prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<(Ipv6Addr, u8)>,
+    /// The address behind its B4 of the host of DS-Lite that the internal address stands for;
+    /// `host` has the B4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner: Option<Ipv4Addr>,
 }
 
 /// A service of several servers.
@@ -105,6 +110,7 @@ impl OwnersInForce {
             internal: fixed.internal,
             external: fixed.external,
             host: None,
+            inner: None,
         });
         let services = config.services.iter().map(|service| ServiceInForce {
             realm: service.realm,
@@ -120,17 +126,17 @@ impl OwnersInForce {
         }
     }
 
-    /// Owners by settings, with the addresses of hosts of NAT64.
+    /// Owners by settings, with the addresses of hosts of NAT64 and DS-Lite.
     pub fn of_settings(settings: &Settings) -> Self {
         let mut owners = Self::of(&settings.engine);
-        let Some(nat64) = &settings.ipv6.nat64 else { return owners };
-        let hosts = nat64.static_hosts.iter();
-        let hosts: HashMap<Ipv4Addr, Ipv6Addr> =
-            hosts.map(|host| (host.number, host.address)).collect();
+        let length = settings.ipv6.subscriber_length();
+        let hosts = settings.ipv6.static_hosts().iter();
+        let hosts: HashMap<Ipv4Addr, &StaticHost> = hosts.map(|host| (host.number, host)).collect();
         let of_hosts = settings.realms.len() as u16 + 1;
         for fixed in owners.statics.iter_mut().filter(|fixed| fixed.realm == of_hosts) {
             let host = hosts.get(&fixed.internal.0);
-            fixed.host = host.map(|host| (*host, nat64.subscriber_length));
+            fixed.host = host.map(|host| (host.address, length));
+            fixed.inner = host.and_then(|host| host.inner);
         }
         owners
     }

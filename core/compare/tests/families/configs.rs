@@ -187,12 +187,11 @@ pub(crate) fn stateful(rng: &mut Rng) -> Settings {
 const STATIC_HOSTS: [&str; 3] =
     ["2001:db8:f000::1", "2001:db8:f000::ffff:ffff:ffff:ffff", "2001:db8:f000::2"];
 
-/// Static mappings of hosts of NAT64: a port of a pool, a whole address, and a port in one
-/// direction.
+/// Static mappings of hosts of NAT64 or DS-Lite: a port of a pool, a whole address, and a port in
+/// one direction.
 fn statics(rng: &mut Rng, settings: &Settings) -> Vec<StaticMapping> {
-    let Some(nat64) = &settings.nat64 else { return Vec::new() };
     let places = [(EXTERNAL, Some(80)), (WHOLE, None), (EXTERNAL, Some(443))];
-    let numbers = nat64.static_hosts.iter().map(|host| host.number).zip(places);
+    let numbers = settings.static_hosts().iter().map(|host| host.number).zip(places);
     let mapping = |(number, external): (Ipv4Addr, (Ipv4Addr, Option<u16>))| StaticMapping {
         realm: 1,
         protocol: rng.one_of(&[None, Some(TCP), Some(UDP)]),
@@ -238,7 +237,7 @@ pub(crate) fn engine(rng: &mut Rng, settings: &Settings) -> Config {
     if settings.dslite.is_some() {
         tunnels::limit(rng, &mut config);
     }
-    if settings.nat64.is_some() {
+    if settings.nat64.is_some() || settings.dslite.is_some() {
         config.limits.explicit_mappings = rng.one_of(&[5, 100, 100]);
         config.limits.explicit_per_subscriber = rng.one_of(&[2, 64]);
         config.limits.unanswered_give_way = false;

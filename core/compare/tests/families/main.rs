@@ -11,9 +11,10 @@ mod tunnels;
 
 use natgate_compare::{Divergence, FamilyPair, HostRequest, Left};
 use natgate_engine::{Counters, Direction, DropReason, Outcome, Side, Timestamp, WantedEndpoint};
-use natgate_ipv6::Settings;
+use natgate_ipv6::{Requester, Settings};
 use proptest::prelude::*;
 use rng::Rng;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 const START: Timestamp = Timestamp(1_000_000_000_000);
@@ -70,7 +71,8 @@ impl World {
             return self.pair.advance(self.now);
         }
         self.now = self.now.plus(Duration::from_micros(rng.next() % 5000));
-        if self.settings.nat64.is_some() && rng.chance(6) {
+        let has_numbers = self.settings.nat64.is_some() || self.settings.dslite.is_some();
+        if has_numbers && rng.chance(6) {
             let request = self.request(&mut rng);
             return self.pair.request(self.now, &request);
         }
@@ -84,8 +86,12 @@ impl World {
         Ok(())
     }
 
-    /// A request of a host of NAT64 for a mapping or a session.
-    fn request(&self, rng: &mut Rng) -> HostRequest {
+    /// A host of NAT64 or DS-Lite that requests something, and a remote address.
+    fn requester(&self, rng: &mut Rng) -> (Requester, IpAddr) {
+        if self.settings.dslite.is_some() {
+            let remote = Ipv4Addr::from_bits(configs::ipv4_address(rng));
+            return (tunnels::requester(rng), remote.into());
+        }
         let (host, remote) = match configs::host_and_remote(rng, &self.settings) {
             Some(ends) if !rng.chance(4) => ends,
             _ => {
@@ -93,9 +99,15 @@ impl World {
                 (address(), address())
             }
         };
-        let remote = (remote.into(), rng.one_of(&[53, 80, 4000, 0]));
+        (Ipv6Addr::from_bits(host).into(), Ipv6Addr::from_bits(remote).into())
+    }
+
+    /// A request of a host for a mapping or a session.
+    fn request(&self, rng: &mut Rng) -> HostRequest {
+        let (host, remote) = self.requester(rng);
+        let remote = (remote, rng.one_of(&[53, 80, 4000, 0]));
         HostRequest {
-            host: host.into(),
+            host,
             protocol: rng.one_of(&[6, 17, 17, 33, 50]),
             port: rng.one_of(&[80, 4000, 4001, 5000, 0]),
             remote: rng.chance(3).then_some(remote),

@@ -7,9 +7,10 @@ use crate::rng::Rng;
 use natgate_engine::Config;
 use natgate_ipv6::Settings;
 use natgate_ipv6::softwire::{DsliteSettings, SoftwireSettings};
+use natgate_ipv6::{Requester, StaticHost};
 use natgate_wire::Ipv6;
 use natgate_wire::ipv6::Fragment;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The gateway's end of the tunnels, if it is no own address.
 const AFTR: &str = "2001:db8:ffff::1";
@@ -42,10 +43,20 @@ pub(crate) fn settings(rng: &mut Rng) -> Settings {
             mtu: rng.one_of(&[None, None, Some(1280), Some(1400)]),
             path_mtu: !rng.chance(4),
         },
+        static_hosts: static_hosts(rng),
     };
     let siit = others.siit.clone().filter(|_| rng.chance(4));
     let clat = others.clat.clone().filter(|_| rng.chance(4));
     Settings { dslite: Some(dslite), siit, clat, ..others }
+}
+
+/// Hosts of static mappings, of one B4 or two.
+fn static_hosts(rng: &mut Rng) -> Vec<StaticHost> {
+    let of = |b4: usize, inner: usize| -> (Ipv6Addr, Ipv4Addr) {
+        (B4S[b4].parse().expect("an address"), INNER[inner].into())
+    };
+    let hosts = [of(0, 0), of(0, 2), of(1, 0)];
+    StaticHost::first_behind(&hosts[..rng.below(hosts.len() + 1)], 1)
 }
 
 /// Limits and the segment size that DS-Lite has a part in.
@@ -69,6 +80,11 @@ fn aftr(settings: &Settings) -> u128 {
 fn b4(rng: &mut Rng) -> u128 {
     let any = rng.one_of(&B4S);
     address(if rng.chance(6) { any } else { B4S[rng.below(3)] })
+}
+
+/// A host that requests a mapping. Some may not.
+pub(crate) fn requester(rng: &mut Rng) -> Requester {
+    Requester::Tunneled { b4: b4(rng).into(), inner: inner_address(rng).into() }
 }
 
 fn inner_address(rng: &mut Rng) -> u32 {

@@ -1,42 +1,53 @@
 //! Hosts of static mappings: they keep their numbers without mappings.
 
-use super::{FIRST, Hosts, place_in_all, prefix_of};
+use super::{FIRST, Hosts, NO_INNER, place_in_all, prefix_of};
 use crate::settings::StaticHost;
 use crate::share::{self, Share};
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::DropReason;
 
-/// Hosts that keep their numbers without mappings, sorted.
+/// Says that the host of a static mapping gets no number.
+pub(crate) fn no_number(host: Ipv6Addr, most: usize) -> String {
+    format!(
+        "the static mapping of {host} has no room: hosts of {most} subscribers have numbers \
+         (limits.subscribers), and at most 256 hosts of one subscriber"
+    )
+}
+
+/// Hosts that keep their numbers without mappings, sorted: each an address and, behind a tunnel,
+/// the inner address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kept {
     /// Hosts of the static mappings in force.
-    in_force: Vec<u128>,
+    in_force: Vec<(u128, u32)>,
     /// Hosts of static mappings that may come into force until a time, nanoseconds.
-    reserved: Vec<u128>,
+    reserved: Vec<(u128, u32)>,
     until: u64,
 }
 
 impl Kept {
-    pub(super) fn has(&self, address: u128, now: u64) -> bool {
-        let is_in = |hosts: &[u128]| hosts.binary_search(&address).is_ok();
+    pub(super) fn has(&self, host: (u128, u32), now: u64) -> bool {
+        let is_in = |hosts: &[(u128, u32)]| hosts.binary_search(&host).is_ok();
         is_in(&self.in_force) || now < self.until && is_in(&self.reserved)
     }
 }
 
-/// The numbers that an empty table gives to hosts, in this order.
+/// The numbers that an empty table gives to hosts, in this order. `length` and `host_bits` are bits
+/// of a subscriber's prefix, and bits that tell its hosts apart.
 pub(crate) fn first_numbers(
-    hosts: &[Ipv6Addr],
-    subscriber_length: u8,
+    hosts: &[(Ipv6Addr, Option<Ipv4Addr>)],
+    (subscriber_length, host_bits): (u8, u8),
     translators: u16,
 ) -> Vec<StaticHost> {
-    let host_bits = Hosts::host_bits(subscriber_length);
     let mut subscribers: BTreeMap<u128, (u32, u32)> = BTreeMap::new();
     let mut counts = vec![0; translators.max(1).into()];
-    let number = |host: &Ipv6Addr| {
-        let prefix = prefix_of(host.to_bits(), subscriber_length);
+    let number = |(address, inner): &(Ipv6Addr, Option<Ipv4Addr>)| {
+        let prefix = prefix_of(address.to_bits(), subscriber_length);
         let (subscriber, count) = subscribers.entry(prefix).or_insert_with(|| {
             let share = Share { place: share::owner(prefix, translators), of: translators };
             let count: &mut u32 = &mut counts[usize::from(share.place)];
@@ -47,12 +58,28 @@ pub(crate) fn first_numbers(
         *count += 1;
         // The table refuses hosts that there is no room for.
         let number = FIRST.wrapping_add(*subscriber << host_bits).wrapping_add(within);
-        StaticHost { address: *host, number: Ipv4Addr::from_bits(number) }
+        StaticHost { address: *address, inner: *inner, number: Ipv4Addr::from_bits(number) }
     };
     hosts.iter().map(number).collect()
 }
 
 impl Hosts {
+    /// Gives the hosts of static mappings their numbers in an empty table, and keeps them.
+    ///
+    /// # Errors
+    /// A sentence about a host that gets none, or another one than the engine's configuration has.
+    pub(crate) fn begin_with(&mut self, hosts: &[StaticHost]) -> Result<(), String> {
+        let most = self.most_subscribers;
+        let numbers = self.reserve(hosts, (0, 0)).map_err(|(host, _)| no_number(host, most))?;
+        let own = hosts.iter().zip(numbers);
+        let mut own = own.filter_map(|(host, number)| Some((host, number?)));
+        if let Some((host, number)) = own.find(|(host, number)| host.number != *number) {
+            return Err(format!("the number of {host} is {number}, not {}", host.number));
+        }
+        self.keep(hosts);
+        Ok(())
+    }
+
     /// Gives numbers to hosts of static mappings that may come into force until a time,
     /// nanoseconds, and returns them; `None` for hosts of other translators. An earlier reservation
     /// ends.
@@ -71,7 +98,10 @@ impl Hosts {
             if !self.share.has(self.prefix_of(address)) {
                 return Ok(None);
             }
-            self.intern(address, now).map(Some).map_err(|reason| (host.address, reason))
+            let inner = inner_of(host);
+            self.intern_behind(address, inner, now)
+                .map(Some)
+                .map_err(|reason| (host.address, reason))
         };
         let numbers = hosts.iter().map(number).collect();
         self.is_new = false;
@@ -84,8 +114,14 @@ impl Hosts {
     }
 }
 
-fn sorted(hosts: &[StaticHost]) -> Vec<u128> {
-    let mut hosts: Vec<u128> = hosts.iter().map(|host| host.address.to_bits()).collect();
+/// The inner address of a host in the table.
+fn inner_of(host: &StaticHost) -> u32 {
+    host.inner.map_or(NO_INNER, Ipv4Addr::to_bits)
+}
+
+fn sorted(hosts: &[StaticHost]) -> Vec<(u128, u32)> {
+    let name = |host: &StaticHost| (host.address.to_bits(), inner_of(host));
+    let mut hosts: Vec<(u128, u32)> = hosts.iter().map(name).collect();
     hosts.sort_unstable();
     hosts
 }

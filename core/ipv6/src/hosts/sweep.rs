@@ -77,7 +77,7 @@ impl Hosts {
             let is_silent = silent <= self.swept && now.saturating_sub(silent) >= GRACE;
             //= rfc6146#section-3.1-manual-kept
             let is_idle = host.number != FREE && host.found != self.sweep && is_silent;
-            if is_idle && !self.kept.has(host.address, now) {
+            if is_idle && !self.kept.has((host.address, host.inner), now) {
                 let number = Ipv4Addr::from_bits(host.number);
                 let is_last = self.is_last(&host);
                 if !is_last || !engine.has_blocks(realm, number) {

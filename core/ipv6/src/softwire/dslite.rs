@@ -14,13 +14,13 @@ use super::readdress::readdress;
 use super::release::add_like;
 use super::tunnel::{encapsulate, service_behind, set_hop};
 use super::{SoftwireSettings, Softwires};
-use crate::Prefix6;
 use crate::convert::{Cut, HEADROOM, Refusal};
 use crate::errors::{HOST_UNREACHABLE, write_ipv4};
 use crate::hosts::Hosts;
 use crate::nat64::about_ipv4;
 use crate::share::Share;
 use crate::translator::{Fate, Translator};
+use crate::{Prefix6, StaticHost};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -36,7 +36,7 @@ use natgate_wire::{Ipv4, ipv6};
 const REALM: &str = "dslite";
 /// The gateway's address in every tunnel (RFC 6333 section 6.5).
 //= rfc6333#section-6.5-address
-const AFTR: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
+pub(super) const AFTR: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
 /// Addresses of tunnels' ends (RFC 6333 section 5.7).
 const WELL_KNOWN: Prefix = Prefix::new(Ipv4Addr::new(192, 0, 0, 0), 29);
 /// Bits that tell the hosts of a B4 apart.
@@ -53,6 +53,9 @@ pub struct DsliteSettings {
     pub b4: Vec<Prefix6>,
     /// Treatment of the tunnels.
     pub softwire: SoftwireSettings,
+    /// Hosts of static mappings, each once. The mappings are in the engine's configuration, in the
+    /// realm behind all others, with the hosts' numbers.
+    pub static_hosts: Vec<StaticHost>,
 }
 
 /// The state of DS-Lite.
@@ -89,16 +92,20 @@ pub(crate) fn add_realm(config: &mut Config) {
 
 impl Dslite {
     /// Adds the realm of numbers to the engine's configuration.
+    ///
+    /// # Errors
+    /// A sentence about the host of a static mapping that gets no number.
     pub(super) fn new(
         settings: DsliteSettings,
         share: Share,
         config: &mut Config,
         seed: [u8; 32],
-    ) -> Self {
+    ) -> Result<Self, String> {
         let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
         add_realm(config);
-        let (inner, hosts) = (config.subscribers.clone(), Hosts::of_tunnels(most, share, seed));
-        Self { settings, inner, hosts }
+        let (inner, mut hosts) = (config.subscribers.clone(), Hosts::of_tunnels(most, share, seed));
+        hosts.begin_with(&settings.static_hosts)?;
+        Ok(Self { settings, inner, hosts })
     }
 
     /// Takes the inner addresses that may send from the engine's new configuration.
@@ -111,13 +118,18 @@ impl Dslite {
         WELL_KNOWN.contains(inner) || self.inner.iter().any(|prefix| prefix.contains(inner))
     }
 
+    /// The gateway's end of the tunnels.
+    pub(super) fn address(&self) -> Ipv6Addr {
+        self.settings.address
+    }
+
     fn is_b4(&self, address: u128) -> bool {
         let address = Ipv6Addr::from_bits(address);
         self.settings.b4.iter().any(|prefix| prefix.contains(address))
     }
 
     /// Checks a packet in its tunnel.
-    fn admit(&self, bytes: &[u8], arrived: Arrived) -> Result<Admitted, DropReason> {
+    pub(super) fn admit(&self, bytes: &[u8], arrived: Arrived) -> Result<Admitted, DropReason> {
         let b4 = arrived.ends.0;
         //= rfc6333#section-11-registered
         if !self.is_b4(b4) {
@@ -165,7 +177,7 @@ impl Dslite {
 
 /// A packet in its tunnel that may go on.
 #[derive(Clone, Copy, Debug)]
-struct Admitted {
+pub(super) struct Admitted {
     /// The inner source.
     source: u32,
     /// The number of the host that an error is about.
@@ -194,7 +206,7 @@ impl Softwires {
         let service = header.service();
         let found = dslite.hosts.behind(header.destination());
         let (b4, inner) = found.ok_or(DropReason::NoMapping)?;
-        let DsliteSettings { address, softwire, .. } = dslite.settings;
+        let (address, softwire) = (dslite.settings.address, dslite.settings.softwire);
         let tunnel = Tunnel { br: address.to_bits(), customer: b4 };
         let link = softwire.mtu.map_or(self.mtu, |mtu| mtu.min(self.mtu));
         let mtu = self.paths.mtu(b4, link);
@@ -240,7 +252,7 @@ impl Report {
 }
 
 impl Translator {
-    fn dslite(&self) -> Option<&Dslite> {
+    pub(super) fn dslite(&self) -> Option<&Dslite> {
         self.softwires.as_ref()?.dslite.as_ref()
     }
 
@@ -299,7 +311,11 @@ impl Translator {
         };
         match content {
             Content::Whole(at) => {
-                self.take_inner(engine, now, packet, Arrived { ends, at, traffic_class }, len)
+                let arrived = Arrived { ends, at, traffic_class };
+                match self.take_request(packet.bytes(), arrived, len) {
+                    Some(fate) => fate,
+                    None => self.take_inner(engine, now, packet, arrived, len),
+                }
             }
             // A forged source must not use the memory for fragments.
             Content::Fragment(..) if self.dslite().is_none_or(|one| !one.is_b4(ends.0)) => {

@@ -260,6 +260,10 @@ impl Translator {
                 into.note(Step::Sender { host, inner: Some(address), subscriber, is_new });
             }
         }
+        if self.has_request(packet.bytes(), arrived) {
+            into.drop(Direction::Local, DropReason::LocalUnsupported);
+            return Outer::Told;
+        }
         match self.foretell_arrived(packet, arrived) {
             Ok(sender) => {
                 let name = sender.zip(inner.ok());

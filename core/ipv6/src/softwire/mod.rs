@@ -26,6 +26,7 @@ pub(crate) mod quick;
 mod readdress;
 mod reassembly;
 mod release;
+mod request;
 mod rule;
 mod service;
 mod to_tunnel;
@@ -35,6 +36,8 @@ pub use bindings::{Binding, BindingTable, Conflict, MOST_BRS, Refused, Tunnel};
 pub use domains::{Domains, RuleConflict};
 pub use dslite::DsliteSettings;
 pub use ports::{PortSets, PortSetsError};
+pub use request::TunneledRequest;
+pub(crate) use request::may_ask;
 pub use rule::{Customer, MapMode, MapParameters, MapRule, RuleError};
 
 pub(crate) use dslite::add_realm;
@@ -277,6 +280,7 @@ impl Softwires {
         }
         let dslite = settings.dslite.clone();
         let dslite = dslite.map(|dslite| Dslite::new(dslite, settings.share, config, seed));
+        let dslite = dslite.transpose()?;
         let timeout = config.timeouts.fragment.as_nanos() as u64;
         Ok(Some(Self {
             dslite,

@@ -243,6 +243,7 @@ fn settings(rng: &mut Rng, turns: bool) -> Settings {
             address: address(AFTR).into(),
             b4: vec![prefix("2001:db8:f000::", 48)],
             softwire: SoftwireSettings { mtu: None, path_mtu: false },
+            static_hosts: Vec::new(),
         });
         return settings;
     }

@@ -9,10 +9,11 @@ mod widths;
 
 use common::Ends;
 use natgate_engine::{
-    AddressRange, Config, DropReason as R, Engine, Packet, PoolConfig, Side, Timestamp,
+    AddressRange, Config, DropReason as R, Engine, Packet, PoolConfig, Side, StaticMapping,
+    Timestamp,
 };
 use natgate_ipv6::softwire::{DsliteSettings, SoftwireSettings};
-use natgate_ipv6::{Fate, Prefix6, Settings, Translator};
+use natgate_ipv6::{Fate, Prefix6, Settings, StaticHost, Translator};
 use natgate_wire::checksum::{checksum, fold, pseudo_header, pseudo_header_v6, sum};
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmpv6};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -59,6 +60,7 @@ impl World {
             address: AFTR.parse().expect("an address"),
             b4: vec![b4],
             softwire: SoftwireSettings { mtu: None, path_mtu: true },
+            static_hosts: Vec::new(),
         };
         change(&mut config, &mut dslite);
         let mut settings =
@@ -712,6 +714,7 @@ fn nat64_beside_dslite_is_refused() {
         address: AFTR.parse().expect("an address"),
         b4: Vec::new(),
         softwire: SoftwireSettings { mtu: None, path_mtu: true },
+        static_hosts: Vec::new(),
     };
     let settings = Settings {
         configured: true,
@@ -720,4 +723,108 @@ fn nat64_beside_dslite_is_refused() {
         ..Settings::default()
     };
     assert!(Translator::new(&settings, &mut Config::default(), [1; 32]).is_err());
+}
+
+/// Two hosts with one inner address that have static mappings.
+fn with_servers() -> World {
+    let of = |b4: &str| (b4.parse().expect("an address"), Ipv4Addr::from(HOST));
+    let hosts = StaticHost::first_behind(&[of(B4), of(OTHER_B4)], 1);
+    let mapping = |host: &StaticHost, port| StaticMapping {
+        realm: 1,
+        protocol: Some(17),
+        internal: (host.number, Some(8080)),
+        external: (EXTERNAL.into(), Some(port)),
+        ..StaticMapping::default()
+    };
+    World::with(|config, dslite| {
+        config.statics = vec![mapping(&hosts[0], 80), mapping(&hosts[1], 81)];
+        dslite.static_hosts = hosts;
+    })
+}
+
+#[test]
+fn remote_hosts_reach_static_mappings_before_their_hosts_have_sent_anything() {
+    let mut world = with_servers();
+    world.wait(1000);
+    assert_eq!(world.hosts(), (2, 2));
+    for (b4, port) in [(B4, 80), (OTHER_B4, 81)] {
+        let (to, inner) = world.enter(&udp((REMOTE, EXTERNAL), (5000, port), b"question"));
+        assert_eq!((to.as_str(), &inner[16..20], &inner[22..24]), (b4, &HOST[..], &[31, 144][..]));
+        let left = world.leave(b4, &udp((HOST, REMOTE), (8080, 5000), b"answer"));
+        assert_eq!((&left[12..16], &left[20..22]), (&EXTERNAL[..], &port.to_be_bytes()[..]));
+    }
+    // Another host's packets from that port are its own.
+    let other = [192, 168, 1, 3];
+    let left = world.leave(B4, &udp((other, REMOTE), (8080, 5000), b"other"));
+    assert_ne!(left[20..22], [0, 80]);
+}
+
+#[test]
+fn a_request_for_a_mapping_is_the_callers_and_gives_no_number() {
+    let mut world = World::new();
+    let own = [192, 0, 0, 1];
+    let request = tunneled(B4, &udp((HOST, own), (4000, 5351), b"request"));
+    assert_eq!(world.take(Side::Inside, &request), Err(R::LocalUnsupported));
+    assert_eq!(world.hosts(), (0, 0));
+    let found = world.translator.tunneled_request(&request).expect("a request");
+    assert_eq!((found.b4.to_string(), found.end.to_string()), (B4.into(), AFTR.into()));
+    assert_eq!((found.asked, found.packet), (own.into(), &request[40..]));
+    // A run of packets goes the same way.
+    let inner = |ends: Ends| udp(ends, (4000, 5351), b"request");
+    let mut buffers: Vec<Vec<u8>> = [inner((HOST, REMOTE)), inner((HOST, own))]
+        .iter()
+        .map(|inner| [vec![0; ROOM], tunneled(B4, inner)].concat())
+        .collect();
+    let mut packets: Vec<Packet<'_>> =
+        buffers.iter_mut().map(|buffer| Packet::new(buffer, ROOM)).collect();
+    let World { translator, engine, now } = &mut world;
+    let mut fates = [Fate::Nothing; 2];
+    let count = translator.take_some(engine, *now, Side::Inside, &mut packets, &mut fates);
+    assert_eq!(count, 1, "the request must be alone");
+    translator.sweep(engine, *now);
+    translator.take_some(engine, *now, Side::Inside, &mut packets[1..], &mut fates);
+    assert_eq!(fates[0], Fate::Local);
+    assert!(translator.tunneled_request(packets[1].bytes()).is_some(), "it is as it came");
+}
+
+#[test]
+fn what_is_no_request_for_a_mapping() {
+    let mut world = World::new();
+    let own = [192, 0, 0, 1];
+    let good = udp((HOST, own), (4000, 5351), b"request");
+    let with = |at: usize, value: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = value;
+        let sum = {
+            bytes[10..12].fill(0);
+            checksum(&bytes[..20])
+        };
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        bytes
+    };
+    let others = [
+        ("another port", tunneled(B4, &udp((HOST, own), (4000, 5352), b"request"))),
+        ("another address", tunneled(B4, &udp((HOST, REMOTE), (4000, 5351), b"request"))),
+        ("no B4", tunneled("2001:db8:bad::1", &good)),
+        ("no inner host", tunneled(B4, &udp(([198, 51, 100, 9], own), (4000, 5351), b"request"))),
+        ("the gateway itself", tunneled(B4, &udp((own, own), (4000, 5351), b"request"))),
+        ("a fragment", tunneled(B4, &with(6, 0x20))),
+        ("TCP", tunneled(B4, &with(9, 6))),
+        (
+            "a length beyond the packet",
+            tunneled(B4, &{
+                let mut bytes = good.clone();
+                bytes[25] = 200;
+                bytes
+            }),
+        ),
+    ];
+    for (name, packet) in others {
+        assert_eq!(world.translator.tunneled_request(&packet), None, "{name}");
+        let _ = world.take(Side::Inside, &packet);
+    }
+    for len in 0..40 + good.len() {
+        let whole = tunneled(B4, &good);
+        assert_eq!(world.translator.tunneled_request(&whole[..len]), None, "{len} bytes");
+    }
 }

@@ -5,7 +5,7 @@
 use super::complaint::{Complaint, check_headers, unknown_protocol};
 use super::errors::{error4, may_answer};
 use super::headers::{Four, Six};
-use super::hosts::Host;
+use super::hosts::{Host, Hosts};
 use super::reassembly::{Lost, Waiting, Whole};
 use super::words::{moved, pair6, put, total, total_icmpv6, word};
 use super::{Departure, Families, Limit, fragments, local, message};
@@ -13,7 +13,8 @@ use crate::bytes::is_martian;
 use crate::chapters::lower_mss;
 use crate::{Effects, Transmit};
 use natgate_engine::{
-    Counters, Direction, DropReason, Endpoint, Outcome, Prefix, Refusal, Side, Timestamp, Verdict,
+    Counters, Direction, DropReason, Endpoint, ExplicitError, Outcome, Prefix, Refusal, Side,
+    Timestamp, Verdict,
 };
 use natgate_ipv6::convert::ErrorMessage;
 use natgate_ipv6::requester_of;
@@ -44,6 +45,16 @@ struct Arrived<'p> {
     b4: u128,
     class: u8,
     inner: &'p [u8],
+}
+
+/// The hosts of static mappings, which count from the start (20.27).
+pub(crate) fn first_hosts(dslite: &DsliteSettings) -> Hosts {
+    let mut hosts = Hosts::new(8);
+    for host in &dslite.static_hosts {
+        let inner = host.inner.expect("the host has a tunnel").to_bits();
+        hosts.place_or_new((host.address.to_bits(), inner.into()));
+    }
+    hosts
 }
 
 /// False for a packet whose IPv4 packet is a fragment, or may be one: the model knows none.
@@ -221,16 +232,37 @@ impl Families {
         if is_martian(source) {
             return Err(DropReason::MartianSource);
         }
-        let well_known = Prefix::new(Ipv4Addr::new(192, 0, 0, 0), 29);
-        let mut all = self.config.subscribers.iter().chain([&well_known]);
-        if !all.any(|prefix| prefix.contains(source)) {
+        if !self.may_send(source) {
             return Err(DropReason::NotSubscriber);
         }
         if source == four.destination { Err(DropReason::Land) } else { Ok(()) }
     }
 
+    /// 20.26: the host behind a B4 that requests a mapping.
+    pub(crate) fn requester_behind(
+        &self,
+        b4: u128,
+        inner: Ipv4Addr,
+    ) -> Result<Host, ExplicitError> {
+        if self.settings.dslite.is_none() || !self.is_b4(b4) {
+            return Err(ExplicitError::NotSubscriber);
+        }
+        let own = Ipv4Addr::new(192, 0, 0, 1);
+        if inner == own || is_martian(inner.to_bits()) || !self.may_send(inner.to_bits()) {
+            return Err(ExplicitError::NotSubscriber);
+        }
+        Ok((b4, inner.to_bits().into()))
+    }
+
+    /// True if an inner address is one of those that may send.
+    fn may_send(&self, inner: u32) -> bool {
+        let well_known = Prefix::new(Ipv4Addr::new(192, 0, 0, 0), 29);
+        let mut all = self.config.subscribers.iter().chain([&well_known]);
+        all.any(|prefix| prefix.contains(inner))
+    }
+
     /// 20.21 and 19.13: checks that there is room for a host.
-    fn check_room(&self, host: Host) -> Result<(), DropReason> {
+    pub(crate) fn check_room(&self, host: Host) -> Result<(), DropReason> {
         if self.hosts.known(host).is_some() {
             return Ok(());
         }

@@ -109,9 +109,10 @@ impl Families {
             settings: settings.clone(),
             config: config.clone(),
             ipv4: Model::new(config, now),
-            hosts: match &settings.nat64 {
-                Some(nat64) => nat64::first_hosts(nat64),
-                None => hosts::Hosts::new(8), // 20.21
+            hosts: match (&settings.nat64, &settings.dslite) {
+                (Some(nat64), _) => nat64::first_hosts(nat64),
+                (None, Some(dslite)) => dslite::first_hosts(dslite), // 20.21
+                (None, None) => hosts::Hosts::new(8),
             },
             prefixes: nat64::Prefixes::default(),
             tunnels: dslite::Tunnels::default(),

@@ -1,10 +1,12 @@
-//! Requests of NAT64's hosts for mappings (specification, 19.38): the request of the place of the
-//! host, in the realm.
+//! Requests of hosts of NAT64 and DS-Lite for mappings (specification, 19.38 and 20.26): the
+//! request of the place of the host, in the realm.
 
 use super::Families;
+use super::hosts::Host;
 use super::nat64::{extracted, host_of};
 use natgate_engine::{Endpoint, Explicit, ExplicitError, MapRequest, PeerRequest, Timestamp};
-use std::net::Ipv6Addr;
+use natgate_ipv6::Requester;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 type Asked<T> = Result<T, ExplicitError>;
@@ -18,10 +20,11 @@ impl Families {
     pub fn map(
         &mut self,
         now: Timestamp,
-        host: Ipv6Addr,
+        host: Requester,
         request: &MapRequest<'_>,
         choice: Option<Endpoint>,
     ) -> Asked<Explicit> {
+        self.check_room_of(host)?;
         let (realm, address) = self.requester(host)?;
         let internal = Endpoint { address: address.into(), ..request.internal };
         self.ipv4.map(now, &MapRequest { realm, internal, ..*request }, choice)
@@ -34,7 +37,7 @@ impl Families {
     pub fn unmap(
         &mut self,
         now: Timestamp,
-        host: Ipv6Addr,
+        host: Requester,
         request: &MapRequest<'_>,
     ) -> Asked<Duration> {
         let (realm, address) = self.requester(host)?;
@@ -42,35 +45,57 @@ impl Families {
         self.ipv4.unmap(now, request.protocol, realm, internal, request.nonce)
     }
 
-    /// A request of a host for a session with a remote host that it knows by an address of IPv6;
-    /// realm and addresses in the request are not used.
+    /// A request of a host for a session with a remote host, which a host of NAT64 may know by an
+    /// address of IPv6; realm and addresses in the request are not used.
     ///
     /// # Errors
     /// The errors of the same method of [`natgate_engine::Engine`].
     pub fn peer(
         &mut self,
         now: Timestamp,
-        (host, remote): (Ipv6Addr, Ipv6Addr),
+        (host, remote): (Requester, IpAddr),
         request: &PeerRequest,
         choice: Option<Endpoint>,
     ) -> Asked<Explicit> {
+        self.check_room_of(host)?;
         let (realm, address) = self.requester(host)?;
-        let nat64 = self.settings.nat64.as_ref().expect("there is a realm");
-        let found = extracted(nat64, remote.to_bits()).map_err(|_| ExplicitError::Remote)?;
-        let (prefix, remote) = found;
+        let (prefix, remote) = match (remote, &self.settings.nat64) {
+            (IpAddr::V4(remote), _) => (None, remote.to_bits()),
+            (IpAddr::V6(remote), Some(nat64)) => {
+                let found = extracted(nat64, remote.to_bits());
+                let (prefix, remote) = found.map_err(|_| ExplicitError::Remote)?;
+                (Some(prefix), remote)
+            }
+            (IpAddr::V6(_), None) => return Err(ExplicitError::Remote),
+        };
         let internal = Endpoint { address: address.into(), ..request.internal };
         let remote_end = Endpoint { address: remote.into(), ..request.remote };
         let request = PeerRequest { realm, internal, remote: remote_end, ..*request };
         let granted = self.ipv4.peer(now, &request, choice)?;
-        if !request.lifetime.is_zero() {
+        if let Some(prefix) = prefix.filter(|_| !request.lifetime.is_zero()) {
             self.prefixes.insert((address, remote), prefix); // 19.14
         }
         Ok(granted)
     }
 
+    /// Checks that there is room for a host behind a B4. Room for hosts of NAT64 is left open.
+    fn check_room_of(&self, host: Requester) -> Asked<()> {
+        let Requester::Tunneled { b4, inner } = host else { return Ok(()) };
+        let host = self.requester_behind(b4.to_bits(), inner)?;
+        self.check_room(host).map_err(|_| ExplicitError::Full)
+    }
+
     /// The realm, and the address that stands for a host there.
-    fn requester(&mut self, host: Ipv6Addr) -> Asked<(u16, u32)> {
+    fn requester(&mut self, host: Requester) -> Asked<(u16, u32)> {
         let realm = self.realm().ok_or(ExplicitError::NotSubscriber)?;
+        let host = match host {
+            Requester::Ipv6(host) => self.requester_of_nat64(host)?,
+            Requester::Tunneled { b4, inner } => self.requester_behind(b4.to_bits(), inner)?,
+        };
+        Ok((realm, self.hosts.place_or_new(host)))
+    }
+
+    fn requester_of_nat64(&self, host: Ipv6Addr) -> Asked<Host> {
         let is_strange = host.is_multicast()
             || host.is_unspecified()
             || host.is_loopback()
@@ -84,6 +109,6 @@ impl Families {
         if is_strange || !is_subscriber {
             return Err(ExplicitError::NotSubscriber);
         }
-        Ok((realm, self.hosts.place_or_new(host_of(nat64, host.to_bits()))))
+        Ok(host_of(nat64, host.to_bits()))
     }
 }

@@ -75,7 +75,7 @@ impl Stage {
             Side::Inside => self.outbound_if(realm, ends, becomes)?,
             Side::Outside => (ends.destination, self.inbound_if(ends, becomes)?),
         };
-        let Control { kind, endpoints, new_flow } = control.under_rules(engine);
+        let Control { kind, endpoints, new_flow, .. } = control.under_rules(engine);
         let is_server = self.servers.contains_key(&(ends.protocol, external));
         let client = if is_server { Side::Outside } else { Side::Inside };
         let mut ports = NoPorts { engine, addresses: &self.addresses, calls: &self.calls };
@@ -101,7 +101,7 @@ impl Stage {
             let kind = self.settings.kind(ends.protocol, ends.source.port())?;
             let internal = drawn(becomes.destination);
             let endpoints = endpoints(becomes.realm, internal, ends.destination, ends.source);
-            Some(Control { kind, endpoints, new_flow: NewFlow::Read })
+            Some(Control { kind, endpoints, new_flow: NewFlow::Read, b4: None })
         })
     }
 }

@@ -4,7 +4,7 @@
 //! for every other realm, and goes through the payload framework. A packet from outside is IPv4,
 //! and its flow is known from the packets of the client. Servers inside, and DNS, are not read.
 
-use super::{AlgSettings, Arrived, Control, Ends, Kind, Stage};
+use super::{AlgSettings, Arrived, Control, Ends, HostEnds, Kind, Stage};
 use natgate_engine::{Engine, Side, Timestamp};
 use natgate_ipv6::Translator;
 use natgate_payload::{Endpoints, Fate, Room};
@@ -40,9 +40,13 @@ impl Ends6 {
 }
 
 impl Stage {
-    /// True if a packet from inside may be of a control flow of NAT64, and has to be given to
-    /// [`Stage::edit_of_host`] when it has been translated.
+    /// True if a packet from inside may be of a control flow of NAT64 or DS-Lite, and has to be
+    /// given to [`Stage::edit_of_host`] when it has been translated.
     pub(crate) fn claims_of_host(&self, translator: &Translator, packet: &[u8]) -> bool {
+        self.claims_ipv6(translator, packet) || self.claims_tunneled(translator, packet)
+    }
+
+    fn claims_ipv6(&self, translator: &Translator, packet: &[u8]) -> bool {
         let ends = self.watched.may_have_ipv6(packet).then(|| Ends6::read(packet)).flatten();
         ends.is_some_and(|ends| {
             let kind =
@@ -53,17 +57,20 @@ impl Stage {
         })
     }
 
-    /// Takes a packet of a host of NAT64 that has been translated and leaves by the outside. `ends`
-    /// are those before translation.
+    /// Takes a packet of a host with a number that has been translated and leaves by the outside.
+    /// `ends` are those before translation.
     pub(crate) fn edit_of_host(
         &mut self,
         engine: &mut Engine,
         translator: &Translator,
         now: Timestamp,
-        ends: Ends6,
+        ends: HostEnds,
         room: &mut Room<'_>,
     ) -> Fate {
-        let control = self.control_of_host(translator, ends, room.bytes());
+        let control = match ends {
+            HostEnds::Ipv6(ends) => self.control_of_host(translator, ends, room.bytes()),
+            HostEnds::Tunneled(ends) => self.control_tunneled(translator, ends, room.bytes()),
+        };
         let Some(control) = control else { return Fate::Pass };
         let arrived = Arrived { now, from: Side::Inside, realm: control.endpoints.realm };
         self.edit((engine, Some(translator)), arrived, control, room)
@@ -101,7 +108,7 @@ impl Control {
     pub(super) fn under_rules_of_hosts(self, engine: &Engine, translator: &Translator) -> Self {
         let Endpoints { internal, remote, .. } = self.endpoints;
         let SocketAddr::V6(host) = internal else { return self };
-        let Some((_, number)) = translator.number_of(*host.ip()) else { return self };
+        let Some((_, number)) = translator.number_of((*host.ip()).into()) else { return self };
         self.under_rules_between(engine, SocketAddrV4::new(number, host.port()), remote)
     }
 }

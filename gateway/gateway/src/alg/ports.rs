@@ -6,13 +6,13 @@
 use super::calls::Calls;
 use super::dns::Addresses;
 use super::seconds;
+use super::tunneled::Hosts;
 use natgate_engine::{
     Endpoint, Engine, ExplicitError, MapRequest, Nonce, RemoteFilter, Side, Timestamp,
     WantedEndpoint,
 };
-use natgate_ipv6::Translator;
 use natgate_payload::{CallStep, Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 /// Owner of all mappings of this module: any control flow of a host may renew what another made.
@@ -24,8 +24,8 @@ const DRAWS: usize = 8;
 /// The ports of an engine.
 pub(super) struct EnginePorts<'e> {
     pub(super) engine: &'e mut Engine,
-    /// The hosts of NAT64, if the flow is theirs.
-    pub(super) translator: Option<&'e Translator>,
+    /// The hosts with numbers, if the flow is theirs.
+    pub(super) hosts: Hosts<'e>,
     pub(super) now: Timestamp,
     pub(super) addresses: &'e Addresses,
     pub(super) calls: &'e mut Calls,
@@ -99,7 +99,7 @@ impl EnginePorts<'_> {
 
 impl Ports for EnginePorts<'_> {
     fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
-        let internal = in_engine(wanted.internal, self.translator)?;
+        let internal = self.hosts.in_engine(wanted.internal)?;
         let address = *flow.external.ip();
         let request = Request { realm: flow.realm, wanted, internal, external: (address, 0) };
         match wanted.wanted {
@@ -117,7 +117,7 @@ impl Ports for EnginePorts<'_> {
     }
 
     fn limit(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
-        let first = in_engine(wanted.internal, self.translator)?;
+        let first = self.hosts.in_engine(wanted.internal)?;
         let filter = filter(wanted)?;
         let mut limit = |internal: SocketAddrV4| {
             self.engine.admit_only(wanted.protocol, flow.realm, end(internal), OWNER, filter)
@@ -130,7 +130,7 @@ impl Ports for EnginePorts<'_> {
     }
 
     fn withdraw(&mut self, flow: &Endpoints, wanted: &Expectation) {
-        let internal = in_engine(wanted.internal, self.translator);
+        let internal = self.hosts.in_engine(wanted.internal);
         if let Some((internal, filter)) = internal.zip(filter(wanted)) {
             let Expectation { protocol, .. } = *wanted;
             self.engine.withdraw(protocol, flow.realm, end(internal), OWNER, filter);
@@ -143,20 +143,6 @@ impl Ports for EnginePorts<'_> {
 
     fn call(&mut self, flow: &Endpoints, step: CallStep) -> Option<u16> {
         self.calls.step(seconds(self.now), flow, step)
-    }
-}
-
-/// An internal endpoint as the engine knows it: a host of NAT64 has a number.
-pub(super) fn in_engine(
-    internal: SocketAddr,
-    translator: Option<&Translator>,
-) -> Option<SocketAddrV4> {
-    match internal {
-        SocketAddr::V4(internal) => Some(internal),
-        SocketAddr::V6(host) => {
-            let (_, number) = translator?.number_of(*host.ip())?;
-            Some(SocketAddrV4::new(number, host.port()))
-        }
     }
 }
 

@@ -321,7 +321,7 @@ fn numbered(config: &Config) -> Config {
     }
 }
 
-/// Numbers of the hosts of static mappings of NAT64, reserved for a while.
+/// Numbers of the hosts of static mappings of NAT64 or DS-Lite, reserved for a while.
 fn reserve(
     translator: Option<&mut Translator>,
     hosts: &[StaticHost],
@@ -332,6 +332,6 @@ fn reserve(
             translator.reserve(hosts, now, now.plus(RESERVATION)).map_err(CommandError::Hosts)
         }
         None if hosts.is_empty() => Ok(Vec::new()),
-        None => Err(CommandError::Hosts("there is no NAT64".to_owned())),
+        None => Err(CommandError::Hosts("there is neither NAT64 nor DS-Lite".to_owned())),
     }
 }

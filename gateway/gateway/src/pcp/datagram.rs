@@ -1,5 +1,7 @@
 //! Requests as they come in packets, and packets with answers.
 
+use natgate_ipv6::Requester;
+use natgate_ipv6::softwire::TunneledRequest;
 use natgate_pcp::{LONGEST, SERVER_PORT};
 use natgate_wire::{Ipv4, Ipv6, Udp, checksum, ipv6, protocol, udp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,6 +13,8 @@ const HEADERS_IPV6: usize = ipv6::HEADER_LEN + udp::HEADER_LEN;
 /// Bytes of a request that are kept: enough to see that a request is too long.
 const KEPT: usize = LONGEST + 4;
 const DONT_FRAGMENT: u16 = 0x4000;
+/// Next header of an IPv4 packet in a tunnel.
+const IPV4_IN_IPV6: u8 = 4;
 /// TTL of answers.
 const TTL: u8 = 64;
 
@@ -24,6 +28,15 @@ pub(crate) struct RequestClass {
     pub(crate) group: u8,
 }
 
+/// The tunnel of DS-Lite that a request came through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestTunnel {
+    /// The far end: the subscriber.
+    pub(crate) b4: Ipv6Addr,
+    /// The gateway's end.
+    end: Ipv6Addr,
+}
+
 /// A request, and the address for its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram {
@@ -33,6 +46,8 @@ pub(crate) struct Datagram {
     pub(crate) client: (IpAddr, u16),
     /// Address of the gateway that was asked, of the same family.
     pub(crate) asked: IpAddr,
+    /// The tunnel that the request came through.
+    pub(crate) tunnel: Option<RequestTunnel>,
     /// True if this worker is known to own the host that the request is about.
     pub(crate) is_here: bool,
     /// Class to which the receiving worker admitted the request.
@@ -74,6 +89,22 @@ impl Datagram {
         })
     }
 
+    /// Reads the request that a host behind a tunnel sent. Its realm is that of no link.
+    pub(crate) fn read_tunneled(request: &TunneledRequest<'_>) -> Option<Self> {
+        let TunneledRequest { b4, end, asked, packet } = *request;
+        let datagram = Self::read(0, packet, Some(asked))?;
+        Some(Self { tunnel: Some(RequestTunnel { b4, end }), ..datagram })
+    }
+
+    /// The host with a number, if the request is about one: `host` as the request names it.
+    pub(crate) fn numbered(&self, host: IpAddr) -> Option<Requester> {
+        match (host, self.tunnel) {
+            (IpAddr::V6(host), _) => Some(Requester::Ipv6(host)),
+            (IpAddr::V4(inner), Some(tunnel)) => Some(Requester::Tunneled { b4: tunnel.b4, inner }),
+            (IpAddr::V4(_), None) => None,
+        }
+    }
+
     /// Reads the request in a UDP datagram from `client` to `asked`. `is_intact` gets the datagram
     /// and its checksum.
     fn read_udp(
@@ -92,7 +123,7 @@ impl Datagram {
         let mut bytes = [0; KEPT];
         bytes[..len].copy_from_slice(&payload[..len]);
         let (client, class) = ((client, udp.source_port()), RequestClass::default());
-        Some(Self { realm, client, asked, is_here: false, class, len, bytes })
+        Some(Self { realm, client, asked, tunnel: None, is_here: false, class, len, bytes })
     }
 
     /// Bytes of the request.
@@ -101,8 +132,12 @@ impl Datagram {
     }
 
     /// Writes the packet of a request of IPv4 to the front of a buffer, for another worker; returns
-    /// its length. `None`: the request is of IPv6, which has one worker.
+    /// its length. `None`: the request is of IPv6, which has one worker, or came through a tunnel,
+    /// all of whose hosts have this worker.
     pub(crate) fn packet(&self, into: &mut [u8]) -> Option<usize> {
+        if self.tunnel.is_some() {
+            return None;
+        }
         let ((IpAddr::V4(client), port), IpAddr::V4(asked)) = (self.client, self.asked) else {
             return None;
         };
@@ -114,6 +149,14 @@ impl Datagram {
 
     /// Writes the packet with an answer to the front of a buffer; returns its length.
     pub(crate) fn reply(&self, answer: &[u8], into: &mut [u8]) -> usize {
+        let Some(tunnel) = self.tunnel else { return self.reply_directly(answer, into) };
+        let inner = &mut into[ipv6::HEADER_LEN..];
+        let len = self.reply_directly(answer, inner);
+        write_outer(tunnel, len, into);
+        ipv6::HEADER_LEN + len
+    }
+
+    fn reply_directly(&self, answer: &[u8], into: &mut [u8]) -> usize {
         match (self.asked, self.client) {
             (IpAddr::V4(asked), (IpAddr::V4(client), port)) => {
                 write(((asked, SERVER_PORT), (client, port)), TTL, answer, into)
@@ -181,6 +224,16 @@ pub fn write_ipv6(
     let sum = sum_ipv6((source, destination), datagram);
     set_checksum(datagram, sum);
     len
+}
+
+/// Writes the header of a packet with an IPv4 packet of `len` bytes to the far end of a tunnel.
+fn write_outer(tunnel: RequestTunnel, len: usize, into: &mut [u8]) {
+    let mut header = Ipv6::init(&mut into[..ipv6::HEADER_LEN]);
+    header.set_payload_len(len as u16);
+    header.set_next_header(IPV4_IN_IPV6);
+    header.set_hop_limit(TTL);
+    header.set_source(tunnel.end.to_bits());
+    header.set_destination(tunnel.b4.to_bits());
 }
 
 /// Writes a datagram without a checksum.

@@ -1,16 +1,16 @@
 //! Operations that requests ask for, carried out by the engine, for hosts of both families.
 //!
-//! The engine knows a host of NAT64 by a number, and remote hosts by their IPv4 addresses. A host
-//! of IPv6 names remote hosts as it knows them, by addresses in a prefix of NAT64 (RFC 6887 section
-//! 10, figure 5); it may name an IPv4 address, too.
+//! The engine knows a host of NAT64 or DS-Lite by a number, and remote hosts by their IPv4
+//! addresses. A host of IPv6 names remote hosts as it knows them, by addresses in a prefix of NAT64
+//! (RFC 6887 section 10, figure 5); it may name an IPv4 address, too.
 
 use natgate_engine::{
     DropReason, Endpoint, Engine, Explicit, ExplicitError, MapRequest, PeerRequest, RemoteFilter,
     Timestamp, WantedEndpoint,
 };
-use natgate_ipv6::Translator;
+use natgate_ipv6::{Requester, Translator};
 use natgate_pcp::{Granted, Map, Operation, Peer, Refusal, ResultCode, Unmap};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 /// Nonce, port and lifetime of a mapping that serves only to learn a host's external address. The
@@ -56,23 +56,27 @@ pub(super) fn carry_out(
     carry_out_for(engine, now, host, operation, Remotes::Ipv4)
 }
 
-/// Carries an operation out for a host of NAT64.
-pub(super) fn carry_out_for_ipv6(
+/// Carries an operation out for a host of NAT64 or DS-Lite.
+pub(super) fn carry_out_for_numbered(
     engine: &mut Engine,
     translator: &mut Translator,
     now: Timestamp,
-    host: Ipv6Addr,
+    host: Requester,
     operation: &Operation,
 ) -> Result<Granted, Refusal> {
     let not_authorized = Refusal::new(ResultCode::NotAuthorized);
     if !translator.translates_for(host) {
         return Err(not_authorized);
     }
-    if let Operation::Unmap(unmap) = operation {
+    if let (Operation::Unmap(_) | Operation::UnmapAll { .. }, None) =
+        (operation, translator.number_of(host))
+    {
         // A host without a number has no mapping, and a mapping that does not exist is deleted.
-        let gone = Granted { port: unmap.port, ports: unmap.ports, ..granted_nothing() };
-        let Some(known) = translator.number_of(host) else { return Ok(gone) };
-        return give_back(engine, now, known, unmap);
+        let (port, ports) = match operation {
+            Operation::Unmap(unmap) => (unmap.port, unmap.ports),
+            _ => (0, 1),
+        };
+        return Ok(Granted { port, ports, ..granted_nothing() });
     }
     let numbered = translator.number_requester(host, now).map_err(|reason| {
         Refusal::new(match reason {
@@ -81,7 +85,11 @@ pub(super) fn carry_out_for_ipv6(
             _ => ResultCode::NoResources,
         })
     })?;
-    let done = carry_out_for(engine, now, numbered, operation, Remotes::Both(translator));
+    let remotes = match host {
+        Requester::Ipv6(_) => Remotes::Both(translator),
+        Requester::Tunneled { .. } => Remotes::Ipv4,
+    };
+    let done = carry_out_for(engine, now, numbered, operation, remotes);
     match (&done, operation) {
         (Ok(granted), Operation::Peer(peer)) if granted.lifetime > 0 => {
             if let IpAddr::V6(remote) = peer.remote.0 {
@@ -89,6 +97,8 @@ pub(super) fn carry_out_for_ipv6(
             }
         }
         (Ok(granted), _) if granted.lifetime > 0 => {}
+        // The host may have got a mapping. It loses a number without a mapping in a sweep.
+        (Ok(_), Operation::Address) => {}
         _ => translator.refuse_requester(numbered.1),
     }
     done

@@ -2,7 +2,7 @@
 
 use super::queue::{Pushed, Waiting};
 use super::{Announcer, CommonEpoch, Datagram, PcpCounters, PcpSettings, RequestClass, operations};
-use natgate_engine::{AddressRange, Config, Engine, Timestamp};
+use natgate_engine::{AddressRange, Config, Engine, Prefix, Timestamp};
 use natgate_ipv6::{Prefix6, Translator};
 use natgate_pcp::{
     Answer, Client, Policy, Prefix64, Read, Refusal, Request, ResultCode, Server, announcement,
@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Number of rate counters among which clients are spread.
 const COUNTS: usize = 4096;
 const SECOND: u64 = 1_000_000_000;
+/// Addresses of the ends of DS-Lite's tunnels, which only B4s themselves have (RFC 6333 section
+/// 5.7).
+const OF_TUNNELS: Prefix = Prefix::new(Ipv4Addr::new(192, 0, 0, 0), 29);
 
 /// A rate limiter: events come evenly, and one second's worth may come at once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -339,6 +342,12 @@ impl PcpService {
         let PcpSettings { third_party, third_party_ipv6, .. } = &self.settings;
         //= rfc6887#section-13.1-permitted
         let may_speak_for_others = match address {
+            IpAddr::V4(host) if datagram.tunnel.is_some() => {
+                let b4 = datagram.tunnel.map(|tunnel| tunnel.b4);
+                let is_end = OF_TUNNELS.contains(host.to_bits());
+                b4.is_some_and(|b4| third_party_ipv6.iter().any(|prefix| prefix.contains(b4)))
+                    || is_end && third_party.iter().any(|one| one.contains(host.to_bits()))
+            }
             IpAddr::V4(host) => third_party.iter().any(|prefix| prefix.contains(host.to_bits())),
             IpAddr::V6(host) => third_party_ipv6.iter().any(|prefix| prefix.contains(host)),
         };
@@ -366,7 +375,7 @@ impl PcpService {
         self.counters.results[code as usize] += 1;
     }
 
-    /// Carries a request out. The translator has the hosts of NAT64.
+    /// Carries a request out. The translator has the hosts of NAT64 and DS-Lite.
     //= rfc6888#REQ-9
     pub(crate) fn carry_out(
         &mut self,
@@ -375,16 +384,15 @@ impl PcpService {
         request: &Request,
         now: Timestamp,
     ) -> Answer {
-        let done = match (request.host, translator) {
-            (IpAddr::V4(host), _) => {
-                let host = (datagram.realm, host);
-                operations::carry_out(engine, now, host, &request.operation)
+        let operation = &request.operation;
+        let done = match (request.host, datagram.numbered(request.host), translator) {
+            (_, Some(host), Some(translator)) => {
+                operations::carry_out_for_numbered(engine, translator, now, host, operation)
             }
-            (IpAddr::V6(host), Some(translator)) => {
-                let operation = &request.operation;
-                operations::carry_out_for_ipv6(engine, translator, now, host, operation)
+            (IpAddr::V4(host), None, _) => {
+                operations::carry_out(engine, now, (datagram.realm, host), operation)
             }
-            (IpAddr::V6(_), None) => Err(Refusal::new(ResultCode::NotAuthorized)),
+            _ => Err(Refusal::new(ResultCode::NotAuthorized)),
         };
         let (bytes, epoch) = (datagram.request(), self.seconds(now));
         self.count(done.map_or_else(|refusal| refusal.code, |_| ResultCode::Success));

@@ -1,7 +1,7 @@
 //! Packets of control flows in a replay, which application-level gateways read.
 
 use super::{ALG_ROOM, Cause, HEADROOM, Header, Replay, ReplayError};
-use crate::alg::{Arrived, Ends6, Stage, Taken};
+use crate::alg::{Arrived, HostEnds, Stage, Taken};
 use crate::counters::Origin;
 use crate::limits::LONGEST;
 use natgate_engine::{Engine, Packet, Side, Verdict};
@@ -38,7 +38,7 @@ impl<W: Write> Replay<'_, W> {
         self.finish_control(engine, (side, header), (alg, work), sent)
     }
 
-    /// Takes a packet from inside that may be of a control flow of NAT64.
+    /// Takes a packet from inside that may be of a control flow of a host with a number.
     pub(super) fn take_control_of_host(
         &mut self,
         engine: &mut Engine,
@@ -53,7 +53,7 @@ impl<W: Write> Replay<'_, W> {
         let (start, mut end) = (packet.start(), packet.end());
         let mut is_held = false;
         if let (Fate::Send(Departure { side: Side::Outside, .. }), Some(ends)) =
-            (fate, Ends6::read(bytes))
+            (fate, HostEnds::read(translator, bytes))
         {
             let mut room = Room::new(&mut work[start..], end - start);
             let edited = alg.edit_of_host(engine, translator, self.now, ends, &mut room);

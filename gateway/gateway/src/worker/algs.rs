@@ -9,7 +9,7 @@
 
 use super::families::{Families, Passage};
 use super::stages::{NO_VERDICTS, Packets, Stages, seen};
-use crate::alg::{AlgExpectation, Algs, Arrived, Ends6};
+use crate::alg::{AlgExpectation, Algs, Arrived, HostEnds};
 use crate::counters::Origin;
 use crate::link::Link;
 use crate::tap::Moment;
@@ -51,7 +51,7 @@ impl Stages {
         self.algs = Some(algs);
     }
 
-    /// Takes the packets of control flows of NAT64's hosts out of a batch, through all stages.
+    /// Takes the packets of control flows of hosts with numbers out of a batch, through all stages.
     #[cold]
     #[inline(never)]
     pub(super) fn carry_controls_of_hosts(
@@ -74,7 +74,7 @@ impl Stages {
         self.algs = Some(algs);
     }
 
-    /// Takes a packet of a control flow of a host of NAT64 through all stages.
+    /// Takes a packet of a control flow of a host with a number through all stages.
     fn carry_control_of_host(
         &mut self,
         algs: &mut Algs,
@@ -193,7 +193,7 @@ impl Passage<'_, '_, '_, '_> {
         }
         let Algs { stage, buffer } = algs;
         buffer[HEADROOM..][..packet.len()].copy_from_slice(packet);
-        let ends = Ends6::read(packet);
+        let ends = HostEnds::read(&self.families.translator, packet);
         let mut packet = Packet::new(&mut buffer[..HEADROOM + packet.len()], HEADROOM);
         let Self { stages, families, now, .. } = self;
         let (engine, translator) = (&mut stages.engine, &mut families.translator);

@@ -11,6 +11,7 @@ use crate::team::Way;
 use natgate_engine::{Cursor, DropReason, Engine, Filter, Prefix, Side, SubscriberInfo, Timestamp};
 use natgate_io::{Frame, HEADROOM, Transmit};
 use natgate_ipv6::Prefix6;
+use natgate_ipv6::softwire::TunneledRequest;
 use natgate_pcp::{ALL_HOSTS, ALL_NODES, CLIENT_PORT, SERVER_PORT};
 use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
@@ -38,10 +39,10 @@ impl Worker {
             let (link, own) = (Link::inside(datagram.realm), (&mut scratch[..], len));
             match datagram.client.0 {
                 _ if len == 0 => {}
-                IpAddr::V4(_) => {
+                IpAddr::V4(_) if datagram.tunnel.is_none() => {
                     stages.send_own(now, link, own, &mut transmitters(devices));
                 }
-                IpAddr::V6(_) => stages.send_own_ipv6(now, own, &mut transmitters(devices)),
+                _ => stages.send_own_ipv6(now, own, &mut transmitters(devices)),
             }
         }
         stages.announce(now, scratch);
@@ -71,7 +72,7 @@ impl Stages {
                 let Self { pcp, engine, families, .. } = self;
                 let translator = families.as_mut().map(|families| &mut families.translator);
                 let answer = pcp.carry_out((engine, translator), datagram, &request, now);
-                if request.host.is_ipv6() {
+                if datagram.numbered(request.host).is_some() {
                     self.name_hosts();
                 }
                 answer
@@ -80,7 +81,8 @@ impl Stages {
         datagram.reply(&answer, into)
     }
 
-    /// Takes a packet to an own address of IPv6, if it is a request for a mapping.
+    /// Takes a packet to an own address of IPv6, or to the end of the tunnels of DS-Lite, if it is
+    /// a request for a mapping.
     //= rfc6887#section-8.2-interface
     #[cold]
     pub(super) fn take_own_ipv6(
@@ -89,11 +91,18 @@ impl Stages {
         now: Timestamp,
         frame: &mut Frame<'_>,
     ) {
-        if !self.pcp.is_open() || !self.pcp.serves_nat64() {
+        if !self.pcp.is_open() {
             return;
         }
         let hardware = source(frame, self.router.mac(Link::inside(0)));
-        let other = match self.admit_ipv6(families, now, hardware, frame.bytes()) {
+        let admission = match families.translator.tunneled_request(frame.bytes()) {
+            Some(request) => self.admit_tunneled(families, now, hardware, &request),
+            None if self.pcp.serves_nat64() => {
+                self.admit_ipv6(families, now, hardware, frame.bytes())
+            }
+            None => Admission::NoRequest,
+        };
+        let other = match admission {
             Admission::NoRequest => return,
             Admission::Waiting => None,
             Admission::Refused => Some(DropReason::RequestLimit),
@@ -135,6 +144,24 @@ impl Stages {
         }
         let sender = sender_ipv6((families, &self.engine), hardware, client);
         self.pcp.admit(now, request, sender)
+    }
+
+    /// Admits a request that came through a tunnel of DS-Lite. It counts for the subscriber, which
+    /// is the B4.
+    fn admit_tunneled(
+        &mut self,
+        families: &Families,
+        now: Timestamp,
+        hardware: Option<Mac>,
+        request: &TunneledRequest<'_>,
+    ) -> Admission {
+        let Some(datagram) = Datagram::read_tunneled(request) else { return Admission::NoRequest };
+        let b4 = request.b4;
+        let sender = sender_by_ipv6(families, hardware, b4, || {
+            let numbers = families.translator.numbers(b4, 128);
+            numbers.is_some_and(|(realm, hosts)| has_subscriber(&self.engine, realm, hosts))
+        });
+        self.pcp.admit(now, datagram, sender)
     }
 
     /// Sends a packet of IPv6 of `len` bytes that lies behind headroom to the inside.
@@ -214,6 +241,19 @@ pub(super) fn sender_ipv6(
     hardware: Option<Mac>,
     client: Ipv6Addr,
 ) -> Sender {
+    sender_by_ipv6(families, hardware, client, || {
+        let number = families.translator.number_of(client.into());
+        number.is_some_and(|(realm, number)| is_subscriber(engine, realm, number))
+    })
+}
+
+/// As [`sender_ipv6`], for a host or a B4.
+fn sender_by_ipv6(
+    families: &Families,
+    hardware: Option<Mac>,
+    client: Ipv6Addr,
+    has_mappings: impl FnOnce() -> bool,
+) -> Sender {
     let (hop, expected) = match families.router.onward(Link::inside(0), client, 0) {
         Onward6::Hop { address, mac, .. } => (Some(address), mac),
         Onward6::NoRoute => (None, None),
@@ -221,10 +261,7 @@ pub(super) fn sender_ipv6(
     let len = families.translator.subscriber_length();
     let prefix_of = |len| Prefix6 { address: client, len }.first().to_bits();
     let names = (prefix_of(len), prefix_of(len - GROUP_BITS));
-    sender_by_route((hop == Some(client), expected), hardware, names, || {
-        let number = families.translator.number_of(client);
-        number.is_some_and(|(realm, number)| is_subscriber(engine, realm, number))
-    })
+    sender_by_route((hop == Some(client), expected), hardware, names, has_mappings)
 }
 
 /// Facts about the source address of a request from a realm; `hardware`: see [`Sender::hardware`].
@@ -276,7 +313,12 @@ pub(super) fn source(frame: &mut Frame<'_>, own: Mac) -> Option<Mac> {
 
 /// True if a host has mappings.
 fn is_subscriber(engine: &Engine, realm: u16, host: Ipv4Addr) -> bool {
-    let subscriber = Some(Prefix::new(host, 32));
+    has_subscriber(engine, realm, Prefix::new(host, 32))
+}
+
+/// True if a host in a prefix has mappings.
+fn has_subscriber(engine: &Engine, realm: u16, hosts: Prefix) -> bool {
+    let subscriber = Some(hosts);
     let filter = Filter { realm: Some(realm), subscriber, ..Filter::default() };
     let mut found: Vec<SubscriberInfo> = Vec::with_capacity(1);
     engine.scan_subscribers(&mut Cursor::default(), 1, &filter, &mut found);

@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 mod algs;
+mod algs_in_tunnels;
 mod customer;
 mod nat64;
 mod prefixes;

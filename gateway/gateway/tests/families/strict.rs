@@ -169,6 +169,7 @@ fn dslite() -> Settings {
         address: END.parse().unwrap(),
         b4: vec![prefix6("2001:db8::", 32)],
         softwire: softwire(),
+        static_hosts: Vec::new(),
     });
     settings
 }

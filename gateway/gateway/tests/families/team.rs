@@ -387,6 +387,7 @@ fn dslite() -> Settings {
         address: AFTR.parse().unwrap(),
         b4: vec![prefix6("2001:db8::", 33)],
         softwire: SoftwireSettings { mtu: None, path_mtu: true },
+        static_hosts: Vec::new(),
     });
     settings
 }

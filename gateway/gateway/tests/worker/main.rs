@@ -10,6 +10,7 @@ mod realms;
 mod reload;
 mod sources;
 mod team;
+mod tunnel_requests;
 mod tunnels;
 mod undelivered;
 mod world;

@@ -12,18 +12,18 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 const AFTR: &str = "2001:db8:ffff::1";
-const B4S: [&str; 2] = ["2001:db8:b4::1", "2001:db8:b4::2"];
-const INNER: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 2);
+pub(crate) const B4S: [&str; 2] = ["2001:db8:b4::1", "2001:db8:b4::2"];
+pub(crate) const INNER: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 2);
 /// The router inside, which the configuration knows.
 const ROUTER: &str = "2001:db8:1::5";
 /// The next header of IPv4 in IPv6.
 const IPV4: u8 = 4;
 
-fn ipv6(text: &str) -> Ipv6Addr {
+pub(crate) fn ipv6(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
-fn tunnel_settings() -> Settings {
+pub(crate) fn tunnel_settings() -> Settings {
     let mut settings = settings();
     settings.ipv6 = Ipv6Settings {
         configured: true,
@@ -36,6 +36,7 @@ fn tunnel_settings() -> Settings {
             address: ipv6(AFTR),
             b4: vec![Prefix6 { address: ipv6("2001:db8:b4::"), len: 48 }],
             softwire: SoftwireSettings { mtu: None, path_mtu: true },
+            static_hosts: Vec::new(),
         }),
         ..Ipv6Settings::default()
     };
@@ -55,7 +56,7 @@ fn world() -> World {
 }
 
 /// A frame from a tunnel.
-fn tunneled(b4: &str, inner: &[u8]) -> Vec<u8> {
+pub(crate) fn tunneled(b4: &str, inner: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 40];
     let mut header = Ipv6::init(&mut bytes[..]);
     header.set_payload_len(inner.len() as u16);
@@ -75,7 +76,7 @@ fn tunneled(b4: &str, inner: &[u8]) -> Vec<u8> {
 }
 
 /// The packets that have left inside into tunnels.
-fn entered(world: &mut World) -> Vec<Vec<u8>> {
+pub(crate) fn entered(world: &mut World) -> Vec<Vec<u8>> {
     world.turn();
     let frames = std::iter::from_fn(|| world.inside.take());
     let ours = frames.filter(|frame| frame[12..14] == ethertype::IPV6.to_be_bytes());
@@ -87,7 +88,7 @@ fn entered(world: &mut World) -> Vec<Vec<u8>> {
 }
 
 /// The B4 and the IPv4 packet of the only packet that has left into a tunnel.
-fn only(world: &mut World) -> (String, Vec<u8>) {
+pub(crate) fn only(world: &mut World) -> (String, Vec<u8>) {
     let packets = entered(world);
     let [packet] = &packets[..] else { panic!("{} packets", packets.len()) };
     let outer = Ipv6::new_checked(&packet[..]).expect("a packet");

@@ -45,7 +45,7 @@ const SOFTWIRE: SoftwireSettings = SoftwireSettings { mtu: None, path_mtu: false
 /// The AFTR of DS-Lite.
 pub(super) fn dslite() -> DsliteSettings {
     let b4 = Prefix6 { address: Ipv6Addr::from_bits(ENDS), len: 40 };
-    DsliteSettings { address: RELAY, b4: vec![b4], softwire: SOFTWIRE }
+    DsliteSettings { address: RELAY, b4: vec![b4], softwire: SOFTWIRE, static_hosts: Vec::new() }
 }
 
 /// The ends of the tunnel of a host of DS-Lite.

@@ -190,6 +190,11 @@ pub(super) enum Targeted {
     Host(Located<(Ipv4Addr, Option<Span>)>),
     /// A host of NAT64.
     Host6(Located<(Ipv6Addr, Option<Span>)>),
+    /// A host behind a B4 of DS-Lite.
+    Tunneled {
+        b4: Located<Ipv6Addr>,
+        internal: Located<(Ipv4Addr, Option<Span>)>,
+    },
     Servers {
         place: Place,
         members: Vec<ServerDraft>,
@@ -460,7 +465,7 @@ impl StaticDraft {
             Targeted::Host(internal) => {
                 vec![(&internal.place, internal.value.0, internal.value.1)]
             }
-            Targeted::Host6(_) => Vec::new(),
+            Targeted::Host6(_) | Targeted::Tunneled { .. } => Vec::new(),
             Targeted::Servers { members, .. } => {
                 let end = |member: &'_ ServerDraft| {
                     let port = member.internal.value.1;

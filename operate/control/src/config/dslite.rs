@@ -5,8 +5,8 @@ use super::problem::{Located, Place, Report};
 use super::reader::Section;
 use super::softwires::{read_end, read_softwire};
 use super::values6;
-use natgate_ipv6::Prefix6;
 use natgate_ipv6::softwire::{DsliteSettings, MapMode, SoftwireSettings};
+use natgate_ipv6::{Prefix6, StaticHost};
 use std::net::Ipv6Addr;
 
 /// `[dslite]`. A faulty value is absent.
@@ -66,15 +66,23 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
 }
 
 impl DsliteDraft {
+    /// The prefixes of the B4s, as a list, if an address is in none of them.
+    pub(super) fn others(&self, b4: Ipv6Addr) -> Option<String> {
+        let is_one = self.b4.iter().any(|prefix| prefix.value.contains(b4));
+        let shown = || self.b4.iter().map(|prefix| prefix.value.to_string()).collect::<Vec<_>>();
+        (!is_one).then(|| shown().join(", "))
+    }
+
     /// Converts the table to settings.
     ///
     /// # Panics
     /// If a value is faulty, which is a problem of the file.
-    pub(super) fn settings(&self) -> DsliteSettings {
+    pub(super) fn settings(&self, static_hosts: Vec<StaticHost>) -> DsliteSettings {
         DsliteSettings {
             address: self.address.as_ref().expect("a table without its values is a problem").value,
             b4: self.b4.iter().map(|prefix| prefix.value).collect(),
             softwire: self.softwire,
+            static_hosts,
         }
     }
 }

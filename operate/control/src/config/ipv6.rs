@@ -421,7 +421,7 @@ impl Draft {
             siit: siit.as_ref().map(SiitDraft::settings),
             clat,
             nptv6: nptv6.iter().map(pair).collect(),
-            dslite: dslite.as_ref().map(DsliteDraft::settings),
+            dslite: dslite.as_ref().map(|dslite| dslite.settings(self.static_hosts())),
             lw4o6: lw4o6.as_ref().map(Lw4o6Draft::settings),
             map: map.iter().map(softwires::MapDraft::settings).collect(),
             // Each worker gets a part.

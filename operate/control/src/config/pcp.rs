@@ -23,13 +23,18 @@ const MOST_MAPPINGS: u64 = 1 << 24;
 const MOST_PER_SUBSCRIBER: u64 = 1024;
 const MOST_TRUSTED: usize = 256;
 
+/// The tables whose hosts have numbers.
+#[derive(Clone, Copy)]
+pub(super) struct Numbered {
+    /// Number of workers that the hosts of `[nat64]` are divided among, if there are any.
+    pub(super) nat64: Option<usize>,
+    /// True if there is `[dslite]`.
+    pub(super) dslite: bool,
+}
+
 /// Reads the table. The total of requested mappings goes to the translator's `limits`.
-/// `nat64`: the number of workers that the hosts of `[nat64]` are divided among.
-pub(super) fn read(
-    section: &Section<'_>,
-    nat64: Option<usize>,
-    limits: &mut Limits,
-) -> PcpSettings {
+/// `numbered`: the tables whose hosts have numbers.
+pub(super) fn read(section: &Section<'_>, numbered: Numbered, limits: &mut Limits) -> PcpSettings {
     let mut settings = PcpSettings::default();
     for (key, slot) in [
         ("enabled", &mut settings.enabled),
@@ -42,7 +47,7 @@ pub(super) fn read(
     }
     settings.lifetime = read_lifetimes(section, settings.lifetime);
     if let Some(value) = section.get("third_party") {
-        read_trusted(&value, nat64, &mut settings);
+        read_trusted(&value, numbered, &mut settings);
     }
     let (each, all) = settings.requests_per_second;
     let most = 1_000_000;
@@ -96,7 +101,7 @@ enum Trusted {
 }
 
 /// Reads the hosts that may request mappings for other hosts.
-fn read_trusted(value: &Value<'_>, nat64: Option<usize>, settings: &mut PcpSettings) {
+fn read_trusted(value: &Value<'_>, numbered: Numbered, settings: &mut PcpSettings) {
     let Some(items) = value.items("an array of prefixes") else { return };
     if items.len() > MOST_TRUSTED {
         value.wrong(format!("has {} prefixes; it may have {MOST_TRUSTED}", items.len()));
@@ -110,10 +115,10 @@ fn read_trusted(value: &Value<'_>, nat64: Option<usize>, settings: &mut PcpSetti
         let Some(found) = item.parsed("a prefix in quotes", read) else { continue };
         match found.value {
             Trusted::Ipv4(prefix) if !prefix.is_empty() => settings.third_party.push(prefix),
-            Trusted::Ipv6(_) if nat64.is_none() => {
+            Trusted::Ipv6(_) if numbered.nat64.is_none() && !numbered.dslite => {
                 item.wrong("is of IPv6, and no [nat64] translates for it; name hosts of IPv4");
             }
-            Trusted::Ipv6(_) if nat64 > Some(1) => {
+            Trusted::Ipv6(_) if numbered.nat64 > Some(1) => {
                 item.wrong(
                     "is of IPv6: that works with one worker so far; write workers.count = 1",
                 );

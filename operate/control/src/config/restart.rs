@@ -5,7 +5,7 @@ use super::problem::{Place, Problem, Report};
 use super::{Configuration, parse_piece, pieces, values};
 use natgate_engine::{Begun, BlockConflict, Config, RealmConfig, StaticMapping, restart_keys};
 use natgate_gateway::{Backend, ControlSettings, Settings, SideSettings};
-use natgate_ipv6::softwire::Lw4o6Settings;
+use natgate_ipv6::softwire::{DsliteSettings, Lw4o6Settings};
 use natgate_ipv6::{Nat64Settings, Settings as Ipv6Settings};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -65,7 +65,7 @@ pub(super) fn block_conflict(
     let host = |realm, address: Ipv4Addr| match of_realm(realm) {
         Some(realm) if realm.host_bits.is_some() => match settings.ipv6.static_host(address) {
             Some(host) => host.to_string(),
-            None => "another subscriber of nat64".to_owned(),
+            None => format!("another subscriber of {}", realm.name),
         },
         Some(realm) => format!("{address} of realm {}", realm.name),
         None => address.to_string(),
@@ -170,13 +170,17 @@ fn of_ipv6(in_force: &Settings, new: &Settings) -> Vec<&'static str> {
     let names = |realms: &[RealmConfig]| -> Vec<String> {
         realms.iter().map(|realm| realm.name.clone()).collect()
     };
-    // The hosts of NAT64 are a realm of the engine, behind all others.
+    // The hosts of NAT64 or DS-Lite are a realm of the engine, behind all others.
     let has_numbers = old.nat64.is_some() || old.dslite.is_some();
     let is_numbered = has_numbers && names(&engine.realms) != names(&new.engine.realms);
     let new = &new.ipv6;
     let nat64 = |settings: &Ipv6Settings| {
         let nat64 = settings.nat64.clone()?;
         Some(Nat64Settings { static_hosts: Vec::new(), ..nat64 })
+    };
+    let dslite = |settings: &Ipv6Settings| {
+        let dslite = settings.dslite.clone()?;
+        Some(DsliteSettings { static_hosts: Vec::new(), ..dslite })
     };
     let differs = [
         (old.inside.address != new.inside.address, "inside.address6"),
@@ -192,7 +196,7 @@ fn of_ipv6(in_force: &Settings, new: &Settings) -> Vec<&'static str> {
         (old.siit != new.siit, "siit"),
         (old.clat != new.clat, "clat"),
         (old.nptv6 != new.nptv6, "nptv6"),
-        (old.dslite != new.dslite, "dslite"),
+        (dslite(old) != dslite(new), "dslite"),
         (!is_same_relay(old, new), "lw4o6"),
         (old.map != new.map, "map"),
         (is_numbered, "realm"),
@@ -219,12 +223,15 @@ fn numbered<'s>(in_force: &Settings, new: &'s Settings) -> Cow<'s, Config> {
         return Cow::Borrowed(&new.engine);
     }
     let before = in_force.ipv6.static_hosts().iter();
-    let before: HashMap<Ipv6Addr, Ipv4Addr> =
-        before.map(|host| (host.address, host.number)).collect();
+    let before: HashMap<(Ipv6Addr, Option<Ipv4Addr>), Ipv4Addr> =
+        before.map(|host| ((host.address, host.inner), host.number)).collect();
     let unknown = (Ipv4Addr::LOCALHOST.to_bits()..).map(Ipv4Addr::from_bits);
     let hosts = new.ipv6.static_hosts().iter().zip(unknown);
     let numbers: HashMap<Ipv4Addr, Ipv4Addr> = hosts
-        .map(|(host, unknown)| (host.number, before.get(&host.address).copied().unwrap_or(unknown)))
+        .map(|(host, unknown)| {
+            let known = before.get(&(host.address, host.inner)).copied();
+            (host.number, known.unwrap_or(unknown))
+        })
         .collect();
     let mut engine = new.engine.clone();
     let realm = new.realms.len() as u16 + 1;

@@ -76,7 +76,8 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     read_nat(&nat, &mut config);
     let workers = read_workers(&root.section("workers", "workers"));
     let nat64 = root.get("nat64").map(|_| workers.count);
-    let pcp = pcp::read(&root.section("pcp", "pcp"), nat64, &mut config.limits);
+    let numbered = pcp::Numbered { nat64, dslite: root.get("dslite").is_some() };
+    let pcp = pcp::read(&root.section("pcp", "pcp"), numbered, &mut config.limits);
     admission::warn(&limits, &config.limits);
     let alg = alg::read(&root.section("alg", "alg"), &mut config.limits);
     let mut router6 = Router6Draft::default();

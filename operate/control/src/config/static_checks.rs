@@ -64,6 +64,8 @@ fn are_not_too_many(draft: &Draft, report: &Report<'_>) {
 struct ClaimedPorts {
     /// Realm of an internal address.
     realm: u16,
+    /// Far end of the tunnel of an internal address.
+    b4: Option<Ipv6Addr>,
     address: IpAddr,
     protocol: u8,
     first: u16,
@@ -73,8 +75,8 @@ struct ClaimedPorts {
 }
 
 impl ClaimedPorts {
-    fn whose(&self) -> (u16, IpAddr, u8) {
-        (self.realm, self.address, self.protocol)
+    fn whose(&self) -> (u16, Option<Ipv6Addr>, IpAddr, u8) {
+        (self.realm, self.b4, self.address, self.protocol)
     }
 }
 
@@ -85,15 +87,15 @@ fn do_not_overlap(draft: &Draft, report: &Report<'_>) {
     for (number, mapping) in draft.statics.iter().enumerate() {
         let Some(realm) = names.of(&mapping.realm) else { continue };
         for &protocol in protocols(mapping) {
-            let taken = |realm, address, ports| {
+            let taken = |realm, b4, address, ports| {
                 let Span { first, last } = all(ports);
-                ClaimedPorts { realm, address, protocol, first, last, number }
+                ClaimedPorts { realm, b4, address, protocol, first, last, number }
             };
-            outer.push(taken(0, mapping.external.value.0.into(), mapping.external.value.1));
+            outer.push(taken(0, None, mapping.external.value.0.into(), mapping.external.value.1));
             // Several external endpoints may lead to one host if sessions begin outside only.
             let internal = mapping.internal().filter(|_| mapping.begun != Begun::Outside);
             if let Some((_, address, ports)) = internal {
-                inner.push(taken(realm, address, ports));
+                inner.push(taken(realm, mapping.b4(), address, ports));
             }
         }
     }
@@ -141,7 +143,18 @@ impl StaticDraft {
             Targeted::Host6(Located { value: (address, ports), place }) => {
                 Some((place, (*address).into(), *ports))
             }
+            Targeted::Tunneled { internal: Located { value: (address, ports), place }, .. } => {
+                Some((place, (*address).into(), *ports))
+            }
             Targeted::Servers { .. } => None,
+        }
+    }
+
+    /// The B4 that the host of a mapping is behind.
+    fn b4(&self) -> Option<Ipv6Addr> {
+        match &self.target {
+            Targeted::Tunneled { b4, .. } => Some(b4.value),
+            _ => None,
         }
     }
 }
@@ -211,11 +224,12 @@ fn of_pool<'d>(
     })
 }
 
-/// A subscriber behind a mapping: a host, or the prefix of a host of NAT64.
+/// A subscriber behind a mapping: a host, the prefix of a host of NAT64, or a B4.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Holder {
     Host(Ipv4Addr),
     Prefix(Ipv6Addr, u8),
+    B4(Ipv6Addr),
 }
 
 impl Display for Holder {
@@ -223,6 +237,7 @@ impl Display for Holder {
         match self {
             Self::Host(address) => write!(f, "{address}"),
             Self::Prefix(address, len) => write!(f, "{address}/{len}"),
+            Self::B4(address) => write!(f, "{address}"),
         }
     }
 }
@@ -232,6 +247,9 @@ fn hosts(draft: &Draft, mapping: &StaticDraft) -> BTreeSet<Holder> {
     if let Targeted::Host6(internal) = &mapping.target {
         let Prefix6 { address, len } = draft.subscriber6(internal.value.0);
         return BTreeSet::from([Holder::Prefix(address, len)]);
+    }
+    if let Some(b4) = mapping.b4() {
+        return BTreeSet::from([Holder::B4(b4)]);
     }
     mapping.internals().into_iter().map(|(_, address, _)| Holder::Host(address)).collect()
 }
@@ -347,6 +365,7 @@ mod tests {
     fn ranges_overlap_where_they_share_a_port() {
         let taken = |number, first, last| ClaimedPorts {
             realm: 0,
+            b4: None,
             address: Ipv4Addr::LOCALHOST.into(),
             protocol: 6,
             first,

@@ -10,6 +10,7 @@ use super::realms;
 use super::sections::is_usable;
 use super::statics6;
 use super::values::{self, Span};
+use super::values6;
 use natgate_engine::{Affinity, Begun, Server};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -58,8 +59,13 @@ fn read_target(section: &Section<'_>, begun: Option<&Located<Option<Begun>>>) ->
         if let Some((_, value)) = affinity {
             value.wrong("has no effect here; only a static mapping with servers has it");
         }
-        return read_host(&section.require("internal", "\"10.0.0.80:8080\"")?);
+        let host = read_host(&section.require("internal", "\"10.0.0.80:8080\"")?);
+        return read_softwire(section, host?);
     };
+    if let Some(softwire) = section.get("softwire") {
+        softwire.wrong("stands beside servers; servers are hosts without tunnels");
+        return None;
+    }
     if let Some(internal) = section.get("internal") {
         internal.wrong("stands beside servers; name the host there");
         return None;
@@ -99,6 +105,19 @@ fn read_host(value: &Value<'_>) -> Option<Targeted> {
             is_usable(value, host.0).then_some(Targeted::Host(Located { value: host, place }))
         }
         Host::Six(host) => Some(Targeted::Host6(Located { value: host, place })),
+    }
+}
+
+/// Reads the B4 that a host is behind, if there is one.
+fn read_softwire(section: &Section<'_>, host: Targeted) -> Option<Targeted> {
+    let Some(value) = section.get("softwire") else { return Some(host) };
+    let b4 = value.parsed("the IPv6 address of a B4", values6::routed_address6)?;
+    match host {
+        Targeted::Host(internal) => Some(Targeted::Tunneled { b4, internal }),
+        _ => {
+            value.wrong("stands beside a host of IPv6; hosts behind a B4 have IPv4 addresses");
+            None
+        }
     }
 }
 
@@ -162,6 +181,7 @@ fn ports_agree(
         },
         Targeted::Host(Located { value: (_, inner), .. }) => spans_agree((*inner, outer), wrong),
         Targeted::Host6(Located { value: (_, inner), .. }) => spans_agree((*inner, outer), wrong),
+        Targeted::Tunneled { internal, .. } => spans_agree((internal.value.1, outer), wrong),
     }
 }
 

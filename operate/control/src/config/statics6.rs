@@ -1,20 +1,23 @@
-//! Static mappings of IPv6 hosts, by `[nat64]`: reads their internal ends, checks their hosts, and
-//! gives the hosts their numbers.
+//! Static mappings of IPv6 hosts, by `[nat64]`, and of hosts behind B4s, by `[dslite]`: reads their
+//! internal ends, checks their hosts, and gives the hosts their numbers.
 
 use super::draft::{Draft, StaticDraft, Targeted};
 use super::problem::{Located, Place, Report};
 use super::values::{self, Span};
 use super::values6;
-use natgate_engine::StaticMapping;
+use natgate_engine::{Prefix, StaticMapping};
 use natgate_ipv6::{Prefix6, StaticHost};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::Ipv6Addr;
+use std::fmt::{self, Display, Formatter};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Most hosts of one subscriber that have numbers, by the length of its prefix.
 fn most_hosts(subscriber_length: u8) -> u32 {
     1 << natgate_ipv6::Hosts::host_bits(subscriber_length)
 }
 
+/// Most hosts behind one B4 that have numbers.
+const MOST_BEHIND: u32 = 256;
 /// Subscribers by default.
 const SUBSCRIBERS: u32 = 1 << 16;
 /// Hosts that there is room for, for each subscriber.
@@ -43,58 +46,124 @@ pub(super) fn endpoint_range(text: &str) -> Result<(Ipv6Addr, Option<Span>), Str
     }
 }
 
+/// The host of a static mapping that has a number.
+struct Numbered<'d> {
+    mapping: &'d StaticDraft,
+    place: &'d Place,
+    /// The host's address, or its B4's.
+    address: Ipv6Addr,
+    /// The host's address behind the B4.
+    inner: Option<Ipv4Addr>,
+    ports: Option<Span>,
+}
+
+impl Display for Numbered<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.inner {
+            Some(inner) => write!(f, "{inner} behind {}", self.address),
+            None => self.address.fmt(f),
+        }
+    }
+}
+
 impl Draft {
-    /// The static mappings of IPv6 hosts: place of the host, and the host.
-    fn hosts6(&self) -> impl Iterator<Item = (&StaticDraft, &Place, Ipv6Addr)> {
+    /// The hosts of static mappings that have numbers: of NAT64 and of DS-Lite.
+    fn numbered(&self) -> impl Iterator<Item = Numbered<'_>> {
         self.statics.iter().filter_map(|mapping| match &mapping.target {
-            Targeted::Host6(Located { value: (address, _), place }) => {
-                Some((mapping, place, *address))
+            Targeted::Host6(Located { value: (address, ports), place }) => {
+                Some(Numbered { mapping, place, address: *address, inner: None, ports: *ports })
             }
-            _ => None,
+            Targeted::Tunneled { b4, internal: Located { value: (inner, ports), place } } => {
+                let (address, inner) = (b4.value, Some(*inner));
+                Some(Numbered { mapping, place, address, inner, ports: *ports })
+            }
+            Targeted::Host(_) | Targeted::Servers { .. } => None,
         })
     }
 
     /// The hosts of static mappings, each once, with the numbers of a new translator.
     pub(super) fn static_hosts(&self) -> Vec<StaticHost> {
-        let Some(nat64) = &self.ipv6.nat64 else { return Vec::new() };
         let mut seen = BTreeSet::new();
-        let hosts = self.hosts6().map(|(_, _, address)| address);
-        let hosts: Vec<Ipv6Addr> = hosts.filter(|address| seen.insert(*address)).collect();
-        StaticHost::first(&hosts, nat64.subscriber_length, self.workers.count as u16)
+        let hosts = self.numbered().map(|host| (host.address, host.inner));
+        let hosts: Vec<_> = hosts.filter(|host| seen.insert(*host)).collect();
+        let workers = self.workers.count as u16;
+        if let Some(nat64) = &self.ipv6.nat64 {
+            let hosts: Vec<Ipv6Addr> = hosts.iter().map(|(address, _)| *address).collect();
+            return StaticHost::first(&hosts, nat64.subscriber_length, workers);
+        }
+        let hosts = hosts.iter().filter_map(|(b4, inner)| Some((*b4, (*inner)?)));
+        StaticHost::first_behind(&hosts.collect::<Vec<_>>(), workers)
     }
 
-    /// The static mappings of IPv6 hosts as the translator has them: in the realm behind all
-    /// others, with a number in place of each host.
+    /// The static mappings of hosts that have numbers as the translator has them: in the realm
+    /// behind all others, with a number in place of each host.
     pub(super) fn statics6(&self) -> Vec<StaticMapping> {
         let realm = self.realms.len() as u16 + 1;
         let hosts = self.static_hosts();
-        let numbers: HashMap<Ipv6Addr, _> =
-            hosts.iter().map(|host| (host.address, host.number)).collect();
-        let mappings = self.statics.iter().filter_map(|mapping| {
-            let Targeted::Host6(internal) = &mapping.target else { return None };
-            let (address, ports) = internal.value;
-            Some(mapping.each(realm, (*numbers.get(&address)?, ports)))
+        let numbers: HashMap<(Ipv6Addr, Option<Ipv4Addr>), _> =
+            hosts.iter().map(|host| ((host.address, host.inner), host.number)).collect();
+        let mappings = self.numbered().filter_map(|host| {
+            let number = *numbers.get(&(host.address, host.inner))?;
+            Some(host.mapping.each(realm, (number, host.ports)))
         });
         mappings.flatten().collect()
     }
 
+    /// Length of the prefix that is the subscriber of a host with a number.
+    fn subscriber_length(&self) -> u8 {
+        self.ipv6.nat64.as_ref().map_or(128, |nat64| nat64.subscriber_length)
+    }
+
     /// The subscriber of an IPv6 host.
     pub(super) fn subscriber6(&self, address: Ipv6Addr) -> Prefix6 {
-        let len = self.ipv6.nat64.as_ref().map_or(128, |nat64| nat64.subscriber_length);
+        let len = self.subscriber_length();
         Prefix6 { address: Prefix6 { address, len }.first(), len }
     }
 }
 
-/// Reports hosts that NAT64 does not translate for, and hosts without room.
+/// Reports hosts that are not translated, and hosts without room.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
-    for (mapping, place, address) in draft.hosts6() {
-        is_translated(draft, report, (place, address));
-        if let Some(realm) = &mapping.realm {
-            let message = "has no effect: hosts of IPv6 are in no realm; leave it out";
+    for host in draft.numbered() {
+        match &host.mapping.target {
+            Targeted::Tunneled { b4, internal } => is_behind_b4(draft, report, b4, internal),
+            _ => is_translated(draft, report, (host.place, host.address)),
+        }
+        if let Some(realm) = &host.mapping.realm {
+            let which = if host.inner.is_some() { "behind B4s" } else { "of IPv6" };
+            let message = format!("has no effect: hosts {which} are in no realm; leave it out");
             report.wrong(&realm.place, message);
         }
     }
     have_room(draft, report);
+}
+
+/// A host behind a B4 may send what DS-Lite translates.
+fn is_behind_b4(
+    draft: &Draft,
+    report: &Report<'_>,
+    b4: &Located<Ipv6Addr>,
+    internal: &Located<(Ipv4Addr, Option<Span>)>,
+) {
+    let Some(dslite) = &draft.ipv6.dslite else {
+        let message = format!("{} is a B4, and no [dslite] has its tunnel", b4.value);
+        report.wrong(&b4.place, format!("{message}; write the table, or leave the key out"));
+        return;
+    };
+    if let Some(prefixes) = dslite.others(b4.value) {
+        let message = format!("{} is not in dslite.b4 ({prefixes})", b4.value);
+        report.wrong(&b4.place, format!("{message}; add its prefix there, or write another B4"));
+    }
+    let address = internal.value.0;
+    let own = Ipv4Addr::new(192, 0, 0, 1);
+    let of_tunnels = Prefix::new(own, 29);
+    let permitted = draft.subscribers.iter().map(|prefix| prefix.value).chain([of_tunnels]);
+    if address == own {
+        let message = format!("{address} is the gateway itself; write a host's address");
+        report.wrong(&internal.place, message);
+    } else if !permitted.into_iter().any(|prefix| prefix.contains(address.to_bits())) {
+        let message = format!("{address} is not in nat.subscribers, so the host could not answer");
+        report.wrong(&internal.place, format!("{message}; add its prefix there"));
+    }
 }
 
 fn is_translated(draft: &Draft, report: &Report<'_>, (place, address): (&Place, Ipv6Addr)) {
@@ -126,21 +195,25 @@ fn is_translated(draft: &Draft, report: &Report<'_>, (place, address): (&Place, 
 
 /// Reports the first host that gets no number.
 fn have_room(draft: &Draft, report: &Report<'_>) {
-    let Some(nat64) = &draft.ipv6.nat64 else { return };
-    let length = nat64.subscriber_length;
+    if draft.ipv6.nat64.is_none() && draft.ipv6.dslite.is_none() {
+        return;
+    }
+    let length = draft.subscriber_length();
     let most_subscribers = draft.config.limits.subscribers.unwrap_or(SUBSCRIBERS);
-    let most_each = most_hosts(length);
+    let most_each = if draft.ipv6.nat64.is_some() { most_hosts(length) } else { MOST_BEHIND };
     let most_all = u64::from(most_subscribers) * HOSTS_EACH.min(most_each.into());
     let most_all = most_all.max(most_each.into());
-    let mut subscribers: BTreeMap<u128, BTreeSet<Ipv6Addr>> = BTreeMap::new();
+    let mut subscribers: BTreeMap<u128, BTreeSet<(Ipv6Addr, Option<Ipv4Addr>)>> = BTreeMap::new();
     let mut all = 0;
-    for (_, place, address) in draft.hosts6() {
+    for host in draft.numbered() {
+        let (place, address) = (host.place, host.address);
         let prefix = draft.subscriber6(address);
         let hosts = subscribers.entry(prefix.address.to_bits()).or_default();
-        all += u64::from(hosts.insert(address));
+        all += u64::from(hosts.insert((address, host.inner)));
         let (count, each) = (hosts.len() as u64, subscribers.len() as u64);
         let message = if count > most_each.into() {
-            format!("is host {count} of {prefix}, and a subscriber has at most {most_each} hosts")
+            let of = host.inner.map_or_else(|| prefix.to_string(), |_| address.to_string());
+            format!("is host {count} of {of}, and a subscriber has at most {most_each} hosts")
         } else if each > most_subscribers.into() {
             format!("is in subscriber {each}, and limits.subscribers is {most_subscribers}")
         } else if all > most_all {
@@ -149,7 +222,7 @@ fn have_room(draft: &Draft, report: &Report<'_>) {
         } else {
             continue;
         };
-        report.wrong(place, format!("{address} {message}; map fewer hosts, or raise the limit"));
+        report.wrong(place, format!("{host} {message}; map fewer hosts, or raise the limit"));
         return;
     }
 }

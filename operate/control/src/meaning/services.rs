@@ -301,6 +301,9 @@ impl Meaning {
         if self.settings.ipv6.nat64.is_some() && self.settings.ipv6.inside.address.is_some() {
             writeln!(f, "  hosts of IPv6 ask by PCP at the gateway's IPv6 addresses inside")?;
         }
+        if self.settings.ipv6.dslite.is_some() {
+            writeln!(f, "  hosts behind B4s ask at 192.0.0.1 in their tunnels")?;
+        }
         let (least, most) = self.settings.pcp.lifetime;
         let (least, most) = (show_duration(least), show_duration(most));
         writeln!(f, "  lifetimes from {least} to {most}")?;

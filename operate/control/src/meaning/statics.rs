@@ -2,8 +2,8 @@
 
 use super::text::{endpoint, plural};
 use natgate_engine::{Affinity, Begun, Server, Service, StaticMapping};
+use natgate_ipv6::StaticHost;
 use std::fmt::{self, Formatter};
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Most lines about static mappings, and about services.
 const MOST: usize = 20;
@@ -29,20 +29,24 @@ impl Run {
             && follows(first.external.1, next.external.1)
     }
 
-    /// Writes the run; `host` is the host of NAT64 that the internal address stands for.
-    fn show(&self, f: &mut Formatter<'_>, of: &str, host: Option<Ipv6Addr>) -> fmt::Result {
+    /// Writes the run; `host` is the host that the internal address stands for.
+    fn show(&self, f: &mut Formatter<'_>, of: &str, host: Option<&StaticHost>) -> fmt::Result {
         let last = |port: u16| match self.count {
             1 => String::new(),
             count => format!("-{}", u32::from(port) + count - 1),
         };
         let StaticMapping { protocol, internal, external, begun, .. } = self.first;
-        let shown = |end: (Ipv4Addr, Option<u16>)| match (host.filter(|_| end == internal), end.1) {
-            (Some(host), Some(port)) => format!("[{host}]:{port}"),
-            (Some(host), None) => host.to_string(),
-            (None, _) => endpoint(end),
+        let last = |port: Option<u16>| port.map(last).unwrap_or_default();
+        let (port, range) = (internal.1, last(internal.1));
+        let inner = match (host, host.and_then(|host| host.inner), port) {
+            (Some(host), Some(inner), _) => {
+                format!("{}{range} behind {}", endpoint((inner, port)), host.address)
+            }
+            (Some(host), None, Some(port)) => format!("[{}]:{port}{range}", host.address),
+            (Some(host), None, None) => host.address.to_string(),
+            (None, ..) => endpoint(internal) + &range,
         };
-        let [inner, outer] =
-            [internal, external].map(|end| shown(end) + &end.1.map(last).unwrap_or_default());
+        let outer = endpoint(external) + &last(external.1);
         let way = match begun {
             Begun::Anywhere => "",
             Begun::Outside => ", begun from outside only",
@@ -63,12 +67,12 @@ fn name(protocol: Option<u8>) -> &'static str {
 }
 
 /// Writes a line for each run and service.
-pub(super) fn explain(
+pub(super) fn explain<'s>(
     f: &mut Formatter<'_>,
     statics: &[StaticMapping],
     services: &[Service],
     of_realm: impl Fn(u16) -> String,
-    host: impl Fn(&StaticMapping) -> Option<Ipv6Addr>,
+    host: impl Fn(&StaticMapping) -> Option<&'s StaticHost>,
 ) -> fmt::Result {
     let mut runs: Vec<Run> = Vec::new();
     for mapping in statics {
