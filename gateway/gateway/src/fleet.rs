@@ -4,15 +4,19 @@
 //! engine's mappings, copies of the partner's. [`PartnerLink`] carries the messages; it has a
 //! thread of its own.
 
+mod inbound;
+mod refusal;
 mod settings;
 mod slice;
 mod starts;
+mod state;
 mod status;
 #[cfg(test)]
 mod tests;
 mod young;
 
 pub use natgate_pair::{Node, ReceivedCounters, Sent};
+pub use refusal::Refusal;
 pub use settings::{FleetSettings, PartnerSettings, SliceSettings};
 pub use status::{FleetStatus, LinkStatus, SliceChange, SliceStatus};
 
@@ -201,8 +205,9 @@ impl Fleet {
     }
 
     /// The engine has other settings.
-    pub(crate) fn renew(&mut self) {
-        self.slices.iter_mut().for_each(Slice::renew);
+    pub(crate) fn renew(&mut self, engine: &Engine) {
+        let requests = self.slices.iter_mut().filter_map(|slice| slice.renew(engine));
+        requests.for_each(|request| _ = self.link.send(request));
     }
 
     /// Does one turn's work, between two batches of packets.

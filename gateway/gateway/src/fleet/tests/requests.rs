@@ -3,7 +3,7 @@
 use super::{A1, B2, External, Judge, Pair, Process, SECOND};
 use crate::fleet::FleetRequest;
 use natgate_engine::{
-    Endpoint, Explicit, ExplicitError, MapRequest, Nonce, Side, Timestamp, WantedEndpoint,
+    Endpoint, Explicit, ExplicitError, MapRequest, Nonce, Timestamp, WantedEndpoint,
 };
 use natgate_wire::protocol::UDP;
 use std::collections::BTreeMap;
@@ -21,10 +21,6 @@ const CONFIRMED: Duration = Duration::from_secs(120);
 /// A host, by the last number of its address, and its port.
 type Flow = (u8, u16);
 
-fn inside((host, port): Flow) -> Endpoint {
-    Endpoint { address: Ipv4Addr::new(10, 0, 0, host), port }
-}
-
 impl Process {
     /// What a service for requests does before a turn: lost mappings begin a new epoch.
     pub(super) fn watch(&mut self) {
@@ -35,11 +31,18 @@ impl Process {
         }
     }
 
+    /// Realm and endpoint of a flow. `None`: the node does not have the realm.
+    fn inside(&self, (host, port): Flow) -> Option<(u16, Endpoint)> {
+        let (realm, address) = self.place(host)?;
+        Some((realm, Endpoint { address, port }))
+    }
+
     fn map_with(&mut self, flow: Flow, nonce: Nonce) -> Result<Explicit, ExplicitError> {
+        let (realm, internal) = self.inside(flow).ok_or(ExplicitError::NotSubscriber)?;
         let request = MapRequest {
             protocol: UDP,
-            realm: 0,
-            internal: inside(flow),
+            realm,
+            internal,
             wanted: WantedEndpoint::default(),
             lifetime: LIFETIME,
             nonce,
@@ -58,15 +61,15 @@ impl Process {
     }
 
     fn unmap(&mut self, flow: Flow) -> Result<Duration, ExplicitError> {
-        let result = self.engine.unmap(Timestamp(self.now), UDP, 0, inside(flow), NONCE);
+        let (realm, internal) = self.inside(flow).ok_or(ExplicitError::NotSubscriber)?;
+        let result = self.engine.unmap(Timestamp(self.now), UDP, realm, internal, NONCE);
         while self.engine.poll_event().is_some() {}
         result
     }
 
     /// Sends a datagram of a server to an external endpoint. Returns the host that gets it.
     fn knock(&mut self, to: External) -> Option<External> {
-        let bytes = super::packet(None, super::SERVER, (to.0.to_bits(), to.1));
-        self.pass(Side::Outside, bytes).map(|(_, to)| to)
+        self.answer(to, None).map(|(_, host)| host)
     }
 
     fn epoch(&self) -> Duration {
