@@ -351,6 +351,10 @@ impl Fleet {
             slice.set_draining(engine, self.ownership.drains(number));
             slice.sweep(engine, |message| _ = self.link.send(message));
         }
+        let has_all = |(number, slice): (usize, &Slice)| {
+            self.ownership.owns(number) || slice.has_present_copy(now)
+        };
+        engine.set_has_all(self.slices.iter().enumerate().all(has_all));
         for _ in 0..RESTS_A_TURN {
             let Some(port) = self.ending.pop_front() else { break };
             end_rest(engine, port);

@@ -23,6 +23,9 @@ pub(super) const YOUNG: Duration = Duration::from_secs(2);
 const STATE: Duration = Duration::from_secs(1);
 const DIGESTS: Duration = Duration::from_secs(30);
 
+/// Age of the owner's last word up to which a whole copy counts as present.
+const PRESENT: Duration = Duration::from_secs(3);
+
 /// Keys that a first copy, or a search for strangers, looks at in one turn.
 const KEYS_A_TURN: u32 = 1024;
 
@@ -310,6 +313,13 @@ impl Slice {
             outbound.next_digests = now.plus(DIGESTS);
             send(outbound.sender.digests());
         }
+    }
+
+    /// True if this node has the whole copy, as the owner has said lately.
+    pub(super) fn has_present_copy(&self, now: Timestamp) -> bool {
+        let completed = self.inbound.as_ref().filter(|inbound| inbound.is_complete);
+        let completed = completed.and_then(|inbound| inbound.completed);
+        completed.is_some_and(|at| now.since(at) < PRESENT)
     }
 
     /// True if the partner has everything, held ports included if the slice drains.

@@ -67,6 +67,14 @@ impl Process {
         result
     }
 
+    fn unmap_all(&mut self, host: u8) -> Result<(), ExplicitError> {
+        let (realm, Endpoint { address, .. }) =
+            self.inside((host, 0)).ok_or(ExplicitError::NotSubscriber)?;
+        let result = self.engine.unmap_all(Timestamp(self.now), UDP, realm, address, [0; 12]);
+        while self.engine.poll_event().is_some() {}
+        result
+    }
+
     /// Sends a datagram of a server to an external endpoint. Returns the host that gets it.
     fn knock(&mut self, to: External) -> Option<External> {
         self.answer(to, None).map(|(_, host)| host)
@@ -140,6 +148,37 @@ fn a_partner_confirms_what_there_is_and_changes_nothing() {
     pair.run(1.0);
     assert_eq!(pair.b().unmap((5, 80)), Ok(Duration::ZERO), "there is none");
     assert_eq!(pair.b().knock(external), None);
+}
+
+#[test]
+fn a_partner_does_not_say_that_a_mapping_of_the_owner_does_not_exist() {
+    let mut pair = Pair::start();
+    pair.run(2.0);
+    assert_eq!(pair.b().unmap((5, 80)), Ok(Duration::ZERO), "there is none");
+    assert_eq!(pair.b().unmap_all(5), Ok(()));
+    pair.wire().is_cut = true;
+    pair.a().map_with((5, 80), [0; 12]).expect("granted");
+    pair.run(5.0);
+    assert_eq!(pair.b().unmap((5, 80)), Err(ExplicitError::Others), "the owner may have one");
+    assert_eq!(pair.b().unmap_all(5), Err(ExplicitError::Others));
+    pair.wire().is_cut = false;
+    pair.run(2.0);
+    assert_eq!(pair.b().unmap_all(5), Err(ExplicitError::Others), "the owner has one");
+    assert_eq!(pair.b().unmap_all(6), Ok(()));
+    assert_eq!(pair.a().unmap_all(5), Ok(()));
+    pair.run(2.0);
+    assert_eq!(pair.b().unmap_all(5), Ok(()));
+    // A mapping of packets is copied, and the owner's host requests it when the link is cut.
+    pair.a().send((7, 1)).expect("sent");
+    pair.run(3.0);
+    pair.wire().is_cut = true;
+    pair.a().map((7, 1)).expect("granted");
+    assert_eq!(pair.b().unmap((7, 1)), Err(ExplicitError::Others));
+    // An owner of everything knows.
+    pair.a = None;
+    pair.ask("b", FleetRequest::Forget("a".into())).expect("it forgets");
+    pair.run(1.0);
+    assert_eq!((pair.b().unmap((5, 80)), pair.b().unmap_all(5)), (Ok(Duration::ZERO), Ok(())));
 }
 
 #[test]
