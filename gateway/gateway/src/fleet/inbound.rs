@@ -3,7 +3,7 @@
 
 use super::refusal::{Refusal, WithoutRealm};
 use super::slice::{HELD, PROTOCOLS, fingerprint, is_in};
-use super::state::State;
+use super::state::{Answer, State};
 use crate::pcp::Told;
 use natgate_engine::{AddressRange, Arithmetic, Copied, Copies, CopyEnds, Engine, Timestamp};
 use natgate_pair::{Receiver, write_opinion};
@@ -28,8 +28,12 @@ pub(super) struct Inbound {
     /// was so.
     pub(super) completed: Option<Timestamp>,
     pub(super) is_complete: bool,
-    /// The last loss of requested mappings, as the owner has just told it.
+    /// The last loss of requested mappings, as the owner has just told it; and the mark of the one
+    /// that this node has taken note of.
     pub(super) epoch: Option<Told>,
+    pub(super) heard: u64,
+    /// True if a state waits for its answer.
+    must_answer: bool,
 }
 
 impl Inbound {
@@ -45,18 +49,23 @@ impl Inbound {
             completed: None,
             is_complete: false,
             epoch: None,
+            heard: 0,
+            must_answer: false,
         }
     }
 
-    /// Hears a state of the owner. Returns the answer: what this node refuses to copy.
+    /// Hears a state of the owner. [`Inbound::answer`] is due afterwards.
     pub(super) fn hear(
         &mut self,
         engine: &Engine,
         ranges: &[AddressRange],
         (is_complete, bytes): (bool, &[u8]),
         now: Timestamp,
-    ) -> Option<Vec<u8>> {
-        let state = State::read(bytes).filter(|state| state.sent > self.latest)?;
+    ) {
+        let Some(state) = State::read(bytes).filter(|state| state.sent > self.latest) else {
+            return;
+        };
+        self.must_answer = true;
         self.latest = state.sent;
         self.epoch = state.epoch;
         self.receiver.observe(state.sent, now.0);
@@ -72,7 +81,15 @@ impl Inbound {
                 self.sweep.get_or_insert(0);
             }
         }
-        Some(write_opinion(self.receiver.id(), &self.refusal().write()))
+    }
+
+    /// The answer to the latest state, once. `epoch` is the last loss of requested mappings that
+    /// this node knows.
+    pub(super) fn answer(&mut self, epoch: Option<Told>) -> Option<Vec<u8>> {
+        std::mem::take(&mut self.must_answer).then(|| {
+            let answer = Answer { heard: self.heard, epoch, refusal: self.refusal() };
+            write_opinion(self.receiver.id(), &answer.write())
+        })
     }
 
     fn accepts(&self) -> bool {

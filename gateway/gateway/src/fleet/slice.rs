@@ -1,8 +1,7 @@
 //! A slice at one node: its addresses in the engine, and the stream of its records.
 
 use super::inbound::Inbound;
-use super::refusal::Refusal;
-use super::state::State;
+use super::state::{Answer, State};
 use super::status::{SliceChange, SliceStatus};
 use super::young::Young;
 use crate::pcp::Told;
@@ -22,6 +21,9 @@ pub(super) const YOUNG: Duration = Duration::from_secs(2);
 /// Interval of the owner's state, and of digests.
 const STATE: Duration = Duration::from_secs(1);
 const DIGESTS: Duration = Duration::from_secs(30);
+
+/// Interval of states while the partner has not heard of the last loss of requested mappings.
+const SOON: Duration = Duration::from_millis(200);
 
 /// Age of the owner's last word up to which a whole copy counts as present.
 const PRESENT: Duration = Duration::from_secs(3);
@@ -79,8 +81,10 @@ pub(super) struct Outbound {
     completed: Option<Timestamp>,
     /// Held ports, which a planned move takes along.
     held: Held,
-    /// What the partner refuses to copy, as it said last.
-    refusal: Refusal,
+    /// The partner's last answer to a state. Its loss is taken by the caller.
+    pub(super) answer: Answer,
+    /// Mark of the loss that the last state told.
+    told: u64,
 }
 
 /// Records of held ports.
@@ -177,7 +181,8 @@ impl Slice {
                 next_digests: now.plus(DIGESTS),
                 completed: None,
                 held: Held::default(),
-                refusal: Refusal::default(),
+                answer: Answer::default(),
+                told: 0,
             });
         }
         if self.inbound.as_ref().map(|inbound| inbound.receiver.id()) != source.map(id) {
@@ -211,12 +216,13 @@ impl Slice {
             }
             Message::Opinion(opinion) => {
                 let outbound = self.outbound.as_mut().filter(|one| one.sender.id() == id)?;
-                outbound.refusal = Refusal::read(opinion)?;
+                outbound.answer = Answer::read(opinion)?;
                 None
             }
             Message::State { is_complete, origin } => {
                 let inbound = self.inbound.as_mut().filter(|one| one.receiver.id() == id)?;
-                inbound.hear(engine, &self.ranges, (is_complete, origin), now)
+                inbound.hear(engine, &self.ranges, (is_complete, origin), now);
+                None
             }
             Message::Packet(_) | Message::Digests { .. } => {
                 self.inbound.as_mut()?.receive(engine, &self.ranges, bytes, now)
@@ -280,7 +286,7 @@ impl Slice {
         outbound.fill_some(engine, has, now);
         outbound.list_held(engine, has, now);
         // What the partner refuses as a whole would be sent in vain, again and again.
-        let most = if outbound.refusal.differences.is_empty() { most } else { 0 };
+        let most = if outbound.answer.refusal.differences.is_empty() { most } else { 0 };
         for _ in 0..most {
             let Outbound { sender, held, .. } = &mut *outbound;
             let source = |key, out: &mut Vec<u8>| {
@@ -301,8 +307,12 @@ impl Slice {
         if is_complete {
             outbound.completed = Some(now);
         }
-        if now >= outbound.next_state {
-            outbound.next_state = now.plus(STATE);
+        let mark = epoch.map_or(0, |(_, mark)| mark);
+        if now >= outbound.next_state || mark != outbound.told {
+            // A planned move waits until the partner has heard of the loss.
+            let has_heard = outbound.answer.heard == mark;
+            outbound.next_state = now.plus(if has_heard { STATE } else { SOON });
+            outbound.told = mark;
             let mut origin = Vec::new();
             engine.copy_origin(&mut origin);
             let arithmetic = Arithmetic::of(engine.config(), ranges);
@@ -320,6 +330,11 @@ impl Slice {
         let completed = self.inbound.as_ref().filter(|inbound| inbound.is_complete);
         let completed = completed.and_then(|inbound| inbound.completed);
         completed.is_some_and(|at| now.since(at) < PRESENT)
+    }
+
+    /// True if the partner has taken note of a loss of requested mappings, by its mark.
+    pub(super) fn knows_loss(&self, mark: u64) -> bool {
+        self.outbound.as_ref().is_some_and(|outbound| outbound.answer.heard == mark)
     }
 
     /// True if the partner has everything, held ports included if the slice drains.
@@ -377,7 +392,7 @@ impl Slice {
             sent: self.outbound.as_ref().map(|outbound| outbound.sender.counters()),
             received: self.inbound.as_ref().map(|inbound| inbound.receiver.counters()),
             refusal: match (&self.outbound, &self.inbound) {
-                (Some(outbound), _) => outbound.refusal.clone(),
+                (Some(outbound), _) => outbound.answer.refusal.clone(),
                 (None, inbound) => inbound.as_ref().map(Inbound::refusal).unwrap_or_default(),
             },
             records_without_realm: self.inbound.as_ref().map(Inbound::refused_records),

@@ -362,6 +362,10 @@ struct Pair {
     allotment: Allotment,
     wire: Arc<Mutex<Wire>>,
     now: u64,
+    /// Time by which the clock of `b` gets ahead in a second, nanoseconds.
+    drift: u64,
+    /// Time by which it is ahead.
+    ahead: u64,
     a: Option<Process>,
     b: Option<Process>,
 }
@@ -377,7 +381,7 @@ impl Pair {
         let (wire, now) = (Arc::default(), 1_700_000_000 * SECOND);
         let settings = (folder.path(), allotment);
         let [a, b] = ["a", "b"].map(|node| Some(Process::start(node, settings, &wire, now)));
-        let mut pair = Self { folder, allotment, wire, now, a, b };
+        let mut pair = Self { folder, allotment, wire, now, drift: 0, ahead: 0, a, b };
         pair.run(1.0);
         pair
     }
@@ -387,9 +391,12 @@ impl Pair {
         let turns = if seconds > 5.0 { 5.0 } else { 100.0 };
         for _ in 0..(seconds * turns).ceil() as u32 {
             self.now += (SECOND as f64 / turns) as u64;
-            let now = self.now;
-            for process in [&mut self.a, &mut self.b].into_iter().flatten() {
-                process.turn(now);
+            self.ahead += self.drift / turns as u64;
+            if let Some(process) = &mut self.a {
+                process.turn(self.now);
+            }
+            if let Some(process) = &mut self.b {
+                process.turn(self.now + self.ahead);
             }
         }
     }

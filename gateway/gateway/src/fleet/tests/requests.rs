@@ -132,6 +132,24 @@ fn a_requested_mapping_has_the_same_end_at_the_partner() {
 }
 
 #[test]
+fn ends_of_copies_follow_clocks_of_different_rates() {
+    let mut pair = Pair::start();
+    // 18 s in an hour, as 50 ppm are in four days.
+    pair.drift = SECOND / 200;
+    for _ in 0..4 {
+        pair.run(900.0);
+    }
+    pair.a().map((5, 80)).expect("granted");
+    pair.run(1.0);
+    let left = |process: &Process| {
+        let mapping = process.engine.mappings().next().expect("one");
+        mapping.expires.expect("an end").since(Timestamp(process.now))
+    };
+    let (of_a, of_b) = (left(pair.a()), left(pair.b()));
+    assert!(is_near(of_a, of_b), "{of_a:?}, {of_b:?}");
+}
+
+#[test]
 fn a_partner_confirms_what_there_is_and_changes_nothing() {
     let mut pair = Pair::start();
     let (external, lifetime) = pair.a().map((5, 80)).expect("granted");
@@ -215,6 +233,47 @@ fn a_planned_move_and_a_restart_leave_the_epoch() {
     pair.run(1.0);
     assert_eq!(pair.a().map((5, 80)), Ok((external, LIFETIME)));
     assert!(pair.a().epoch() > Duration::from_secs(100));
+}
+
+/// A loss just before a planned move: the worker carries the operator's command out between a turn
+/// of the pair and the look of the service at losses.
+#[test]
+fn a_loss_just_before_a_move_is_told_by_the_new_owner() {
+    for faults in [0, 4] {
+        let mut pair = Pair::start();
+        pair.run(100.0);
+        pair.a().map((5, 80)).expect("granted");
+        pair.run(1.3);
+        pair.wire().faults = faults;
+        pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
+        pair.a().clear(5);
+        let (a, now) = (pair.a.as_mut().expect("it runs"), Timestamp(pair.now));
+        a.fleet.turn(now, &mut a.engine);
+        // No message but those that the move waits for: the old owner's process ends at once.
+        for _ in 0..2000 {
+            pair.run(0.01);
+            if pair.b().status().slices[0].role == "owner" {
+                break;
+            }
+        }
+        assert_eq!(pair.b().status().slices[0].role, "owner");
+        pair.end_a_with_guardian();
+        let epoch = pair.b().epoch();
+        assert!(epoch < Duration::from_secs(30), "{epoch:?}");
+    }
+}
+
+#[test]
+fn a_loss_at_a_node_that_owns_nothing_is_one_of_the_pair() {
+    let mut pair = Pair::start();
+    pair.run(100.0);
+    pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
+    pair.run(1.0);
+    let now = Timestamp(pair.now);
+    pair.a().fleet.epoch.begin(now);
+    pair.run(3.0);
+    let (a, b) = (pair.a().epoch(), pair.b().epoch());
+    assert!(is_near(a, b) && b < Duration::from_secs(5), "{a:?}, {b:?}");
 }
 
 #[test]
