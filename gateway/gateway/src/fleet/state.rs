@@ -2,8 +2,8 @@
 //!
 //! The state has the origin of the records, the owner's arithmetic, and the last loss of requested
 //! mappings. Nothing in a record refers to it but times, so a state that comes late, or before a
-//! reload, changes the meaning of no record. The answer says what the partner refuses to copy, which
-//! loss it has heard of, and the last one that it knows.
+//! reload, changes the meaning of no record. The answer says what the partner refuses to copy,
+//! which loss it has heard of, and the last one that it knows.
 
 use super::refusal::Refusal;
 use crate::pcp::Told;
