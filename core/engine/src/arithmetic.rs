@@ -1,12 +1,12 @@
 //! What the two engines of a pair must have alike for the same ports to be the same subscribers':
-//! pools with computed ports, and sizes of blocks (`docs/design/pair.md`).
+//! pools with computed ports, sizes of blocks, and the mapping behavior (`docs/design/pair.md`).
 //!
 //! Each key of the configuration has a sum of its values over the pools of some addresses. Equal
 //! configurations have equal sums, in whatever order the pools are. Different ones have the same
 //! sum with a probability of 2^-64.
 
 use crate::config::{AddressRange, Allocation, Config, PoolConfig};
-use crate::handover::fingerprint;
+use crate::handover::{fingerprint, number_of};
 use alloc::vec::Vec;
 
 /// Sums of the keys that give ports to subscribers.
@@ -15,7 +15,7 @@ pub struct Arithmetic([u64; Arithmetic::KEYS.len()]);
 
 impl Arithmetic {
     /// The keys of the configuration, in the order of the sums.
-    pub const KEYS: [&str; 8] = [
+    pub const KEYS: [&str; 9] = [
         "allocation",
         "nat.block.size",
         "addresses",
@@ -24,6 +24,7 @@ impl Arithmetic {
         "subscribers",
         "ports_per_subscriber",
         "dynamic_ports",
+        "nat.mapping",
     ];
     /// Bytes of [`Arithmetic::write`].
     pub const LEN: usize = 8 * Self::KEYS.len();
@@ -31,6 +32,7 @@ impl Arithmetic {
     /// The sums over the pools that have addresses of some ranges.
     pub fn of(config: &Config, ranges: &[AddressRange]) -> Self {
         let mut sums = Self::default();
+        sums.0[8] = number_of(config.mapping).into();
         for pool in &config.pools {
             let meets = |one: &AddressRange| {
                 ranges.iter().any(|other| one.first <= other.last && other.first <= one.last)
@@ -154,6 +156,9 @@ mod tests {
         };
         assert_eq!(block(512).differences(&block(1024)), ["nat.block.size"]);
         assert_eq!(own.differences(&block(512)), ["allocation"]);
+        let mut other = config(vec![computed(plan(28))]);
+        other.mapping = crate::Behavior::AddressDependent;
+        assert_eq!(own.differences(&Arithmetic::of(&other, &[range(2, 2)])), ["nat.mapping"]);
     }
 
     #[test]

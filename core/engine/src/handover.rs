@@ -36,7 +36,7 @@ pub use restore::{Copied, Copies, CopyEnds, Restoration, RestoreError, Restored}
 const KINDS: [&str; 3] = ["tcp", "udp", "icmp"];
 
 /// Number of a mapping behavior in records.
-fn number_of(behavior: Behavior) -> u8 {
+pub(crate) fn number_of(behavior: Behavior) -> u8 {
     match behavior {
         Behavior::EndpointIndependent => 0,
         Behavior::AddressDependent => 1,

@@ -35,7 +35,7 @@ impl Refusal {
         if !self.differences.is_empty() {
             let keys = self.differences.join(", ");
             return Some(format!(
-                "nothing is copied, because the pools of the two nodes differ in {keys}"
+                "nothing is copied, because the configurations of the two nodes differ in {keys}"
             ));
         }
         let Self { without_realm, realms, .. } = self;

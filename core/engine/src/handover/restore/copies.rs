@@ -119,7 +119,7 @@ impl Engine {
         let set = set.and_then(|at| self.config.timeout_sets.get(at)).map_or(0, print_of);
         record.u64(set);
         if let Some(at) = usize::from(numbers.realm).checked_sub(1) {
-            let name = self.config.realms[at].name.as_bytes();
+            let name = self.config.realms.get(at).map_or("", |realm| &realm.name).as_bytes();
             let name = &name[..name.len().min(u16::MAX.into())];
             record.u8(NAMED).u16(name.len() as u16).put(name);
         } else {

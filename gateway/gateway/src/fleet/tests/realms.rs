@@ -172,7 +172,7 @@ fn other_arithmetic_is_refused_and_told_key_by_key() {
     pair.b().reload_with(&config);
     let second = pair.a().send((5, 2)).expect("sent");
     pair.run(5.0);
-    let told = "nothing is copied, because the pools of the two nodes differ in \
+    let told = "nothing is copied, because the configurations of the two nodes differ in \
                 ports_per_subscriber, dynamic_ports";
     for process in [&pair.a, &pair.b].into_iter().flatten() {
         assert_eq!(process.faults(), [Some(told.into()), Some(told.into())]);
