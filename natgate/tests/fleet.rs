@@ -334,6 +334,71 @@ fn a_requested_mapping_goes_on_after_a_kill() {
     assert!(request(&network, "a", (7000, 0), 7).is_ok(), "given up");
 }
 
+/// Realms of a node, in this order. Their subscribers and the gateway's address are those of the
+/// realm without a name.
+fn realms(node: &str, names: &[&str]) -> String {
+    let (own, via) = (PairSide::Access.gateway(node), PairSide::Access.gateway(node).to_bits() + 1);
+    let via = Ipv4Addr::from_bits(via);
+    let realm = |name: &&str| {
+        format!(
+            "[[realm]]\nname = \"{name}\"\ndevice = \"{name}\"\naddress = \"{own}/24\"\n\
+             [[route]]\nrealm = \"{name}\"\nprefix = \"10.0.0.0/12\"\nvia = \"{via}\"\n"
+        )
+    };
+    names.iter().map(realm).collect()
+}
+
+#[test]
+fn two_realms_with_one_address_keep_their_own_flows_after_a_kill() {
+    let turn = Turn::take(TAG);
+    let mut network = build(&turn);
+    for name in ["red", "blue"] {
+        network.add_realm(name).expect("links");
+    }
+    let network = network;
+    // The nodes number the realms in other orders, and b has only one of them at first.
+    let config = network.config("a", &realms("a", &["red", "blue"]));
+    let a = network.start(PROGRAM.as_ref(), "a", &config).expect("it starts");
+    let config = network.config("b", &realms("b", &["blue"]));
+    let b = network.start(PROGRAM.as_ref(), "b", &config).expect("it starts");
+    wait_until(&b, "the pair is whole", is_whole);
+    serve(&network);
+    let sockets = ["sub", "red", "blue"].map(|node| {
+        let bind = || UdpSocket::bind((PAIR_SUBSCRIBER, 6000));
+        let socket = network.node(node).enter(bind).expect("a thread").expect("a socket");
+        socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a time");
+        socket
+    });
+    let externals = sockets.each_ref().map(seen);
+    assert!(externals.iter().all(|external| is_of(external, "a")), "{externals:?}");
+    for node in [&a, &b] {
+        wait_until(node, "the realm is missing", |state| {
+            let fault = state["slices"][0]["fault"].as_str().unwrap_or_default();
+            fault.starts_with("1 mappings have no copy") && fault.ends_with("no realm red")
+        });
+    }
+    fs::write(network.file("b.toml"), network.config("b", &realms("b", &["blue", "red"])))
+        .expect("written");
+    let socket = network.file("b.sock");
+    let reload = Command::new(PROGRAM).args(["reload", "--socket"]).arg(&socket).output();
+    assert!(reload.expect("it runs").status.success());
+    wait_until(&a, "the pair is whole", is_whole);
+
+    a.kill().expect("killed");
+    network.prefer("b").expect("routes");
+    ["red", "blue"].iter().for_each(|name| network.prefer_in(name, "b").expect("routes"));
+    assert_eq!(sockets.each_ref().map(seen), externals, "each keeps its endpoint");
+    wait_until(&b, "b takes the slice", has_first_slice);
+    let outside = udp_socket(network.node("srv")).expect("a socket");
+    for (number, external) in externals.iter().enumerate() {
+        outside.send_to(&[number as u8], external).expect("sent");
+        let mut byte = [9];
+        let got = sockets[number].recv(&mut byte);
+        assert_eq!((got.ok(), byte[0]), (Some(1), number as u8), "{external}");
+    }
+    assert_eq!(sockets.each_ref().map(seen), externals);
+}
+
 #[test]
 fn silence_without_a_guardian_is_no_evidence() {
     let turn = Turn::take(TAG);

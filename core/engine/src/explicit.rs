@@ -138,7 +138,8 @@ pub enum ExplicitError {
     Filters,
     /// No host can be reached at the remote endpoint.
     Remote,
-    /// The other engine of a pair decides about the mapping, and the request would change it.
+    /// The other engine of a pair decides about the mapping, and the request would change it; or
+    /// this engine may lack the copy of a mapping that the request ends.
     Others,
 }
 
@@ -205,8 +206,8 @@ impl Engine {
     /// keep the mapping.
     ///
     /// # Errors
-    /// [`ExplicitError::Nonce`], or [`ExplicitError::NotExplicit`] when the mapping was not
-    /// requested.
+    /// [`ExplicitError::Nonce`]; [`ExplicitError::NotExplicit`] when the mapping was not requested;
+    /// [`ExplicitError::Others`] when the other engine of a pair has it, or may have it.
     pub fn unmap(
         &mut self,
         now: Timestamp,
@@ -228,8 +229,19 @@ impl Engine {
         }
         //= rfc6887#section-15.1-none
         //= rfc6886#section-3.4-none
-        let Some(slot) = found else { return Ok(Duration::ZERO) };
-        let hold = self.holds.find(slot, None).ok_or(ExplicitError::NotExplicit)?;
+        let Some(slot) = found else {
+            return if self.may_lack_copies() {
+                Err(ExplicitError::Others)
+            } else {
+                Ok(Duration::ZERO)
+            };
+        };
+        let without = match self.is_of_other(slot) {
+            // The owner may have granted the request, and its record is on its way.
+            true => ExplicitError::Others,
+            false => ExplicitError::NotExplicit,
+        };
+        let hold = self.holds.find(slot, None).ok_or(without)?;
         self.check_nonce(Some(hold), nonce)?;
         if self.is_of_other(slot) {
             return Err(ExplicitError::Others);
@@ -240,8 +252,12 @@ impl Engine {
         Ok(left)
     }
 
-    /// Gives up all mappings of a protocol that a host requested with a nonce. Returns true if no
-    /// mapping is left.
+    /// Gives up all mappings of a protocol that a host requested with a nonce, as far as this
+    /// engine decides about them.
+    ///
+    /// # Errors
+    /// A mapping is left: [`ExplicitError::Others`] if the other engine of a pair has one, or may
+    /// have one; [`ExplicitError::NotExplicit`] if one is static.
     pub fn unmap_all(
         &mut self,
         now: Timestamp,
@@ -249,10 +265,10 @@ impl Engine {
         realm: u16,
         host: Ipv4Addr,
         nonce: Nonce,
-    ) -> bool {
+    ) -> Result<(), ExplicitError> {
         self.observe(now);
         if !self.has_realm(realm) {
-            return true;
+            return Ok(());
         }
         let host = Host::new(realm, host.to_bits());
         let is_one = |engine: &Self, hold: u32, is_of_other: bool| {
@@ -269,15 +285,17 @@ impl Engine {
             let Some(hold) = hold else { break };
             self.end_hold(hold, self.now);
         }
-        if self.holds.of_subscriber(host).any(|hold| is_one(self, hold, true)) {
-            return false;
+        let others = self.holds.of_subscriber(host).any(|hold| is_one(self, hold, true));
+        if others || self.may_lack_copies() {
+            return Err(ExplicitError::Others);
         }
         //= rfc6886#section-3.4-all-partly
         let mut others = self.config.statics.iter().filter(|one| one.realm == realm);
-        !others.any(|one| {
+        let is_left = others.any(|one| {
             one.internal.0.to_bits() == host.address()
                 && one.protocol.is_none_or(|only| only == protocol)
-        })
+        });
+        if is_left { Err(ExplicitError::NotExplicit) } else { Ok(()) }
     }
 
     /// The external address of a host's mappings of its default pool. If the host has no such

@@ -25,13 +25,24 @@ mod restore;
 #[cfg(test)]
 mod tests;
 
+use crate::config::Behavior;
 pub use export::{Export, Exported};
 pub use record::VERSION;
-pub use restore::{Copies, CopyEnds, Restoration, RestoreError, Restored};
+pub(crate) use record::fingerprint;
+pub use restore::{Copied, Copies, CopyEnds, Restoration, RestoreError, Restored};
 
 /// Names of the counters of mappings made and gone, in the order of
 /// [`quota_class`](crate::protocols::quota_class).
 const KINDS: [&str; 3] = ["tcp", "udp", "icmp"];
+
+/// Number of a mapping behavior in records.
+pub(crate) fn number_of(behavior: Behavior) -> u8 {
+    match behavior {
+        Behavior::EndpointIndependent => 0,
+        Behavior::AddressDependent => 1,
+        Behavior::AddressAndPortDependent => 2,
+    }
+}
 
 /// Bound of the numbers in records of mappings: more than any engine has room for.
 const MOST_NUMBERS: u32 = 1 << 27;

@@ -46,6 +46,7 @@
 
 extern crate alloc;
 
+mod arithmetic;
 mod blocks;
 mod calendar;
 mod class;
@@ -93,6 +94,7 @@ mod translate;
 mod twice;
 mod whole;
 
+pub use arithmetic::Arithmetic;
 pub use blocks::Blocking;
 pub use config::{
     AddressRange, Affinity, Allocation, Begun, Behavior, BlockConfig, Class, ClassLimits, Config,
@@ -110,7 +112,7 @@ pub use explicit::{
 };
 pub use external::{BlockConflict, ConflictReason, Draining, PoolChange};
 pub use handover::{
-    Copies, CopyEnds, Export, Exported, Restoration, RestoreError, Restored,
+    Copied, Copies, CopyEnds, Export, Exported, Restoration, RestoreError, Restored,
     VERSION as HANDOVER_VERSION,
 };
 pub use host::bucket;

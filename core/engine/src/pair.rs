@@ -72,6 +72,8 @@ pub(crate) struct Pair {
     since: Vec<u32>,
     /// By index of the address: [`Duty::owns`].
     owned: Vec<bool>,
+    /// True if this engine has every mapping of the other one, as far as it knows.
+    has_all: bool,
 }
 
 impl Pair {
@@ -121,6 +123,21 @@ impl Engine {
         }
         self.external.set_assigning(range, duty.assigns);
         self.may_be_short = true;
+    }
+
+    /// Sets whether this engine has every mapping of the pair, as far as it can know: it owns all
+    /// addresses, or has a present copy of the others. Until then it does not say that a mapping
+    /// does not exist.
+    ///
+    /// # Panics
+    /// If the engine is none of a pair.
+    pub fn set_has_all(&mut self, has_all: bool) {
+        self.pair.as_mut().expect("the engine has joined a pair").has_all = has_all;
+    }
+
+    /// True if the other engine of a pair may have mappings that this one does not know.
+    pub(crate) fn may_lack_copies(&self) -> bool {
+        self.pair.as_ref().is_some_and(|pair| !pair.has_all)
     }
 
     /// True if new mappings may have ports of an address.

@@ -4,7 +4,10 @@
 mod common;
 
 use common::*;
-use natgate_engine::{AddressRange, Config, Copies, CopyEnds, PoolConfig, RestoreError, Side};
+use natgate_engine::{
+    AddressRange, Config, Copied, Copies, CopyEnds, Packet, PoolConfig, Prefix, RealmConfig,
+    Reconfiguration, RestoreError, Side, SideConfig, Verdict,
+};
 use std::collections::BTreeMap;
 
 fn range(address: &str) -> AddressRange {
@@ -38,7 +41,7 @@ fn records(lab: &Lab) -> BTreeMap<u32, (Vec<u8>, u64)> {
 fn copy_all(from: &Lab, to: &mut Lab, copies: &mut Copies) -> usize {
     let all = records(from);
     for (key, (record, fingerprint)) in &all {
-        assert_eq!(to.engine.copy(copies, *key, record), Ok(Some(*fingerprint)));
+        assert_eq!(to.engine.copy(copies, *key, record), Ok(Copied::Made(*fingerprint)));
     }
     all.len()
 }
@@ -95,7 +98,7 @@ fn three_workers_are_copied_to_two() {
             let ends = CopyEnds::read(&record).expect("whole");
             let to = usize::from(ends.internal.0.octets()[3] % 2);
             let copied = partners[to].engine.copy(&mut copies[to], key, &record);
-            assert_eq!(copied, Ok(Some(fingerprint)));
+            assert_eq!(copied, Ok(Copied::Made(fingerprint)));
         }
     }
     for (inside, external) in outside {
@@ -115,7 +118,7 @@ fn a_copy_never_displaces_a_mapping_of_the_engine_itself() {
     let own = b.external_of(&udp("10.0.0.6:1", REMOTE));
     let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
     for (key, (record, _)) in records(&a) {
-        assert_eq!(b.engine.copy(&mut copies, key, &record), Ok(None));
+        assert_eq!(b.engine.copy(&mut copies, key, &record), Ok(Copied::NoPlace));
         b.engine.end_copy(&mut copies, key);
     }
     assert_eq!(b.external_of(&udp("10.0.0.6:1", REMOTE)), own);
@@ -134,7 +137,7 @@ fn a_copy_that_ended_by_itself_leaves_its_slot_to_others() {
     b.engine.end_copy(&mut copies, key);
     assert_eq!(b.external_of(&udp("10.0.0.7:1", REMOTE)), own, "same slot, another mapping");
     let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
-    assert_eq!(b.engine.copy(&mut copies, key, &record), Ok(Some(fingerprint)));
+    assert_eq!(b.engine.copy(&mut copies, key, &record), Ok(Copied::Made(fingerprint)));
     assert_eq!(b.engine.mappings().count(), 2);
 }
 
@@ -168,9 +171,152 @@ fn damaged_records_change_nothing() {
         assert!(matches!(copied, Err(RestoreError::Damaged(_))), "{len}: {copied:?}");
     }
     let mut state = record.clone();
-    let at = state.len() - 3;
+    // The state of the session, before the names of timeouts and realm.
+    let at = state.len() - 9 - 3;
     state[at] = 99;
     assert!(b.engine.copy(&mut copies, key, &state).is_err());
     assert_eq!(b.engine.mappings().count(), 0);
     assert!(b.refused(Side::Outside, &udp(REMOTE, "203.0.113.1:2000")).name().len() > 1);
+}
+
+/// An engine with realms of these names, in this order. All have the same subscribers.
+fn with_realms(own: &str, other: &str, names: &[&str]) -> Lab {
+    let realm = |name: &&str| RealmConfig {
+        name: (*name).into(),
+        inside: SideConfig {
+            address: Some("10.0.0.253".parse().unwrap()),
+            network: Some(Prefix::new("10.0.0.0".parse().unwrap(), 24)),
+            ..SideConfig::default()
+        },
+        subscribers: vec![Prefix::new("10.0.0.0".parse().unwrap(), 8)],
+        ..RealmConfig::default()
+    };
+    let pool = PoolConfig {
+        addresses: vec![range(own), range(other)],
+        draining: vec![range(other)],
+        ..pool(own, own, (2000, 2999))
+    };
+    Lab::new(&Config { pools: vec![pool], realms: names.iter().map(realm).collect(), ..config() })
+}
+
+/// Sends a packet of a realm. Returns its external endpoint.
+fn out_of(lab: &mut Lab, realm: u16, bytes: &[u8]) -> String {
+    let mut buffer = bytes.to_vec();
+    let mut packets = [Packet::new(&mut buffer, 0).in_realm(realm)];
+    let mut verdicts = [Verdict::Held];
+    lab.engine.process(lab.now, Side::Inside, &mut packets, &mut verdicts);
+    assert_eq!(verdicts[0], Verdict::Forward(Side::Outside));
+    ends(packets[0].bytes()).0
+}
+
+/// The number of the realm that a packet from outside reaches.
+fn realm_of(lab: &mut Lab, to: &str) -> u16 {
+    let mut buffer = udp(REMOTE, to).to_vec();
+    let mut packets = [Packet::new(&mut buffer, 0)];
+    let mut verdicts = [Verdict::Held];
+    lab.engine.process(lab.now, Side::Outside, &mut packets, &mut verdicts);
+    assert_eq!(verdicts[0], Verdict::Forward(Side::Inside));
+    packets[0].realm()
+}
+
+/// Removes or adds realms, by their names.
+fn reload_realms(lab: &mut Lab, names: &[&str]) {
+    let config = with_realms(A, B, names).engine.config().clone();
+    let config = Config { pools: lab.engine.config().pools.clone(), ..config };
+    let mut change = Reconfiguration::new(lab.engine.config(), &config).expect("it is right");
+    lab.engine.prepare_configuration(&mut change).expect("there is room");
+    while !lab.engine.is_prepared() {
+        lab.engine.advance(lab.now);
+    }
+    lab.engine.reconfigure(change);
+    while lab.engine.advance(lab.now) {}
+}
+
+const FLOW: &str = "10.0.0.5:4000";
+
+#[test]
+fn a_copy_is_of_the_realm_with_its_name() {
+    let mut a = with_realms(A, B, &["red", "blue", "green"]);
+    let mut b = with_realms(B, A, &["blue", "green", "red"]);
+    let external: Vec<String> =
+        (0..4).map(|realm| out_of(&mut a, realm, &udp(FLOW, REMOTE))).collect();
+    let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
+    assert_eq!(copy_all(&a, &mut b, &mut copies), 4);
+    for (of_a, of_b) in [(0, 0), (1, 3), (2, 1), (3, 2)] {
+        assert_eq!(realm_of(&mut b, &external[of_a]), of_b);
+        assert_eq!(out_of(&mut b, of_b, &udp(FLOW, REMOTE)), external[of_a]);
+    }
+    // The same in the other direction: the former owner takes its own mappings for copies.
+    let mut back = a.engine.begin_copies(&origin(&b)).expect("begins");
+    assert_eq!(copy_all(&b, &mut a, &mut back), 4);
+    assert_eq!(a.engine.mappings().count(), 4);
+}
+
+#[test]
+fn a_record_of_a_realm_that_there_is_not_is_refused() {
+    let mut a = with_realms(A, B, &["red", "blue"]);
+    let mut b = with_realms(B, A, &["blue"]);
+    let [red, blue] = [1, 2].map(|realm| out_of(&mut a, realm, &udp(FLOW, REMOTE)));
+    let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
+    let copied = |b: &mut Lab, copies: &mut Copies| -> Vec<Copied> {
+        let all = records(&a);
+        let all = all.iter().map(|(key, (record, _))| b.engine.copy(copies, *key, record));
+        all.map(|copied| copied.expect("whole")).collect()
+    };
+    let first = copied(&mut b, &mut copies);
+    assert!(matches!(first[..], [Copied::NoRealm, Copied::Made(_)]), "{first:?}");
+    assert_eq!((realm_of(&mut b, &blue), b.engine.mappings().count()), (1, 1));
+    // A reload of the partner adds the realm.
+    reload_realms(&mut b, &["red", "blue"]);
+    b.engine.renew_copies(&mut copies);
+    let all = copied(&mut b, &mut copies);
+    assert!(matches!(all[..], [Copied::Made(_), Copied::Made(_)]), "{all:?}");
+    assert_eq!((realm_of(&mut b, &blue), realm_of(&mut b, &red)), (1, 2));
+    // Another one takes the number of a removed realm. Even without a word about it, no record
+    // of the removed realm belongs to it.
+    reload_realms(&mut b, &["red"]);
+    assert_eq!(b.engine.mappings().count(), 1);
+    for _ in 0..20 {
+        b.wait_s(1.0);
+    }
+    reload_realms(&mut b, &["red", "green"]);
+    let number = b.engine.config().realms.iter().position(|realm| realm.name == "green");
+    assert_eq!(number, Some(0), "the number that blue had");
+    let last = copied(&mut b, &mut copies);
+    assert!(matches!(last[..], [Copied::Made(_), Copied::NoRealm]), "{last:?}");
+    assert_eq!((realm_of(&mut b, &red), b.engine.mappings().count()), (2, 1));
+}
+
+#[test]
+fn a_reload_of_the_owner_changes_no_record() {
+    let mut a = with_realms(A, B, &["red", "blue"]);
+    let mut b = with_realms(B, A, &["red", "blue", "green"]);
+    let blue = out_of(&mut a, 2, &udp(FLOW, REMOTE));
+    let before = records(&a);
+    let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
+    reload_realms(&mut a, &["green", "blue"]);
+    assert_eq!(records(&a), before);
+    let green = out_of(&mut a, 3, &udp(FLOW, REMOTE));
+    copy_all(&a, &mut b, &mut copies);
+    assert_eq!((realm_of(&mut b, &blue), realm_of(&mut b, &green)), (2, 3));
+}
+
+#[test]
+fn ends_follow_the_clocks_and_the_identity_of_a_copy_does_not() {
+    let (mut a, mut b) = (node(A, &[B]), node(B, &[A]));
+    a.out(&udp("10.0.0.5:1", REMOTE));
+    let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
+    copy_all(&a, &mut b, &mut copies);
+    let left = |b: &Lab| b.engine.mappings().next().expect("a copy").expires.expect("an end");
+    let created = |b: &Lab| b.engine.mappings().next().expect("a copy").created;
+    let (first, at) = (left(&b), created(&b));
+    // The clock of B has got ahead of the other by 100 s.
+    b.engine.set_clock_difference(&mut copies, 100_000_000_000);
+    copy_all(&a, &mut b, &mut copies);
+    let more = left(&b).since(first);
+    assert!(more.abs_diff(std::time::Duration::from_secs(100)).as_secs() < 2, "{more:?}");
+    assert_eq!(created(&b), at);
+    b.engine.set_clock_difference(&mut copies, -100_000_000_000);
+    copy_all(&a, &mut b, &mut copies);
+    assert!(first > left(&b));
 }

@@ -191,7 +191,9 @@ fn only_what_was_asked_for_can_be_given_back() {
     // A request to give up all mappings of a host reports that not all of them could go.
     lab.mapped(&request(TCP, "10.0.0.80:81", HOUR));
     let count = lab.count();
-    assert!(!lab.engine.unmap_all(lab.now, TCP, 0, Ipv4Addr::new(10, 0, 0, 80), NONCE));
+    let host = Ipv4Addr::new(10, 0, 0, 80);
+    let ended = lab.engine.unmap_all(lab.now, TCP, 0, host, NONCE);
+    assert_eq!(ended, Err(ExplicitError::NotExplicit));
     assert_eq!(lab.count(), count - 1);
 }
 
@@ -718,7 +720,7 @@ fn all_of_a_host_are_given_back() {
     lab.mapped(&request(UDP, "10.0.0.5:1", HOUR));
     lab.mapped(&MapRequest { nonce: [9; 12], ..request(TCP, "10.0.0.5:9", HOUR) });
     lab.mapped(&request(TCP, "10.0.0.6:1", HOUR));
-    assert!(lab.engine.unmap_all(lab.now, TCP, 0, Ipv4Addr::new(10, 0, 0, 5), NONCE));
+    assert_eq!(lab.engine.unmap_all(lab.now, TCP, 0, Ipv4Addr::new(10, 0, 0, 5), NONCE), Ok(()));
     let mut left: Vec<_> =
         lab.engine.mappings().map(|one| (one.id.protocol, one.id.internal)).collect();
     left.sort();

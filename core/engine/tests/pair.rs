@@ -4,9 +4,10 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Allocation, Behavior, Config, Copies, CopyChange, Cursor, DeterministicConfig,
-    DropReason, Duty, Endpoint, Explicit, ExplicitError, Filter, Limits, MapRequest, PeerRequest,
-    PoolConfig, Pooling, Prefix, Reconfiguration, RemoteFilter, Side, WantedEndpoint,
+    AddressRange, Allocation, Behavior, Config, Copied, Copies, CopyChange, Cursor,
+    DeterministicConfig, DropReason, Duty, Endpoint, Explicit, ExplicitError, Filter, Limits,
+    MapRequest, PeerRequest, PoolConfig, Pooling, Prefix, Reconfiguration, RemoteFilter, Side,
+    WantedEndpoint,
 };
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) -> usize {
                 let mut record = Vec::new();
                 if from.engine.copy_record(key, &mut record).is_some() {
                     let copied = to.engine.copy(copies, key, &record).expect("a whole record");
-                    placed += usize::from(copied.is_some());
+                    placed += usize::from(matches!(copied, Copied::Made(_)));
                 }
             }
             CopyChange::Ended { key, protocol, external } => {
@@ -200,7 +201,7 @@ fn a_mapping_goes_to_the_partner_and_comes_back() {
             let mut record = Vec::new();
             if b.engine.copy_record(key, &mut record).is_some() {
                 let copied = a.engine.copy(&mut at_a, key, &record).expect("a whole record");
-                assert!(copied.is_some(), "adopted, or new");
+                assert!(matches!(copied, Copied::Made(_)), "adopted, or new");
             }
         }
         assert_eq!(a.engine.mappings().count(), 2);
@@ -300,9 +301,7 @@ fn other_settings_of_either_engine_leave_the_copies() {
     config.timeouts.udp = Duration::from_secs(400);
     reload(&mut a, &config);
     reload(&mut b, &config);
-    let mut origin = Vec::new();
-    a.engine.copy_origin(&mut origin);
-    b.engine.renew_copies(&mut copies, &origin).expect("an origin");
+    b.engine.renew_copies(&mut copies);
     a.out(&udp("10.0.0.5:4001", REMOTE));
     follow(&mut a, &mut b, &mut copies);
     assert_eq!(b.engine.mappings().count(), 2);
@@ -408,7 +407,8 @@ fn a_partner_confirms_requests_and_carries_none_out() {
     assert!(matches!(map(&mut b, &other), Err(ExplicitError::Nonce(_))));
     assert_eq!(give_up(&mut b), Err(ExplicitError::Others));
     let host = endpoint(HOST).address;
-    assert!(!b.engine.unmap_all(b.now, 17, 0, host, [7; 12]), "one is left");
+    let ended = b.engine.unmap_all(b.now, 17, 0, host, [7; 12]);
+    assert_eq!(ended, Err(ExplicitError::Others), "one is left");
     assert_eq!(changes(&mut b), []);
     // Without a hold-down there is no time for which a partner could answer.
     let mut config = b.engine.config().clone();

@@ -62,6 +62,8 @@ pub enum Message<'a> {
         /// The origin.
         origin: &'a [u8],
     },
+    /// The partner's answer to a state: what it refuses to copy. It is the caller's matter.
+    Opinion(&'a [u8]),
 }
 
 /// A packet of records.
@@ -200,6 +202,13 @@ pub fn write_state(id: StreamId, is_complete: bool, origin: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Writes the partner's answer to a state.
+pub fn write_opinion(id: StreamId, opinion: &[u8]) -> Vec<u8> {
+    let mut bytes = begin(6, id);
+    bytes.extend(opinion);
+    bytes
+}
+
 /// Reads a message. `None`: it is damaged.
 pub fn read(bytes: &[u8]) -> Option<(StreamId, Message<'_>)> {
     let (kind, rest) = bytes.split_first()?;
@@ -247,6 +256,7 @@ pub fn read(bytes: &[u8]) -> Option<(StreamId, Message<'_>)> {
             (*is_complete <= 1).then_some(())?;
             Message::State { is_complete: *is_complete == 1, origin }
         }
+        6 => Message::Opinion(rest),
         _ => return None,
     };
     Some((id, message))

@@ -138,7 +138,10 @@ impl Receiver {
                 self.waiting = Some(Comparison { number, floor, digests, unsettled });
                 self.compare()
             }
-            Message::Confirmation(_) | Message::Repair(_) | Message::State { .. } => {
+            Message::Confirmation(_)
+            | Message::Repair(_)
+            | Message::Opinion(_)
+            | Message::State { .. } => {
                 self.counters.damaged += 1;
                 None
             }
@@ -212,6 +215,25 @@ impl Receiver {
         self.put(number, key, 0);
         self.missing.insert(key);
         Some(packet::write_repair(self.id, &[Digests::bucket(key) as u16]))
+    }
+
+    /// A request for the records of all keys that the copy lacks: there may be a place for them
+    /// now. A request that is lost is repeated by the comparison of digests.
+    pub fn ask_again(&self) -> Option<Vec<u8>> {
+        let mut buckets = Vec::new();
+        let mut from = 0;
+        while let Some(key) = self.missing.next(from) {
+            buckets.push(Digests::bucket(key) as u16);
+            from = key + 1;
+        }
+        buckets.sort_unstable();
+        buckets.dedup();
+        (!buckets.is_empty()).then(|| packet::write_repair(self.id, &buckets))
+    }
+
+    /// Notes the time at which another message than a packet was sent, of the owner's scale.
+    pub fn observe(&mut self, sent: u64, now: u64) {
+        self.translation.observe(sent, now);
     }
 
     /// True if the copy has every mapping that it was told.

@@ -5,8 +5,8 @@
 //! before the hold-down ends. What the partner has copied keeps its endpoint.
 
 use natgate_engine::{
-    AddressRange, Config, Copies, Engine, Packet, PoolConfig, Prefix, Side, SideConfig, Timestamp,
-    Verdict,
+    AddressRange, Config, Copied, Copies, Engine, Packet, PoolConfig, Prefix, Side, SideConfig,
+    Timestamp, Verdict,
 };
 use natgate_pair::{Message, Node, Ownership, Present, Receiver, Sender, StreamId, Written, read};
 use natgate_wire::{Ipv4, protocol};
@@ -97,7 +97,7 @@ impl Pair {
         let now = 1_700_000_000 * SECOND + random.below(SECOND);
         let skew = random.below(50_000) * SECOND + random.below(SECOND);
         let a = engine(A, B, now, seed as u8);
-        let mut b = engine(B, A, now + skew, !seed as u8);
+        let b = engine(B, A, now + skew, !seed as u8);
         let [mut of_a, mut of_b] = [(Node::A, 5), (Node::B, 9)]
             .map(|(node, boot)| Ownership::start(node, boot, &[Node::A]));
         while of_b.source(0).is_none() {
@@ -171,7 +171,10 @@ impl Pair {
                 b.end_copy(copies, key);
                 return None;
             }
-            b.copy(copies, key, record).expect("a record that an engine has written")
+            match b.copy(copies, key, record).expect("a record that an engine has written") {
+                Copied::Made(fingerprint) => Some(fingerprint),
+                Copied::NoPlace | Copied::NoRealm => None,
+            }
         });
         self.back.extend(answer);
     }

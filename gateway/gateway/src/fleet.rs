@@ -4,15 +4,19 @@
 //! engine's mappings, copies of the partner's. [`PartnerLink`] carries the messages; it has a
 //! thread of its own.
 
+mod inbound;
+mod refusal;
 mod settings;
 mod slice;
 mod starts;
+mod state;
 mod status;
 #[cfg(test)]
 mod tests;
 mod young;
 
 pub use natgate_pair::{Node, ReceivedCounters, Sent};
+pub use refusal::Refusal;
 pub use settings::{FleetSettings, PartnerSettings, SliceSettings};
 pub use status::{FleetStatus, LinkStatus, SliceChange, SliceStatus};
 
@@ -137,8 +141,9 @@ pub struct Fleet {
     random: u32,
     partner_boot: u64,
     refused_views: u64,
-    /// The epoch of requested mappings.
+    /// The epoch of requested mappings, and the number of them that the engine has lost.
     epoch: CommonEpoch,
+    lost: u64,
     /// Messages that are read before this time may have waited long, because the process stood
     /// still.
     late_until: Timestamp,
@@ -179,6 +184,7 @@ impl Fleet {
             partner_boot: 0,
             refused_views: 0,
             epoch: CommonEpoch::new(u8::from(settings.this() == Node::B)),
+            lost: 0,
             late_until: Timestamp(0),
             new_owners: Vec::new(),
             settings,
@@ -201,13 +207,19 @@ impl Fleet {
     }
 
     /// The engine has other settings.
-    pub(crate) fn renew(&mut self) {
-        self.slices.iter_mut().for_each(Slice::renew);
+    pub(crate) fn renew(&mut self, engine: &Engine) {
+        let requests = self.slices.iter_mut().filter_map(|slice| slice.renew(engine));
+        requests.for_each(|request| _ = self.link.send(request));
     }
 
     /// Does one turn's work, between two batches of packets.
     pub(crate) fn turn(&mut self, now: Timestamp, engine: &mut Engine) {
         self.last_turn = now;
+        // A slice that is given away in this turn takes the loss along.
+        let lost = engine.explicit_lost();
+        if std::mem::replace(&mut self.lost, lost) != lost {
+            self.epoch.begin(now);
+        }
         // Before messages: they may give a slot to another copy.
         self.note_changes(now, engine);
         if now >= self.next_beat {
@@ -259,9 +271,18 @@ impl Fleet {
         if let Some(outbound) = &mut slice.outbound {
             self.ending.extend(outbound.sender.released());
         }
-        let told = slice.inbound.as_mut().and_then(|inbound| inbound.epoch.take());
-        if let Some(told) = told.filter(|_| now >= self.late_until) {
+        let is_late = now < self.late_until;
+        let told = slice.outbound.as_mut().and_then(|outbound| outbound.answer.epoch.take());
+        if let Some(told) = told.filter(|_| !is_late) {
             self.epoch.hear(told, now);
+        }
+        let Some(inbound) = &mut slice.inbound else { return };
+        if let Some(told) = inbound.epoch.take().filter(|_| !is_late) {
+            self.epoch.hear(told, now);
+            inbound.heard = told.1;
+        }
+        if let Some(answer) = inbound.answer(self.epoch.told(now)) {
+            self.link.send(answer);
         }
     }
 
@@ -346,6 +367,10 @@ impl Fleet {
             slice.set_draining(engine, self.ownership.drains(number));
             slice.sweep(engine, |message| _ = self.link.send(message));
         }
+        let has_all = |(number, slice): (usize, &Slice)| {
+            self.ownership.owns(number) || slice.has_present_copy(now)
+        };
+        engine.set_has_all(self.slices.iter().enumerate().all(has_all));
         for _ in 0..RESTS_A_TURN {
             let Some(port) = self.ending.pop_front() else { break };
             end_rest(engine, port);
@@ -404,11 +429,14 @@ impl Fleet {
         }
     }
 
-    /// Gives slices away that drain and that the partner has whole.
+    /// Gives slices away that drain and that the partner has whole. The partner also knows the last
+    /// loss of requested mappings: as the owner it answers their hosts.
     fn give_away(&mut self, now: Timestamp, engine: &mut Engine) {
+        let loss = self.epoch.told(now).map_or(0, |(_, mark)| mark);
         for number in 0..self.slices.len() {
             if self.ownership.drains(number)
                 && self.slices[number].is_copied()
+                && self.slices[number].knows_loss(loss)
                 && let Some(stream) = self.ownership.destination(number)
             {
                 self.ownership.copy_complete(number, stream);

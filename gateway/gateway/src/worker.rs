@@ -258,7 +258,7 @@ impl Worker {
             self.stages.pcp.renew(&settings.pcp, self.stages.engine.config(), now);
             self.follow_mtus_anew();
             if let Some(fleet) = &mut self.fleet {
-                fleet.renew();
+                fleet.renew(&self.stages.engine);
             }
             observer.reconfigured(settings);
         }

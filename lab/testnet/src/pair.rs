@@ -174,6 +174,36 @@ impl PairNetwork {
         Ok(())
     }
 
+    /// Adds a subscriber with a link of its own to either gateway, whose device there has the name.
+    /// It has the addresses of the subscriber and of the access router. Its packets go by `a`.
+    ///
+    /// # Errors
+    /// The error of `ip` or `ethtool`.
+    pub fn add_realm(&mut self, name: &str) -> io::Result<()> {
+        self.0.add(name)?;
+        let host = self.0.node(name);
+        for scope in ["all", "default"] {
+            host.set(&format!("ipv4/conf/{scope}/rp_filter"), "0")?;
+        }
+        self.0.cable([name, "toa", "a", name])?;
+        self.0.cable([name, "tob", "b", name])?;
+        host.ip_batch(&format!(
+            "link set lo up\naddress add {PAIR_SUBSCRIBER}/32 dev lo\n\
+             address add 10.1.0.2/24 dev toa\naddress add 10.2.0.2/24 dev tob\n"
+        ))?;
+        self.prefer_in(name, "a")
+    }
+
+    /// Makes the route by a node the best one of a subscriber of [`PairNetwork::add_realm`].
+    ///
+    /// # Errors
+    /// The error of `ip`.
+    pub fn prefer_in(&self, name: &str, node: &str) -> io::Result<()> {
+        let (prefix, gateway) = (PairSide::Access.prefix(), PairSide::Access.gateway(node));
+        let line = format!("route replace {prefix} via {gateway} src {PAIR_SUBSCRIBER}\n");
+        self.0.node(name).ip_batch(&line)
+    }
+
     fn route(&self, side: PairSide, verb: &str, node: &str, metric: u16) -> io::Result<()> {
         let (prefix, gateway) = (side.prefix(), side.gateway(node));
         let line = format!("route {verb} {prefix} via {gateway} metric {metric}\n");

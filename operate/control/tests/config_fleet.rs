@@ -30,6 +30,8 @@ fn pool(keys: &str) -> String {
 fn a_pair_shares_these_tables() {
     assert_eq!(read("").node, "a");
     assert_eq!(read("[pcp]\nenabled = true\n").slices.len(), 2);
+    let realm = "[[realm]]\nname = \"homes\"\nvlan = 100\naddress = \"10.0.0.1/8\"\n";
+    assert_eq!(read(realm).slices.len(), 2);
     let arithmetic =
         "deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\nports_per_subscriber = 64 # \"";
     for keys in ["block", "preserve", arithmetic] {

@@ -82,6 +82,8 @@ fn figures_are_found_where_they_belong() {
         r#"natgate_fleet_slice_lag_seconds{slice="0"} 0.25"#,
         r#"natgate_fleet_sent_bytes_total{slice="0"} 33"#,
         r#"natgate_fleet_gaps_total{slice="1"} 36"#,
+        r#"natgate_fleet_slice_refused_mappings{slice="1"} 41"#,
+        r#"natgate_fleet_records_without_realm_total{slice="1"} 42"#,
         "natgate_reload_last_success_timestamp_seconds 1700000005",
     ] {
         assert!(text.lines().any(|one| one == line), "no {line} in\n{text}");

@@ -1,12 +1,12 @@
 //! The writing of records, some at a time.
 
-use super::KINDS;
 use super::record::{
     HEAD, HOLD, HoldFields, Kind, LONGEST, MAPPING, MappingFields, OVERLOADS, PERMANENT, SESSION,
     STATIC, SessionFields, Writer, fingerprint, times_of,
 };
+use super::{KINDS, number_of};
 use crate::DropReason;
-use crate::config::{Behavior, Config};
+use crate::config::Config;
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::Engine;
 use crate::external::HoldsCursor;
@@ -159,14 +159,10 @@ impl Engine {
         }
     }
 
-    pub(super) fn export_beginning(&self, out: &mut Vec<u8>) {
+    fn export_beginning(&self, out: &mut Vec<u8>) {
         let mut record = Writer::begin(out, Kind::Begin);
-        let behavior = match self.config.mapping {
-            Behavior::EndpointIndependent => 0,
-            Behavior::AddressDependent => 1,
-            Behavior::AddressAndPortDependent => 2,
-        };
-        record.u64(self.base()).u64(self.started().0).u64(self.now).u8(behavior);
+        record.u64(self.base()).u64(self.started().0).u64(self.now);
+        record.u8(number_of(self.config.mapping));
         self.services.key().into_iter().for_each(|word| _ = record.u64(word));
         record.u16(self.config.realms.len() as u16);
         for realm in &self.config.realms {
@@ -196,7 +192,7 @@ impl Engine {
         }
         export.live += 1;
         let start = out.len();
-        let now = fingerprint(self.write_mapping(slot, out).end());
+        let now = fingerprint(self.write_mapping(slot, &self.mapping_fields(slot), out).end());
         if now == *mark {
             out.truncate(start);
         } else {
@@ -205,10 +201,15 @@ impl Engine {
         }
     }
 
-    /// Begins the record of a mapping, and writes all its fields.
-    pub(super) fn write_mapping<'a>(&self, slot: u32, out: &'a mut Vec<u8>) -> Writer<'a> {
+    /// Begins the record of a mapping, and writes these fields of its own, its sessions and holds.
+    pub(super) fn write_mapping<'a>(
+        &self,
+        slot: u32,
+        fields: &MappingFields,
+        out: &'a mut Vec<u8>,
+    ) -> Writer<'a> {
         let mut record = Writer::begin(out, Kind::Mapping);
-        self.mapping_fields(slot).write(&mut record);
+        fields.write(&mut record);
         for session in self.table.sessions(slot) {
             self.session_fields(slot, session).write(&mut record);
         }
@@ -216,7 +217,7 @@ impl Engine {
         record
     }
 
-    fn mapping_fields(&self, slot: u32) -> MappingFields {
+    pub(super) fn mapping_fields(&self, slot: u32) -> MappingFields {
         let mapping = self.table.mapping(slot);
         let Internal { host, port } = mapping.internal();
         let External { index, port: external_port } = mapping.external();

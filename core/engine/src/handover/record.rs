@@ -130,6 +130,11 @@ impl<'a> Reader<'a> {
         Self(bytes)
     }
 
+    /// The bytes that are left.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -346,7 +351,7 @@ impl Fields<'_> {
 }
 
 /// A hash of a record that is never 0. Two different records share it with a probability of 2^-64.
-pub(super) fn fingerprint(bytes: &[u8]) -> u64 {
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let fold = |sum: u64, word: u64| {
         let product = u128::from(sum ^ word ^ SPREAD) * u128::from(SPREAD | 1 << 63);

@@ -8,9 +8,8 @@ mod rest;
 mod sessions;
 
 use super::record::{HoldFields, Kind, MappingFields, OVERLOADS, Reader, SessionFields, times_of};
-use super::{KINDS, MOST_NUMBERS};
+use super::{KINDS, MOST_NUMBERS, number_of};
 use crate::calendar::NONE;
-use crate::config::Behavior;
 use crate::endpoint::{External, Internal};
 use crate::engine::Engine;
 use crate::explicit::is_mapped;
@@ -20,12 +19,15 @@ use crate::timeouts::SETS;
 use crate::{Departure, Timestamp};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-pub use copies::{Copies, CopyEnds};
+pub use copies::{Copied, Copies, CopyEnds};
 
 /// Values in place of a slot. `ABSENT`: there is no such mapping. From `LEFT_OUT` on: the
 /// configuration has no place for the mapping, for the reason [`Departure`] `value - LEFT_OUT`.
 const ABSENT: u32 = NONE;
 const LEFT_OUT: u32 = NONE - Departure::ALL.len() as u32;
+
+/// In place of a realm: this engine has no such realm.
+const NO_REALM: u16 = u16::MAX;
 
 /// Reason why records cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +124,14 @@ impl Restoration {
             counts[(slot - LEFT_OUT) as usize] += 1;
         }
         counts
+    }
+
+    /// Replaces the other engine's numbers of a mapping's realm and set of timeouts by this
+    /// engine's.
+    fn renumber(&self, fields: &mut MappingFields) {
+        let realm = self.realms.get(usize::from(fields.realm)).copied().flatten();
+        fields.realm = realm.unwrap_or(NO_REALM);
+        fields.timeouts = self.sets[usize::from(fields.timeouts) % SETS];
     }
 
     fn slot(&self, number: u32) -> u32 {
@@ -252,18 +262,11 @@ impl Engine {
         };
         let damaged = RestoreError::Damaged("the first record is wrong");
         let ([base, started, now], behavior, key, realms) = read(from).ok_or(damaged)?;
-        let own = match self.config.mapping {
-            Behavior::EndpointIndependent => 0,
-            Behavior::AddressDependent => 1,
-            Behavior::AddressAndPortDependent => 2,
-        };
-        if behavior != own {
+        if behavior != number_of(self.config.mapping) {
             return Err(RestoreError::Behavior);
         }
-        if !restoration.is_running {
-            self.go_on_from(base, started, now);
-            self.services.set_key(key);
-        }
+        self.go_on_from(base, started, now);
+        self.services.set_key(key);
         restoration.realms.push(Some(0));
         for _ in 0..realms {
             let len = from.u8().ok_or(damaged)?;

@@ -1,9 +1,11 @@
 //! A slice at one node: its addresses in the engine, and the stream of its records.
 
+use super::inbound::Inbound;
+use super::state::{Answer, State};
 use super::status::{SliceChange, SliceStatus};
 use super::young::Young;
 use crate::pcp::Told;
-use natgate_engine::{AddressRange, Copies, CopyEnds, Duty, Engine, Timestamp};
+use natgate_engine::{AddressRange, Arithmetic, Duty, Engine, Timestamp};
 use natgate_pair::{
     Epoch, Message, Node, Ownership, PACKET_HEAD, Present, RECORD_HEAD, Receiver, Role, Sender,
     Stream, StreamId, Written, write_state,
@@ -20,8 +22,11 @@ pub(super) const YOUNG: Duration = Duration::from_secs(2);
 const STATE: Duration = Duration::from_secs(1);
 const DIGESTS: Duration = Duration::from_secs(30);
 
-/// Age of a loss that there has not been.
-const NO_LOSS: u64 = u64::MAX;
+/// Interval of states while the partner has not heard of the last loss of requested mappings.
+const SOON: Duration = Duration::from_millis(200);
+
+/// Age of the owner's last word up to which a whole copy counts as present.
+const PRESENT: Duration = Duration::from_secs(3);
 
 /// Keys that a first copy, or a search for strangers, looks at in one turn.
 const KEYS_A_TURN: u32 = 1024;
@@ -34,10 +39,11 @@ const KEYS_OF_HELD: u32 = 1 << 20;
 const ADDRESSES_A_TURN: usize = 8;
 
 /// Protocols with ports.
-const PROTOCOLS: [u8; 4] = [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
+pub(super) const PROTOCOLS: [u8; 4] =
+    [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
 
 /// Beginning of a record of held ports. A mapping's record begins with a smaller number.
-const HELD: [u8; 4] = [0xff; 4];
+pub(super) const HELD: [u8; 4] = [0xff; 4];
 
 /// Ports in one record of held ports.
 const HELD_PORTS: usize = 400;
@@ -75,6 +81,10 @@ pub(super) struct Outbound {
     completed: Option<Timestamp>,
     /// Held ports, which a planned move takes along.
     held: Held,
+    /// The partner's last answer to a state. Its loss is taken by the caller.
+    pub(super) answer: Answer,
+    /// Mark of the loss that the last state told.
+    told: u64,
 }
 
 /// Records of held ports.
@@ -87,24 +97,6 @@ struct Held {
     /// Key of the first record. No mapping has it, because none begins while the slice drains.
     base: u32,
     records: Vec<Vec<u8>>,
-}
-
-/// The stream that this node receives.
-#[derive(Debug)]
-pub(super) struct Inbound {
-    receiver: Receiver,
-    /// `None` before the origin has come.
-    copies: Option<Copies>,
-    /// True after this node has got other settings: the copies need the origin again.
-    is_stale: bool,
-    /// The next slot in the search for mappings without a key; `None`: none goes on.
-    sweep: Option<u32>,
-    /// Latest time at which the owner said that the copy was complete; and whether its last word
-    /// was so.
-    completed: Option<Timestamp>,
-    is_complete: bool,
-    /// The last loss of requested mappings, as the owner has just told it.
-    pub(super) epoch: Option<Told>,
 }
 
 impl Slice {
@@ -150,12 +142,11 @@ impl Slice {
         }
     }
 
-    /// The engine has other settings: its new addresses need their duty, and copies the origin.
-    pub(super) fn renew(&mut self) {
+    /// The engine has other settings: its new addresses need their duty. Returns a request for
+    /// records that had no place before.
+    pub(super) fn renew(&mut self, engine: &Engine) -> Option<Vec<u8>> {
         self.duty = None;
-        if let Some(inbound) = &mut self.inbound {
-            inbound.is_stale = true;
-        }
+        self.inbound.as_mut()?.renew(engine, &self.ranges)
     }
 
     /// Lets no session end before the next [`Slice::set_duty`], which starts all timers anew.
@@ -190,18 +181,13 @@ impl Slice {
                 next_digests: now.plus(DIGESTS),
                 completed: None,
                 held: Held::default(),
+                answer: Answer::default(),
+                told: 0,
             });
         }
         if self.inbound.as_ref().map(|inbound| inbound.receiver.id()) != source.map(id) {
-            self.inbound = source.map(|stream| Inbound {
-                receiver: Receiver::new(id(stream), most_keys(engine)),
-                copies: None,
-                is_stale: false,
-                sweep: None,
-                completed: None,
-                is_complete: false,
-                epoch: None,
-            });
+            let receiver = |stream| Receiver::new(id(stream), most_keys(engine));
+            self.inbound = source.map(|stream| Inbound::new(receiver(stream)));
         }
         ended
     }
@@ -228,30 +214,18 @@ impl Slice {
                 outbound.sender.repair(&buckets);
                 None
             }
+            Message::Opinion(opinion) => {
+                let outbound = self.outbound.as_mut().filter(|one| one.sender.id() == id)?;
+                outbound.answer = Answer::read(opinion)?;
+                None
+            }
             Message::State { is_complete, origin } => {
                 let inbound = self.inbound.as_mut().filter(|one| one.receiver.id() == id)?;
-                let (origin, mark) = origin.split_last_chunk()?;
-                let (origin, age) = origin.split_last_chunk()?;
-                let (age, mark) = (u64::from_le_bytes(*age), u64::from_le_bytes(*mark));
-                inbound.epoch = (age != NO_LOSS).then(|| (Duration::from_nanos(age), mark));
-                inbound.refer_to(engine, origin);
-                inbound.is_complete =
-                    is_complete && inbound.copies.is_some() && inbound.receiver.has_all();
-                if inbound.is_complete {
-                    inbound.completed = Some(now);
-                    if !inbound.receiver.is_swept() {
-                        inbound.sweep.get_or_insert(0);
-                    }
-                }
+                inbound.hear(engine, &self.ranges, (is_complete, origin), now);
                 None
             }
             Message::Packet(_) | Message::Digests { .. } => {
-                let inbound = self.inbound.as_mut()?;
-                let copies = inbound.copies.as_mut().filter(|_| !inbound.is_stale)?;
-                let has = |address| is_in(&self.ranges, address);
-                inbound.receiver.receive(bytes, now.0, |key, record, _| {
-                    apply(engine, copies, has, (key, record))
-                })
+                self.inbound.as_mut()?.receive(engine, &self.ranges, bytes, now)
             }
         }
     }
@@ -270,8 +244,7 @@ impl Slice {
         let Some(inbound) = &mut self.inbound else { return false };
         // The owner still has the mapping, perhaps.
         self.orphans.insert(port);
-        let key = inbound.copies.as_ref().and_then(|copies| copies.key(slot));
-        if let Some(request) = key.and_then(|key| inbound.receiver.lose(key)) {
+        if let Some(request) = inbound.lose(slot) {
             send(request);
         }
         true
@@ -312,6 +285,8 @@ impl Slice {
         let has = |address| is_in(ranges, address);
         outbound.fill_some(engine, has, now);
         outbound.list_held(engine, has, now);
+        // What the partner refuses as a whole would be sent in vain, again and again.
+        let most = if outbound.answer.refusal.differences.is_empty() { most } else { 0 };
         for _ in 0..most {
             let Outbound { sender, held, .. } = &mut *outbound;
             let source = |key, out: &mut Vec<u8>| {
@@ -332,20 +307,34 @@ impl Slice {
         if is_complete {
             outbound.completed = Some(now);
         }
-        if now >= outbound.next_state {
-            outbound.next_state = now.plus(STATE);
+        let mark = epoch.map_or(0, |(_, mark)| mark);
+        if now >= outbound.next_state || mark != outbound.told {
+            // A planned move waits until the partner has heard of the loss.
+            let has_heard = outbound.answer.heard == mark;
+            outbound.next_state = now.plus(if has_heard { STATE } else { SOON });
+            outbound.told = mark;
             let mut origin = Vec::new();
             engine.copy_origin(&mut origin);
-            let (age, mark) =
-                epoch.map_or((NO_LOSS, 0), |(age, mark)| (age.as_nanos() as u64, mark));
-            origin.extend(age.to_le_bytes());
-            origin.extend(mark.to_le_bytes());
-            send(write_state(outbound.sender.id(), is_complete, &origin));
+            let arithmetic = Arithmetic::of(engine.config(), ranges);
+            let state = State { origin: &origin, arithmetic, epoch, sent: now.0 };
+            send(write_state(outbound.sender.id(), is_complete, &state.write()));
         }
         if now >= outbound.next_digests {
             outbound.next_digests = now.plus(DIGESTS);
             send(outbound.sender.digests());
         }
+    }
+
+    /// True if this node has the whole copy, as the owner has said lately.
+    pub(super) fn has_present_copy(&self, now: Timestamp) -> bool {
+        let completed = self.inbound.as_ref().filter(|inbound| inbound.is_complete);
+        let completed = completed.and_then(|inbound| inbound.completed);
+        completed.is_some_and(|at| now.since(at) < PRESENT)
+    }
+
+    /// True if the partner has taken note of a loss of requested mappings, by its mark.
+    pub(super) fn knows_loss(&self, mark: u64) -> bool {
+        self.outbound.as_ref().is_some_and(|outbound| outbound.answer.heard == mark)
     }
 
     /// True if the partner has everything, held ports included if the slice drains.
@@ -402,26 +391,17 @@ impl Slice {
             is_disputed: self.is_disputed,
             sent: self.outbound.as_ref().map(|outbound| outbound.sender.counters()),
             received: self.inbound.as_ref().map(|inbound| inbound.receiver.counters()),
-        }
-    }
-}
-
-impl Inbound {
-    /// Takes the origin of the records: at first, and after a change of settings at either node.
-    fn refer_to(&mut self, engine: &mut Engine, origin: &[u8]) {
-        let Some(copies) = &mut self.copies else {
-            self.copies = engine.begin_copies(origin).ok();
-            self.is_stale = false;
-            return;
-        };
-        if self.is_stale || !copies.refer_to(origin) {
-            self.is_stale = engine.renew_copies(copies, origin).is_err();
+            refusal: match (&self.outbound, &self.inbound) {
+                (Some(outbound), _) => outbound.answer.refusal.clone(),
+                (None, inbound) => inbound.as_ref().map(Inbound::refusal).unwrap_or_default(),
+            },
+            records_without_realm: self.inbound.as_ref().map(Inbound::refused_records),
         }
     }
 }
 
 /// True if one of the ranges has an address.
-fn is_in(ranges: &[AddressRange], address: Ipv4Addr) -> bool {
+pub(super) fn is_in(ranges: &[AddressRange], address: Ipv4Addr) -> bool {
     ranges.iter().any(|range| range.contains(address))
 }
 
@@ -522,35 +502,6 @@ impl Held {
 /// Bytes of a datagram that the records of a stream can fill.
 pub(super) const LEAST_ROOM: usize = PACKET_HEAD + RECORD_HEAD + 9 + 2 * HELD_PORTS;
 
-fn fingerprint(record: &[u8]) -> u64 {
+pub(super) fn fingerprint(record: &[u8]) -> u64 {
     u64::from(crc32fast::hash(record)) | 1 << 32
-}
-
-/// Applies the record of a key to the copy. An address that is not of the slice is refused.
-fn apply(
-    engine: &mut Engine,
-    copies: &mut Copies,
-    has: impl Fn(Ipv4Addr) -> bool,
-    (key, record): (u32, &[u8]),
-) -> Option<u64> {
-    if record.is_empty() {
-        engine.end_copy(copies, key);
-        return None;
-    }
-    let Some(held) = record.strip_prefix(&HELD) else {
-        let is_its = CopyEnds::read(record).is_some_and(|ends| has(ends.external.0));
-        return is_its.then(|| engine.copy(copies, key, record).ok().flatten()).flatten();
-    };
-    let ([protocol, a, b, c, d], ports) = held.split_first_chunk()?;
-    let (ports, odd) = ports.as_chunks();
-    if !PROTOCOLS.contains(protocol) || !odd.is_empty() {
-        return None;
-    }
-    let mut bits = [0_u64; 1024];
-    for port in ports.iter().map(|port| u16::from_le_bytes(*port)) {
-        bits[usize::from(port) / 64] |= 1 << (port % 64);
-    }
-    let address = Ipv4Addr::new(*a, *b, *c, *d);
-    let are_held = has(address) && engine.hold_ports(address, *protocol, &bits);
-    are_held.then(|| fingerprint(record))
 }

@@ -1,5 +1,6 @@
 //! State of a pair, as a node knows it.
 
+use super::refusal::Refusal;
 use natgate_engine::AddressRange;
 use natgate_engine::Timestamp;
 use natgate_pair::{Boot, Epoch, Node, ReceivedCounters, Sent};
@@ -91,6 +92,10 @@ pub struct SliceStatus {
     pub sent: Option<Sent>,
     /// Counters of the stream that this node receives.
     pub received: Option<ReceivedCounters>,
+    /// What the partner of the slice refuses to copy: this node, or the other one.
+    pub refusal: Refusal,
+    /// Records of the stream that this node has refused, because it has no such realm.
+    pub records_without_realm: Option<u64>,
 }
 
 impl SliceStatus {
@@ -98,16 +103,19 @@ impl SliceStatus {
     const PRESENT: Duration = Duration::from_secs(5);
 
     /// The first thing that is wrong with the slice; `None`: nothing is.
-    pub fn fault(&self) -> Option<&'static str> {
+    pub fn fault(&self) -> Option<String> {
         let is_present = self.age.is_some_and(|age| age < Self::PRESENT);
+        let who = if self.role == "owner" { "the other node" } else { "this node" };
         if self.is_disputed {
-            Some("both nodes say that they own it")
+            Some("both nodes say that they own it".into())
         } else if self.owner.is_none() {
-            Some("no node is known to own it")
+            Some("no node is known to own it".into())
+        } else if let Some(refused) = self.refusal.text(who) {
+            Some(refused)
         } else if !self.is_complete {
-            Some("its copy is not complete")
+            Some("its copy is not complete".into())
         } else if !is_present {
-            Some("its copy is older than 5 s")
+            Some("its copy is older than 5 s".into())
         } else {
             None
         }

@@ -1,5 +1,6 @@
 //! Two nodes with their engines, over a link that loses, repeats and reorders.
 
+mod realms;
 mod requests;
 
 use super::*;
@@ -105,21 +106,23 @@ enum Allotment {
     Blocks,
     /// Four ports of each of 16 subscribers, and 32 ports of each address for all.
     Arithmetic,
+    /// At random, for hosts of several realms: three hosts each have one address. The nodes have
+    /// their realms in other orders.
+    Realms,
 }
 
 impl Allotment {
     /// The ports of each address.
     fn ports(self) -> (u16, u16) {
         match self {
-            Self::Random => (2000, 2063),
             Self::Blocks => (2048, 2175),
-            Self::Arithmetic => (2000, 2063),
+            _ => (2000, 2063),
         }
     }
 
     fn allocation(self) -> Allocation {
         match self {
-            Self::Random => Allocation::Random,
+            Self::Random | Self::Realms => Allocation::Random,
             Self::Blocks => Allocation::Block(BlockConfig {
                 size: BLOCK,
                 max_per_subscriber: 1,
@@ -147,6 +150,7 @@ struct Process {
     engine: Engine,
     fleet: Fleet,
     now: u64,
+    allotment: Allotment,
     /// Requested mappings that the engine had lost at the last turn.
     lost: u64,
 }
@@ -195,6 +199,7 @@ impl Process {
         };
         let config = Config {
             limits,
+            realms: allotment.realms(node),
             pooling: match allotment {
                 Allotment::Arithmetic => Pooling::SoftPaired,
                 _ => Pooling::default(),
@@ -209,7 +214,7 @@ impl Process {
         let end = End(Arc::clone(wire), usize::from(node == "b"));
         wire.lock().expect("no test has failed").messages[end.1].clear();
         let (fleet, _) = Fleet::new(settings, Box::new(end), 77).expect("a file");
-        Self { engine, fleet, now, lost: 0 }
+        Self { engine, fleet, now, allotment, lost: 0 }
     }
 
     fn turn(&mut self, now: u64) {
@@ -239,40 +244,50 @@ impl Process {
 
     /// Sends a datagram of a host's port. Returns its external endpoint.
     fn send(&mut self, (host, port): (u8, u16)) -> Option<(Ipv4Addr, u16)> {
-        let inside = (0x0a00_0000 | u32::from(host), port);
-        self.pass(Side::Inside, packet(None, inside, SERVER)).map(|(source, _)| source)
+        let (realm, address) = self.place(host)?;
+        let bytes = packet(None, (address.to_bits(), port), SERVER);
+        self.pass((Side::Inside, realm), bytes).map(|(source, ..)| source)
     }
 
     /// Sends a segment of a host's port. Returns its external endpoint.
     fn send_segment(&mut self, (host, port): (u8, u16), flags: u8) -> Option<(Ipv4Addr, u16)> {
-        let inside = (0x0a00_0000 | u32::from(host), port);
-        self.pass(Side::Inside, packet(Some(flags), inside, SERVER)).map(|(source, _)| source)
+        let (realm, address) = self.place(host)?;
+        let bytes = packet(Some(flags), (address.to_bits(), port), SERVER);
+        self.pass((Side::Inside, realm), bytes).map(|(source, ..)| source)
     }
 
-    /// Sends a segment of the server to an external endpoint. Returns the host that gets it.
-    fn answer_segment(&mut self, to: (Ipv4Addr, u16), flags: u8) -> Option<(Ipv4Addr, u16)> {
+    /// Sends a packet of the server to an external endpoint, a segment if it has flags. Returns the
+    /// name of the realm that it reaches, and the host.
+    fn answer(&mut self, to: External, flags: Option<u8>) -> Option<Place> {
         let to = (to.0.to_bits(), to.1);
-        self.pass(Side::Outside, packet(Some(flags), SERVER, to)).map(|(_, to)| to)
+        let (_, to, realm) = self.pass((Side::Outside, 0), packet(flags, SERVER, to))?;
+        Some((self.realm_name(realm), to))
     }
 
-    /// Sends a packet. Returns its ends afterwards, if it is forwarded.
-    fn pass(&mut self, from: Side, mut bytes: [u8; 40]) -> Option<(External, External)> {
-        let mut packets = [Packet::new(&mut bytes, 0)];
+    /// Sends a packet. Returns its ends and its realm afterwards, if it is forwarded.
+    fn pass(
+        &mut self,
+        (from, realm): (Side, u16),
+        mut bytes: [u8; 40],
+    ) -> Option<(External, External, u16)> {
+        let mut packets = [Packet::new(&mut bytes, 0).in_realm(realm)];
         let mut verdicts = [Verdict::Held];
         self.engine.process(Timestamp(self.now), from, &mut packets, &mut verdicts);
+        let realm = packets[0].realm();
         let packet = packets[0].bytes();
         let header = Ipv4::new_checked(packet).expect("a packet");
         let end = |address: u32, at: usize| {
             (Ipv4Addr::from_bits(address), u16::from_be_bytes([packet[at], packet[at + 1]]))
         };
         matches!(verdicts[0], Verdict::Forward(_))
-            .then(|| (end(header.source(), 20), end(header.destination(), 22)))
+            .then(|| (end(header.source(), 20), end(header.destination(), 22), realm))
     }
 
     /// Removes the mappings of a host.
     fn clear(&mut self, host: u8) {
-        let subscriber = Some(natgate_engine::Prefix::new(Ipv4Addr::new(10, 0, 0, host), 32));
-        let filter = Filter { subscriber, ..Filter::default() };
+        let Some((realm, address)) = self.place(host) else { return };
+        let subscriber = Some(natgate_engine::Prefix::new(address, 32));
+        let filter = Filter { realm: Some(realm), subscriber, ..Filter::default() };
         let mut cursor = Cursor::default();
         while !self.engine.clear_mappings(&mut cursor, 1000, &filter).1 {
             while self.engine.poll_event().is_some() {}
@@ -280,11 +295,18 @@ impl Process {
         while self.engine.poll_event().is_some() {}
     }
 
-    /// Reloads the configuration with another timeout of UDP.
+    /// Reloads the configuration with another timeout of UDP, or with other realms.
     fn reload(&mut self, udp: u64) {
         let mut config = self.engine.config().clone();
         config.timeouts.udp = Duration::from_secs(udp);
-        let mut change = Reconfiguration::new(self.engine.config(), &config).expect("it is right");
+        if self.allotment == Allotment::Realms {
+            config.realms = realms::set(udp as usize);
+        }
+        self.reload_with(&config);
+    }
+
+    fn reload_with(&mut self, config: &Config) {
+        let mut change = Reconfiguration::new(self.engine.config(), config).expect("it is right");
         if self.engine.prepare_configuration(&mut change).is_err() {
             // The last reload is not done yet.
             return;
@@ -293,21 +315,25 @@ impl Process {
             self.engine.advance(Timestamp(self.now));
         }
         self.engine.reconfigure(change);
-        self.fleet.renew();
+        self.fleet.renew(&self.engine);
     }
 
-    /// The host of each external endpoint and protocol.
-    fn hosts(&self) -> BTreeMap<(u8, External), External> {
+    /// The realm's name and the endpoint inside of each external endpoint and protocol.
+    fn hosts(&self) -> BTreeMap<(u8, External), Place> {
         let ends = |end: natgate_engine::Endpoint| (end.address, end.port);
         let mapping = |mapping: natgate_engine::MappingInfo| {
             let id = mapping.id;
-            ((id.protocol, ends(id.external)), ends(id.internal))
+            let realm = self.realm_name(id.realm);
+            ((id.protocol, ends(id.external)), (realm, ends(id.internal)))
         };
         self.engine.mappings().map(mapping).collect()
     }
 }
 
 type External = (Ipv4Addr, u16);
+
+/// The name of a realm, and an endpoint inside.
+type Place = (String, External);
 
 const SERVER: (u32, u16) = (REMOTE, 80);
 
@@ -336,6 +362,10 @@ struct Pair {
     allotment: Allotment,
     wire: Arc<Mutex<Wire>>,
     now: u64,
+    /// Time by which the clock of `b` gets ahead in a second, nanoseconds.
+    drift: u64,
+    /// Time by which it is ahead.
+    ahead: u64,
     a: Option<Process>,
     b: Option<Process>,
 }
@@ -351,7 +381,7 @@ impl Pair {
         let (wire, now) = (Arc::default(), 1_700_000_000 * SECOND);
         let settings = (folder.path(), allotment);
         let [a, b] = ["a", "b"].map(|node| Some(Process::start(node, settings, &wire, now)));
-        let mut pair = Self { folder, allotment, wire, now, a, b };
+        let mut pair = Self { folder, allotment, wire, now, drift: 0, ahead: 0, a, b };
         pair.run(1.0);
         pair
     }
@@ -361,9 +391,12 @@ impl Pair {
         let turns = if seconds > 5.0 { 5.0 } else { 100.0 };
         for _ in 0..(seconds * turns).ceil() as u32 {
             self.now += (SECOND as f64 / turns) as u64;
-            let now = self.now;
-            for process in [&mut self.a, &mut self.b].into_iter().flatten() {
-                process.turn(now);
+            self.ahead += self.drift / turns as u64;
+            if let Some(process) = &mut self.a {
+                process.turn(self.now);
+            }
+            if let Some(process) = &mut self.b {
+                process.turn(self.now + self.ahead);
             }
         }
     }
@@ -647,7 +680,8 @@ fn a_connection_that_opens_during_a_move_keeps_its_port_to_itself() {
     pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
     pair.run(0.1);
     // Routes still lead to the former owner.
-    assert_eq!(pair.a().answer_segment(external, SYN | ACK), Some((Ipv4Addr::new(10, 0, 0, 5), 1)));
+    let host = (String::new(), (Ipv4Addr::new(10, 0, 0, 5), 1));
+    assert_eq!(pair.a().answer(external, Some(SYN | ACK)), Some(host));
     pair.run(400.0);
     for host in 6..90 {
         pair.b().send_segment((host, 1), SYN);
@@ -695,13 +729,13 @@ fn no_port_is_two_subscribers_in_any_history() {
 }
 
 fn history(seed: u64) {
-    let all = [Allotment::Random, Allotment::Blocks, Allotment::Arithmetic];
+    let all = [Allotment::Random, Allotment::Blocks, Allotment::Arithmetic, Allotment::Realms];
     let mut pair = Pair::with(all[seed as usize % all.len()]);
     pair.wire().random = seed;
-    pair.wire().faults = seed / 3 % 4;
+    pair.wire().faults = seed / 4 % 4;
     let mut judge = Judge { allotment: pair.allotment, ..Judge::default() };
     for _ in 0..250 {
-        let (choice, host) = (pair.below(56), pair.below(12) as u8 + 2);
+        let (choice, host) = (pair.below(64), pair.below(12) as u8 + 2);
         let flow = (host, pair.below(6) as u16 + 1);
         let to_a = pair.below(2) == 0 && pair.a.is_some();
         match choice {
@@ -724,6 +758,10 @@ fn history(seed: u64) {
                 pair.run(400.0);
                 pair.a = still.or(pair.a.take());
             }
+            56.. => {
+                pair.run(0.05);
+                judge.answer(pair.either(to_a), (flow, choice >= 60));
+            }
             48.. => {
                 judge.hear_of_losses(&pair);
                 judge.request(pair.either(to_a), flow, choice >= 54);
@@ -737,8 +775,8 @@ fn history(seed: u64) {
                     14..24 => judge.note(process.send_segment(flow, flags), (flow, true), pair.now),
                     24..30 => {
                         let flags = if flags == SYN { SYN | ACK } else { flags };
-                        let known = judge.known(flow);
-                        known.map(|external| process.answer_segment(external, flags));
+                        let known = judge.known((flow, true));
+                        known.map(|external| process.answer(external, Some(flags)));
                     }
                     _ => judge.note(process.send(flow), (flow, false), pair.now),
                 }
@@ -782,9 +820,20 @@ impl Judge {
         }
     }
 
-    /// The latest endpoint of a flow of TCP.
-    fn known(&self, flow: (u8, u16)) -> Option<External> {
-        let its = self.users.iter().filter(|((_, is_tcp), (_, user))| *is_tcp && *user == flow);
+    /// A packet of the server comes to the latest endpoint of a flow. It reaches nobody else.
+    fn answer(&self, process: &mut Process, of: ((u8, u16), bool)) {
+        let Some(external) = self.known(of) else { return };
+        let Some(reached) = process.answer(external, of.1.then_some(ACK)) else { return };
+        let (_, (host, port)) = self.users[&(external, of.1)];
+        let (realm, address) = self.allotment.place(host);
+        let user = (realm.to_owned(), (address, port));
+        assert_eq!(reached, user, "{external:?} leads to another host");
+    }
+
+    /// The latest endpoint of a flow.
+    fn known(&self, (flow, is_tcp): ((u8, u16), bool)) -> Option<External> {
+        let is_its = |of: bool, user: (u8, u16)| of == is_tcp && user == flow;
+        let its = self.users.iter().filter(|((_, of), (_, user))| is_its(*of, *user));
         its.max_by_key(|(_, (at, _))| *at).map(|((external, _), _)| *external)
     }
 }

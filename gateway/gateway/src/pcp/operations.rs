@@ -116,10 +116,8 @@ fn carry_out_for(
         Operation::Unmap(unmap) => give_back(engine, now, (realm, host), unmap),
         Operation::Peer(peer) => grant_peer(engine, now, (realm, host), peer, remotes),
         Operation::UnmapAll { protocol } => {
-            match engine.unmap_all(now, *protocol, realm, host, [0; 12]) {
-                true => Ok(granted_nothing()),
-                false => Err(Refusal::new(ResultCode::NotAuthorized)),
-            }
+            let ended = engine.unmap_all(now, *protocol, realm, host, [0; 12]);
+            ended.map(|()| granted_nothing()).map_err(refusal)
         }
         Operation::Address => tell_address(engine, now, (realm, host)),
     }
@@ -191,15 +189,20 @@ fn give_back(
     (realm, address): InternalHost,
     unmap: &Unmap,
 ) -> Result<Granted, Refusal> {
-    let mut left = Duration::ZERO;
+    let (mut left, mut others) = (Duration::ZERO, false);
     for more in 0..unmap.ports {
         let internal = Endpoint { address, port: unmap.port.saturating_add(more) };
         match engine.unmap(now, unmap.protocol, realm, internal, unmap.nonce) {
             Ok(of_this) => left = left.max(of_this),
+            // The other node of a pair has this one, or may have it.
+            Err(ExplicitError::Others) => others = true,
             Err(error) if more == 0 => return Err(refusal(error)),
             // The mapping belongs to another request.
             Err(_) => {}
         }
+    }
+    if others {
+        return Err(refusal(ExplicitError::Others));
     }
     let lifetime = seconds(left);
     Ok(Granted { lifetime, port: unmap.port, ports: unmap.ports, ..granted(address, 0) })

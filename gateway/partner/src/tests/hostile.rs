@@ -82,7 +82,7 @@ fn stranger(rig: &Rig) -> ClientConfig {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    tls.alpn_protocols = transport::protocols(&[1]);
+    tls.alpn_protocols = transport::protocols(&transport::VERSIONS);
     ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()))
 }
 
@@ -155,7 +155,8 @@ fn bytes_that_are_no_quic_have_no_effect() {
 #[test]
 fn streams_that_are_not_in_the_protocol_are_refused_and_counted() {
     let (rig, b, client) = listener();
-    let connection = client.dial(&rig.client(&[1]), b.local_address()).expect("the partner");
+    let connection =
+        client.dial(&rig.client(&transport::VERSIONS), b.local_address()).expect("the partner");
     wait_for_connection(&b);
     let mut malformed = 0;
     let mut refused = |bytes: &[u8]| {
@@ -189,7 +190,8 @@ fn streams_that_are_not_in_the_protocol_are_refused_and_counted() {
 #[test]
 fn streams_that_never_end_have_bounded_memory() {
     let (rig, b, client) = listener();
-    let connection = client.dial(&rig.client(&[1]), b.local_address()).expect("the partner");
+    let connection =
+        client.dial(&rig.client(&transport::VERSIONS), b.local_address()).expect("the partner");
     wait_for_connection(&b);
     let part = vec![1; 1 << 20];
     let parts = QUEUE_BYTES / part.len() + 8;
@@ -213,7 +215,7 @@ fn streams_that_never_end_have_bounded_memory() {
 #[test]
 fn the_newest_connection_is_the_one_in_use() {
     let (rig, b, client) = listener();
-    let tls = rig.client(&[1]);
+    let tls = rig.client(&transport::VERSIONS);
     let mut connections = Vec::new();
     for number in 1..=4 {
         connections.push(client.dial(&tls, b.local_address()).expect("the partner"));

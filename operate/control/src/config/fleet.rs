@@ -213,9 +213,6 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
     if draft.ipv6.nat64.is_some() || draft.ipv6.dslite.is_some() {
         wrong("the numbers of hosts", "take [nat64] or [dslite] out");
     }
-    if !draft.realms.is_empty() {
-        wrong("realms", "take [[realm]] out");
-    }
     for pool in &draft.pools {
         let allocation = draft.allocation(pool);
         let (what, remedy) = match allocation {

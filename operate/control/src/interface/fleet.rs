@@ -115,6 +115,11 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
         "lag_s": slice.lag.as_secs_f64(),
         "disputed": slice.is_disputed,
         "fault": slice.fault(),
+        "refused": {
+            "without_realm": slice.refusal.without_realm,
+            "realms": slice.refusal.realms,
+            "differences": slice.refusal.differences,
+        },
     });
     if let Some(sent) = slice.sent {
         object["sent"] = json!({
@@ -129,6 +134,7 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
             "damaged": received.damaged, "gaps": received.gaps,
             "without_room": received.without_room, "void": received.void,
             "compared": received.compared, "divergent": received.divergent,
+            "without_realm": slice.records_without_realm,
         });
     }
     object
@@ -137,6 +143,7 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use natgate_gateway::fleet::Refusal;
     use std::time::Duration;
 
     #[test]
@@ -169,6 +176,8 @@ mod tests {
             is_disputed: false,
             sent: None,
             received: None,
+            refusal: Refusal::default(),
+            records_without_realm: None,
         };
         let status = FleetStatus {
             node: "a".into(),

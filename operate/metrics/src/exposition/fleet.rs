@@ -39,7 +39,7 @@ fn link(page: &mut Page, status: &FleetStatus) {
 
 fn slices(page: &mut Page, slices: &[SliceStatus]) {
     type Read = fn(&SliceStatus) -> Option<f64>;
-    let gauges: [(&str, &str, Read); 7] = [
+    let gauges: [(&str, &str, Read); 8] = [
         ("fleet_slice_owned", "1: this node owns the slice.", |slice| {
             Some(flag(slice.role == "owner"))
         }),
@@ -56,6 +56,9 @@ fn slices(page: &mut Page, slices: &[SliceStatus]) {
         }),
         ("fleet_slice_age_seconds", "Time since the copy was complete.", |slice| {
             slice.age.map(|age| age.as_secs_f64())
+        }),
+        ("fleet_slice_refused_mappings", "Mappings whose realm the partner lacks.", |slice| {
+            Some(slice.refusal.without_realm.into())
         }),
     ];
     for (name, help, read) in gauges {
@@ -99,6 +102,10 @@ fn received(page: &mut Page, slices: &[SliceStatus]) {
             add(series, slices, |slice| slice.received.map(|got| read(got) as f64));
         });
     }
+    let help = "Records of realms that this node does not have.";
+    page.counter("fleet_records_without_realm_total", help, |series| {
+        add(series, slices, |slice| slice.records_without_realm.map(|records| records as f64));
+    });
 }
 
 /// Adds a series for each slice that has the value.

@@ -1,7 +1,9 @@
 //! Figures of a gateway that has one of everything, for tests.
 
 use natgate_engine::{Direction, DropReason, Outcome};
-use natgate_gateway::fleet::{FleetStatus, LinkStatus, ReceivedCounters, Sent, SliceStatus};
+use natgate_gateway::fleet::{
+    FleetStatus, LinkStatus, ReceivedCounters, Refusal, Sent, SliceStatus,
+};
 use natgate_gateway::ipv6::softwire::DomainCounters;
 use natgate_gateway::router6::Router6Counters;
 use natgate_gateway::{AlgCounters, AlgKind, AlgReason, AnnouncedRoutes, LoadNow, TimingNow};
@@ -82,6 +84,8 @@ fn pair() -> FleetStatus {
         is_disputed: false,
         sent: None,
         received: None,
+        refusal: Refusal::default(),
+        records_without_realm: None,
     };
     let sent = Sent { packets: 31, records: 32, bytes: 33, lost: 34, repaired: 35 };
     let received = ReceivedCounters { gaps: 36, divergent: 37, ..ReceivedCounters::default() };
@@ -100,7 +104,12 @@ fn pair() -> FleetStatus {
         refused_views: 39,
         slices: vec![
             SliceStatus { sent: Some(sent), ..slice("owner") },
-            SliceStatus { received: Some(received), ..slice("partner") },
+            SliceStatus {
+                received: Some(received),
+                refusal: Refusal { without_realm: 41, ..Refusal::default() },
+                records_without_realm: Some(42),
+                ..slice("partner")
+            },
         ],
     }
 }

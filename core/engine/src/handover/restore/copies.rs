@@ -6,14 +6,17 @@
 //! ticks. A copy never displaces a mapping of the engine itself, and a copy that has ended
 //! meanwhile leaves nothing that a later record could end in its place.
 
-use super::{ABSENT, LEFT_OUT, MappingParts, Restoration, RestoreError};
-use crate::Change;
+use super::{ABSENT, LEFT_OUT, MappingParts, NO_REALM, Restoration, RestoreError};
+use crate::config::RealmConfig;
 use crate::endpoint::{AddressPort, External};
 use crate::engine::Engine;
-use crate::handover::record::{HEAD, Kind, MappingFields, Reader, Writer, fingerprint};
+use crate::handover::number_of;
+use crate::handover::record::{HEAD, Kind, MappingFields, Reader, Writer, fingerprint, times_of};
 use crate::host::Host;
 use crate::protocols::has_ports;
 use crate::time::{TICK, nanos};
+use crate::{Change, TimeoutSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
@@ -23,14 +26,32 @@ pub struct Copies {
     restoration: Restoration,
     /// For each key the copy that it has, so that another mapping in its slot is told apart.
     made: Vec<Option<Made>>,
-    /// Difference between the scales of the two engines, nanoseconds: whole ticks.
+    /// Start of the other engine's scale.
+    base: u64,
+    /// Difference between the scales of the two engines, nanoseconds: whole ticks. The first is
+    /// fixed, because the time of creation is a part of a copy's identity. The second is for ends,
+    /// and follows the clocks.
     shift: i128,
-    /// The origin without its times.
-    origin: Vec<u8>,
+    end_shift: i128,
+    /// The numbers that realms had in this engine when a record named them last.
+    realms: BTreeMap<Vec<u8>, u16>,
 }
 
-/// Bytes of the times at the beginning of an origin.
-const TIMES: usize = 24;
+/// Result of the copy of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// The key has its mapping. The fingerprint of the record.
+    Made(u64),
+    /// The configuration has no place for the mapping, or a mapping of this engine has its port.
+    /// The key has no copy.
+    NoPlace,
+    /// This engine has no realm with the name that the record tells. The key has no copy.
+    NoRealm,
+}
+
+/// Realm of a record: realm 0, or the one whose name follows.
+const REALM_0: u8 = 0;
+const NAMED: u8 = 1;
 
 /// Identity of a copy: protocol, external endpoint, tick of its creation.
 type Made = (u8, AddressPort, u32);
@@ -54,13 +75,22 @@ impl CopyEnds {
         let (internal, external) = (ends(fields.internal), ends(fields.external));
         Some(Self { protocol: fields.protocol, internal, external })
     }
+
+    /// Reads the name of the realm from a record. `None`: it is realm 0, or the record is damaged.
+    pub fn realm(record: &[u8]) -> Option<&[u8]> {
+        let mut from = Reader::new(record);
+        MappingParts::default().read(&mut from).ok()?;
+        names_in(&mut from)?.1
+    }
 }
 
 impl Engine {
-    /// Appends the origin of this engine's records: scale of time, realms, sets of timeouts. A
-    /// reader needs it first, and again after a reload.
+    /// Appends the origin of this engine's records: scale of time, mapping behavior. A reader needs
+    /// it first.
     pub fn copy_origin(&self, out: &mut Vec<u8>) {
-        self.export_beginning(out);
+        out.extend(self.base().to_le_bytes());
+        out.extend(self.now.to_le_bytes());
+        out.push(number_of(self.config.mapping));
     }
 
     /// All keys are smaller.
@@ -69,64 +99,83 @@ impl Engine {
     }
 
     /// Appends the record of the mapping with a key, its slot. Returns the fingerprint of what
-    /// matters: endpoints, states and requests with their ends, without counters, sequence numbers
-    /// and other deadlines.
+    /// matters: realm, endpoints, states and requests with their ends, without counters, sequence
+    /// numbers and other deadlines.
     /// `None`: there is no such mapping.
+    ///
+    /// The record refers to nothing outside it but the scale of time: it has the name of the
+    /// mapping's realm, and a fingerprint of its set of timeouts. So a reload of either engine
+    /// changes nothing in its meaning.
     pub fn copy_record(&self, key: u32, out: &mut Vec<u8>) -> Option<u64> {
         if key >= self.table.extent() || !self.table.is_live(key) {
             return None;
         }
         let start = out.len();
-        self.write_mapping(key, out).end();
+        let numbers = self.mapping_fields(key);
+        // Numbers of realms and of sets mean nothing to another engine.
+        let fields = MappingFields { realm: 0, timeouts: 0, ..numbers };
+        let mut record = self.write_mapping(key, &fields, out);
+        let set = usize::from(numbers.timeouts).checked_sub(1);
+        let set = set.and_then(|at| self.config.timeout_sets.get(at)).map_or(0, print_of);
+        record.u64(set);
+        if let Some(at) = usize::from(numbers.realm).checked_sub(1) {
+            let name = self.config.realms.get(at).map_or("", |realm| &realm.name).as_bytes();
+            let name = &name[..name.len().min(u16::MAX.into())];
+            record.u8(NAMED).u16(name.len() as u16).put(name);
+        } else {
+            record.u8(REALM_0);
+        }
+        record.end();
         // The frame of the hand-over is not needed.
         out.drain(start..start + HEAD);
+        let mut from = Reader::new(&out[start..]);
         let mut parts = MappingParts::default();
-        let fields = parts.read(&mut Reader::new(&out[start..])).ok()?;
-        Some(essence(&fields, &parts))
+        let fields = parts.read(&mut from).ok()?;
+        Some(essence(&fields, &parts, from.rest()))
     }
 
     /// Begins to copy another engine's mappings, from its origin. This engine runs.
     ///
     /// # Errors
     /// [`RestoreError`]: the origin is damaged, or the mapping behavior is another.
-    pub fn begin_copies(&mut self, origin: &[u8]) -> Result<Copies, RestoreError> {
-        let damaged = RestoreError::Damaged("the first record is wrong");
-        let mut reader = Reader::new(origin);
-        let (kind, fields) = reader.record().ok_or(damaged)?;
-        if Kind::new(kind) != Some(Kind::Begin) || !reader.is_empty() {
-            return Err(damaged);
+    pub fn begin_copies(&self, origin: &[u8]) -> Result<Copies, RestoreError> {
+        let mut from = Reader::new(origin);
+        let read = |from: &mut Reader<'_>| Some((from.u64()?, from.u64()?, from.u8()?));
+        let (base, now, behavior) = read(&mut from)
+            .filter(|_| from.is_empty())
+            .ok_or(RestoreError::Damaged("the origin is wrong"))?;
+        if behavior != number_of(self.config.mapping) {
+            return Err(RestoreError::Behavior);
         }
-        let mut times = Reader::new(fields);
-        let base = times.u64().ok_or(damaged)?;
-        let now = times.u64().and_then(|_| times.u64()).ok_or(damaged)?;
-        let origin = fields[TIMES..].to_vec();
         let mut restoration = Restoration::new(self);
         restoration.is_running = true;
-        self.restore_beginning(&mut restoration, &mut Reader::new(fields))?;
         restoration.has_begun = true;
         // Ticks of both scales coincide after the move, so that equal times stay equal.
         let tick = i128::from(nanos(TICK));
         let between = i128::from(self.time_of(self.present_tick())) - i128::from(base);
-        let passed = i128::from(now.saturating_sub(base)) / tick * tick;
-        Ok(Copies { restoration, made: Vec::new(), shift: between - passed, origin })
+        let shift = between - i128::from(now.saturating_sub(base)) / tick * tick;
+        let realms = BTreeMap::new();
+        let made = Vec::new();
+        Ok(Copies { restoration, made, base, shift, end_shift: shift, realms })
     }
 
-    /// Goes on with the copies after one of the engines has other settings; `origin` is the present
-    /// one. The copies stay.
-    ///
-    /// # Errors
-    /// As [`Engine::begin_copies`]; nothing has changed.
-    pub fn renew_copies(&mut self, copies: &mut Copies, origin: &[u8]) -> Result<(), RestoreError> {
-        let Copies { restoration: new, origin, .. } = self.begin_copies(origin)?;
-        let old = &mut copies.restoration;
-        (old.realms, old.sets, old.permanent) = (new.realms, new.sets, new.permanent);
-        copies.origin = origin;
-        Ok(())
+    /// Goes on with the copies after this engine has got other settings. The copies stay.
+    pub fn renew_copies(&self, copies: &mut Copies) {
+        copies.restoration.permanent = Restoration::new(self).permanent;
+        copies.realms.clear();
     }
 
-    /// Makes or renews the copy of a mapping by the record of its key. Returns the record's
-    /// fingerprint. `None`: the configuration has no place for it, or a mapping of this engine has
-    /// its port; then the key has no copy.
+    /// Sets the difference between the clocks of the two machines, which changes in the course of
+    /// time: this engine's time less the other one's, nanoseconds, as far as it is known now. Ends
+    /// in later records are moved by it, to the next tick that is not earlier.
+    pub fn set_clock_difference(&self, copies: &mut Copies, difference: i128) {
+        let tick = i128::from(nanos(TICK));
+        let (other, own) = (i128::from(copies.base), i128::from(self.base()));
+        let ticks = -(own - other - difference).div_euclid(tick);
+        copies.end_shift = own - other + ticks * tick;
+    }
+
+    /// Makes or renews the copy of a mapping by the record of its key.
     ///
     /// # Errors
     /// [`RestoreError::Damaged`]: nothing has changed.
@@ -135,14 +184,19 @@ impl Engine {
         copies: &mut Copies,
         key: u32,
         record: &[u8],
-    ) -> Result<Option<u64>, RestoreError> {
+    ) -> Result<Copied, RestoreError> {
+        const WRONG: RestoreError = RestoreError::Damaged("a mapping that cannot be");
         let mut parts = MappingParts::default();
         let mut from = Reader::new(record);
         let mut fields = parts.read(&mut from).map_err(RestoreError::Damaged)?;
-        if !from.is_empty() || !parts.are_valid() || fields.number != key {
-            return Err(RestoreError::Damaged("a mapping that cannot be"));
+        let essence = essence(&fields, &parts, from.rest());
+        let (set, name) = names_in(&mut from).filter(|_| from.is_empty()).ok_or(WRONG)?;
+        if !parts.are_valid() || fields.number != key {
+            return Err(WRONG);
         }
-        let essence = essence(&fields, &parts);
+        let realm = name.map_or(Some(0), |name| self.realm_named(copies, name));
+        fields.realm = realm.unwrap_or(NO_REALM);
+        fields.timeouts = self.set_with(set);
         copies.move_times(&mut fields, &mut parts);
         self.forget_ended(copies, fields.number);
         self.forget_owner(copies, &fields);
@@ -151,16 +205,40 @@ impl Engine {
         let restoration = &mut copies.restoration;
         if !self.place_restored(restoration, &fields, &parts)? {
             self.drop_restored(restoration, fields.number);
-            return Ok(None);
+            return Ok(Copied::NoPlace);
         }
         let slot = restoration.slot(fields.number);
         if slot >= LEFT_OUT {
             restoration.put(fields.number, ABSENT);
-            return Ok(None);
+            return Ok(if realm.is_some() { Copied::NoPlace } else { Copied::NoRealm });
         }
         let created = self.created(self.table.mapping(slot));
         copies.note(fields.number, Some((fields.protocol, fields.external, created)));
-        Ok(Some(essence))
+        Ok(Copied::Made(essence))
+    }
+
+    /// The number of a realm, by its name in the present configuration. `None`: there is none.
+    fn realm_named(&self, copies: &mut Copies, name: &[u8]) -> Option<u16> {
+        let is_its =
+            |realm: &RealmConfig| !realm.gone && !name.is_empty() && realm.name.as_bytes() == name;
+        let realms = &self.config.realms;
+        let known = copies.realms.get(name).copied();
+        if known.is_some_and(|number| realms.get(usize::from(number) - 1).is_some_and(is_its)) {
+            return known;
+        }
+        let number = realms.iter().position(is_its)? as u16 + 1;
+        copies.realms.insert(name.to_vec(), number);
+        Some(number)
+    }
+
+    /// The number of the set of timeouts with a fingerprint; 0, the general timeouts, if there is
+    /// none.
+    fn set_with(&self, print: u64) -> u8 {
+        if print == 0 {
+            return 0;
+        }
+        let place = self.config.timeout_sets.iter().position(|set| print_of(set) == print);
+        place.map_or(0, |place| place as u8 + 1)
     }
 
     /// Ends the copy of a mapping. Its port is held as in the other engine, which may give the
@@ -234,11 +312,10 @@ impl Engine {
         let Some(slot) = self.external.owner(fields.protocol, index, port) else { return };
         let mapping = self.table.mapping(slot);
         let of_internal = AddressPort::new(mapping.host().address(), mapping.internal().port);
-        let realm = copies.restoration.realms.get(usize::from(fields.realm)).copied().flatten();
         if mapping.is_static()
             || fields.is_fixed()
             || of_internal != fields.internal
-            || realm != Some(mapping.host().realm())
+            || fields.realm != mapping.host().realm()
         {
             return;
         }
@@ -263,11 +340,6 @@ impl Engine {
 }
 
 impl Copies {
-    /// True if an origin differs from that of the copies in its times only.
-    pub fn refer_to(&self, origin: &[u8]) -> bool {
-        origin.get(HEAD + TIMES..) == Some(&self.origin[..])
-    }
-
     /// The key of the copy in a slot.
     pub fn key(&self, slot: u32) -> Option<u32> {
         self.restoration.numbers.get(slot as usize).copied().filter(|key| *key != ABSENT)
@@ -288,18 +360,42 @@ impl Copies {
     }
 
     fn move_times(&self, fields: &mut MappingFields, parts: &mut MappingParts) {
-        let moved = |time: &mut u64| {
-            *time = (i128::from(*time) + self.shift).clamp(0, i128::from(u64::MAX)) as u64;
+        let move_by = |shift: i128, time: &mut u64| {
+            *time = (i128::from(*time) + shift).clamp(0, i128::from(u64::MAX)) as u64;
         };
-        moved(&mut fields.created);
-        parts.sessions.iter_mut().for_each(|session| moved(&mut session.expires));
-        parts.holds.iter_mut().for_each(|hold| moved(&mut hold.until));
+        move_by(self.shift, &mut fields.created);
+        let ends = parts.sessions.iter_mut().map(|session| &mut session.expires);
+        let ends = ends.chain(parts.holds.iter_mut().map(|hold| &mut hold.until));
+        ends.for_each(|end| move_by(self.end_shift, end));
     }
 }
 
-/// Fingerprint of what matters of a mapping, the ends of requests included. Realms and sets of
-/// timeouts have numbers of their own in each engine.
-fn essence(fields: &MappingFields, parts: &MappingParts) -> u64 {
+/// Reads the fingerprint of a record's set of timeouts, and the name of its realm; no name: realm
+/// 0.
+fn names_in<'a>(from: &mut Reader<'a>) -> Option<(u64, Option<&'a [u8]>)> {
+    let set = from.u64()?;
+    let name = match from.u8()? {
+        REALM_0 => None,
+        NAMED => {
+            let len = from.u16()?;
+            Some(from.take(usize::from(len))?)
+        }
+        _ => return None,
+    };
+    Some((set, name))
+}
+
+/// Fingerprint of a set of timeouts.
+fn print_of(set: &TimeoutSet) -> u64 {
+    let mut bytes = [0; 48];
+    let (words, _) = bytes.as_chunks_mut();
+    words.iter_mut().zip(times_of(set)).for_each(|(word, time)| *word = time.to_le_bytes());
+    fingerprint(&bytes)
+}
+
+/// Fingerprint of what matters of a mapping, the ends of requests included. `names` has its set of
+/// timeouts and its realm.
+fn essence(fields: &MappingFields, parts: &MappingParts, names: &[u8]) -> u64 {
     let mut bytes = Vec::new();
     let mut to = Writer::begin(&mut bytes, Kind::Mapping);
     to.u8(fields.protocol).u8(fields.flags);
@@ -314,5 +410,5 @@ fn essence(fields: &MappingFields, parts: &MappingParts) -> u64 {
             to.u32(filter.address).u8(filter.prefix_len).u16(filter.port);
         }
     }
-    fingerprint(to.end())
+    fingerprint(to.put(names).end())
 }

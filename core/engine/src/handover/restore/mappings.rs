@@ -11,7 +11,6 @@ use crate::host::Host;
 use crate::protocols::{has_ports, place_of, quota_class};
 use crate::session::Session;
 use crate::table::{Mapping, NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL};
-use crate::timeouts::SETS;
 use crate::whole::flags_of;
 
 /// Place of a restored mapping.
@@ -30,7 +29,8 @@ impl Engine {
         record: &[u8],
     ) -> Result<Option<()>, RestoreError> {
         let mut parts = core::mem::take(&mut restoration.parts);
-        let fields = parts.read(from).map_err(RestoreError::Damaged)?;
+        let mut fields = parts.read(from).map_err(RestoreError::Damaged)?;
+        restoration.renumber(&mut fields);
         if !self.place_restored(restoration, &fields, &parts)? {
             // A mapping in the way may have been removed in the other engine. Its record comes
             // later.
@@ -48,13 +48,16 @@ impl Engine {
     ) -> Result<u64, RestoreError> {
         let (mut no_room, mut parts) = (0, MappingParts::default());
         for record in core::mem::take(&mut restoration.deferred).into_values() {
-            let fields = parts.read(&mut Reader::new(&record)).map_err(RestoreError::Damaged)?;
+            let mut fields =
+                parts.read(&mut Reader::new(&record)).map_err(RestoreError::Damaged)?;
+            restoration.renumber(&mut fields);
             no_room += u64::from(!self.place_restored(restoration, &fields, &parts)?);
         }
         Ok(no_room)
     }
 
-    /// Makes a mapping with these fields. Returns `false` if there is no room.
+    /// Makes a mapping with these fields, whose realm and set of timeouts have this engine's
+    /// numbers. Returns `false` if there is no room.
     pub(super) fn place_restored(
         &mut self,
         restoration: &mut Restoration,
@@ -86,13 +89,12 @@ impl Engine {
         fields: &MappingFields,
         known: u32,
     ) -> Place {
-        let realm = restoration.realms.get(usize::from(fields.realm)).copied().flatten();
-        let Some(realm) = realm.filter(|&realm| self.has_realm(realm)) else {
+        if !self.has_realm(fields.realm) {
             self.drop_restored(restoration, fields.number);
             return Place::Left(Departure::NotSubscriber);
-        };
-        let internal =
-            Internal::new(Host::new(realm, fields.internal.address), fields.internal.port);
+        }
+        let host = Host::new(fields.realm, fields.internal.address);
+        let internal = Internal::new(host, fields.internal.port);
         let Some(index) = self.external.index(fields.external.address) else {
             self.drop_restored(restoration, fields.number);
             return Place::Left(Departure::Pool);
@@ -137,7 +139,6 @@ impl Engine {
 
     fn new_restored(
         &self,
-        restoration: &Restoration,
         fields: &MappingFields,
         internal: Internal,
         external: External,
@@ -147,7 +148,7 @@ impl Engine {
             protocol: fields.protocol,
             internal,
             external,
-            timeouts: restoration.sets[usize::from(fields.timeouts) % SETS],
+            timeouts: fields.timeouts,
             is_static: fields.flags & STATIC != 0,
             permanent: false,
             flags,
@@ -209,7 +210,7 @@ impl Engine {
         if !self.statics.count(external.index, protocol) {
             return Place::NoRoom;
         }
-        let new = self.new_restored(restoration, fields, internal, external, flags_of(begun));
+        let new = self.new_restored(fields, internal, external, flags_of(begun));
         let Some(slot) = self.add_restored(new, fields) else {
             self.statics.release(external.index, protocol);
             return Place::NoRoom;
@@ -253,7 +254,7 @@ impl Engine {
             return Place::NoRoom;
         }
         let flags = if overloads { SHARED_EXTERNAL | SHARED_INTERNAL } else { 0 };
-        let new = self.new_restored(restoration, fields, internal, external, flags);
+        let new = self.new_restored(fields, internal, external, flags);
         let Some(slot) = self.add_restored(new, fields) else { return Place::NoRoom };
         self.external.count(index, place_of(protocol));
         if let Some(used) = self.used.get_mut(pool) {

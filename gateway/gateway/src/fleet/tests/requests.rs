@@ -3,7 +3,7 @@
 use super::{A1, B2, External, Judge, Pair, Process, SECOND};
 use crate::fleet::FleetRequest;
 use natgate_engine::{
-    Endpoint, Explicit, ExplicitError, MapRequest, Nonce, Side, Timestamp, WantedEndpoint,
+    Endpoint, Explicit, ExplicitError, MapRequest, Nonce, Timestamp, WantedEndpoint,
 };
 use natgate_wire::protocol::UDP;
 use std::collections::BTreeMap;
@@ -21,10 +21,6 @@ const CONFIRMED: Duration = Duration::from_secs(120);
 /// A host, by the last number of its address, and its port.
 type Flow = (u8, u16);
 
-fn inside((host, port): Flow) -> Endpoint {
-    Endpoint { address: Ipv4Addr::new(10, 0, 0, host), port }
-}
-
 impl Process {
     /// What a service for requests does before a turn: lost mappings begin a new epoch.
     pub(super) fn watch(&mut self) {
@@ -35,11 +31,18 @@ impl Process {
         }
     }
 
+    /// Realm and endpoint of a flow. `None`: the node does not have the realm.
+    fn inside(&self, (host, port): Flow) -> Option<(u16, Endpoint)> {
+        let (realm, address) = self.place(host)?;
+        Some((realm, Endpoint { address, port }))
+    }
+
     fn map_with(&mut self, flow: Flow, nonce: Nonce) -> Result<Explicit, ExplicitError> {
+        let (realm, internal) = self.inside(flow).ok_or(ExplicitError::NotSubscriber)?;
         let request = MapRequest {
             protocol: UDP,
-            realm: 0,
-            internal: inside(flow),
+            realm,
+            internal,
             wanted: WantedEndpoint::default(),
             lifetime: LIFETIME,
             nonce,
@@ -58,15 +61,23 @@ impl Process {
     }
 
     fn unmap(&mut self, flow: Flow) -> Result<Duration, ExplicitError> {
-        let result = self.engine.unmap(Timestamp(self.now), UDP, 0, inside(flow), NONCE);
+        let (realm, internal) = self.inside(flow).ok_or(ExplicitError::NotSubscriber)?;
+        let result = self.engine.unmap(Timestamp(self.now), UDP, realm, internal, NONCE);
+        while self.engine.poll_event().is_some() {}
+        result
+    }
+
+    fn unmap_all(&mut self, host: u8) -> Result<(), ExplicitError> {
+        let (realm, Endpoint { address, .. }) =
+            self.inside((host, 0)).ok_or(ExplicitError::NotSubscriber)?;
+        let result = self.engine.unmap_all(Timestamp(self.now), UDP, realm, address, [0; 12]);
         while self.engine.poll_event().is_some() {}
         result
     }
 
     /// Sends a datagram of a server to an external endpoint. Returns the host that gets it.
     fn knock(&mut self, to: External) -> Option<External> {
-        let bytes = super::packet(None, super::SERVER, (to.0.to_bits(), to.1));
-        self.pass(Side::Outside, bytes).map(|(_, to)| to)
+        self.answer(to, None).map(|(_, host)| host)
     }
 
     fn epoch(&self) -> Duration {
@@ -121,6 +132,24 @@ fn a_requested_mapping_has_the_same_end_at_the_partner() {
 }
 
 #[test]
+fn ends_of_copies_follow_clocks_of_different_rates() {
+    let mut pair = Pair::start();
+    // 18 s in an hour, as 50 ppm are in four days.
+    pair.drift = SECOND / 200;
+    for _ in 0..4 {
+        pair.run(900.0);
+    }
+    pair.a().map((5, 80)).expect("granted");
+    pair.run(1.0);
+    let left = |process: &Process| {
+        let mapping = process.engine.mappings().next().expect("one");
+        mapping.expires.expect("an end").since(Timestamp(process.now))
+    };
+    let (of_a, of_b) = (left(pair.a()), left(pair.b()));
+    assert!(is_near(of_a, of_b), "{of_a:?}, {of_b:?}");
+}
+
+#[test]
 fn a_partner_confirms_what_there_is_and_changes_nothing() {
     let mut pair = Pair::start();
     let (external, lifetime) = pair.a().map((5, 80)).expect("granted");
@@ -137,6 +166,37 @@ fn a_partner_confirms_what_there_is_and_changes_nothing() {
     pair.run(1.0);
     assert_eq!(pair.b().unmap((5, 80)), Ok(Duration::ZERO), "there is none");
     assert_eq!(pair.b().knock(external), None);
+}
+
+#[test]
+fn a_partner_does_not_say_that_a_mapping_of_the_owner_does_not_exist() {
+    let mut pair = Pair::start();
+    pair.run(2.0);
+    assert_eq!(pair.b().unmap((5, 80)), Ok(Duration::ZERO), "there is none");
+    assert_eq!(pair.b().unmap_all(5), Ok(()));
+    pair.wire().is_cut = true;
+    pair.a().map_with((5, 80), [0; 12]).expect("granted");
+    pair.run(5.0);
+    assert_eq!(pair.b().unmap((5, 80)), Err(ExplicitError::Others), "the owner may have one");
+    assert_eq!(pair.b().unmap_all(5), Err(ExplicitError::Others));
+    pair.wire().is_cut = false;
+    pair.run(2.0);
+    assert_eq!(pair.b().unmap_all(5), Err(ExplicitError::Others), "the owner has one");
+    assert_eq!(pair.b().unmap_all(6), Ok(()));
+    assert_eq!(pair.a().unmap_all(5), Ok(()));
+    pair.run(2.0);
+    assert_eq!(pair.b().unmap_all(5), Ok(()));
+    // A mapping of packets is copied, and the owner's host requests it when the link is cut.
+    pair.a().send((7, 1)).expect("sent");
+    pair.run(3.0);
+    pair.wire().is_cut = true;
+    pair.a().map((7, 1)).expect("granted");
+    assert_eq!(pair.b().unmap((7, 1)), Err(ExplicitError::Others));
+    // An owner of everything knows.
+    pair.a = None;
+    pair.ask("b", FleetRequest::Forget("a".into())).expect("it forgets");
+    pair.run(1.0);
+    assert_eq!((pair.b().unmap((5, 80)), pair.b().unmap_all(5)), (Ok(Duration::ZERO), Ok(())));
 }
 
 #[test]
@@ -173,6 +233,47 @@ fn a_planned_move_and_a_restart_leave_the_epoch() {
     pair.run(1.0);
     assert_eq!(pair.a().map((5, 80)), Ok((external, LIFETIME)));
     assert!(pair.a().epoch() > Duration::from_secs(100));
+}
+
+/// A loss just before a planned move: the worker carries the operator's command out between a turn
+/// of the pair and the look of the service at losses.
+#[test]
+fn a_loss_just_before_a_move_is_told_by_the_new_owner() {
+    for faults in [0, 4] {
+        let mut pair = Pair::start();
+        pair.run(100.0);
+        pair.a().map((5, 80)).expect("granted");
+        pair.run(1.3);
+        pair.wire().faults = faults;
+        pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
+        pair.a().clear(5);
+        let (a, now) = (pair.a.as_mut().expect("it runs"), Timestamp(pair.now));
+        a.fleet.turn(now, &mut a.engine);
+        // No message but those that the move waits for: the old owner's process ends at once.
+        for _ in 0..2000 {
+            pair.run(0.01);
+            if pair.b().status().slices[0].role == "owner" {
+                break;
+            }
+        }
+        assert_eq!(pair.b().status().slices[0].role, "owner");
+        pair.end_a_with_guardian();
+        let epoch = pair.b().epoch();
+        assert!(epoch < Duration::from_secs(30), "{epoch:?}");
+    }
+}
+
+#[test]
+fn a_loss_at_a_node_that_owns_nothing_is_one_of_the_pair() {
+    let mut pair = Pair::start();
+    pair.run(100.0);
+    pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
+    pair.run(1.0);
+    let now = Timestamp(pair.now);
+    pair.a().fleet.epoch.begin(now);
+    pair.run(3.0);
+    let (a, b) = (pair.a().epoch(), pair.b().epoch());
+    assert!(is_near(a, b) && b < Duration::from_secs(5), "{a:?}, {b:?}");
 }
 
 #[test]

@@ -1,0 +1,185 @@
+//! The stream of a slice's records that this node receives as the partner: which records belong to
+//! the copy, and what is refused.
+
+use super::refusal::{Refusal, WithoutRealm};
+use super::slice::{HELD, PROTOCOLS, fingerprint, is_in};
+use super::state::{Answer, State};
+use crate::pcp::Told;
+use natgate_engine::{AddressRange, Arithmetic, Copied, Copies, CopyEnds, Engine, Timestamp};
+use natgate_pair::{Receiver, write_opinion};
+use std::net::Ipv4Addr;
+
+/// The stream that this node receives.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    pub(super) receiver: Receiver,
+    /// `None` before the origin has come.
+    pub(super) copies: Option<Copies>,
+    /// The arithmetic of the owner, as it told last; and the keys in which this node has another.
+    /// If there is one, no record belongs to the copy.
+    arithmetic: Option<Arithmetic>,
+    differences: Vec<&'static str>,
+    without_realm: WithoutRealm,
+    /// Time of the latest state, of the owner's scale. An earlier one says nothing.
+    latest: u64,
+    /// The next slot in the search for mappings without a key; `None`: none goes on.
+    pub(super) sweep: Option<u32>,
+    /// Latest time at which the owner said that the copy was complete; and whether its last word
+    /// was so.
+    pub(super) completed: Option<Timestamp>,
+    pub(super) is_complete: bool,
+    /// The last loss of requested mappings, as the owner has just told it; and the mark of the one
+    /// that this node has taken note of.
+    pub(super) epoch: Option<Told>,
+    pub(super) heard: u64,
+    /// True if a state waits for its answer.
+    must_answer: bool,
+}
+
+impl Inbound {
+    pub(super) fn new(receiver: Receiver) -> Self {
+        Self {
+            receiver,
+            copies: None,
+            arithmetic: None,
+            differences: Vec::new(),
+            without_realm: WithoutRealm::default(),
+            latest: 0,
+            sweep: None,
+            completed: None,
+            is_complete: false,
+            epoch: None,
+            heard: 0,
+            must_answer: false,
+        }
+    }
+
+    /// Hears a state of the owner. [`Inbound::answer`] is due afterwards.
+    pub(super) fn hear(
+        &mut self,
+        engine: &Engine,
+        ranges: &[AddressRange],
+        (is_complete, bytes): (bool, &[u8]),
+        now: Timestamp,
+    ) {
+        let Some(state) = State::read(bytes).filter(|state| state.sent > self.latest) else {
+            return;
+        };
+        self.must_answer = true;
+        self.latest = state.sent;
+        self.epoch = state.epoch;
+        self.receiver.observe(state.sent, now.0);
+        self.arithmetic = Some(state.arithmetic);
+        self.compare(engine, ranges);
+        if self.copies.is_none() {
+            self.copies = engine.begin_copies(state.origin).ok();
+        }
+        self.is_complete = is_complete && self.accepts() && self.receiver.has_all();
+        if self.is_complete {
+            self.completed = Some(now);
+            if !self.receiver.is_swept() {
+                self.sweep.get_or_insert(0);
+            }
+        }
+    }
+
+    /// The answer to the latest state, once. `epoch` is the last loss of requested mappings that
+    /// this node knows.
+    pub(super) fn answer(&mut self, epoch: Option<Told>) -> Option<Vec<u8>> {
+        std::mem::take(&mut self.must_answer).then(|| {
+            let answer = Answer { heard: self.heard, epoch, refusal: self.refusal() };
+            write_opinion(self.receiver.id(), &answer.write())
+        })
+    }
+
+    fn accepts(&self) -> bool {
+        self.copies.is_some() && self.differences.is_empty()
+    }
+
+    fn compare(&mut self, engine: &Engine, ranges: &[AddressRange]) {
+        let own = Arithmetic::of(engine.config(), ranges);
+        self.differences = self.arithmetic.as_ref().map_or(Vec::new(), |its| own.differences(its));
+    }
+
+    /// This node has got other settings. Returns a request for what had no place before.
+    pub(super) fn renew(&mut self, engine: &Engine, ranges: &[AddressRange]) -> Option<Vec<u8>> {
+        self.compare(engine, ranges);
+        self.without_realm.renew();
+        engine.renew_copies(self.copies.as_mut()?);
+        self.receiver.ask_again()
+    }
+
+    /// What this node refuses to copy.
+    pub(super) fn refusal(&self) -> Refusal {
+        self.without_realm.refusal(self.differences.clone())
+    }
+
+    /// Records that were refused because of their realm.
+    pub(super) fn refused_records(&self) -> u64 {
+        self.without_realm.records()
+    }
+
+    /// Receives records or digests. Returns the answer.
+    pub(super) fn receive(
+        &mut self,
+        engine: &mut Engine,
+        ranges: &[AddressRange],
+        bytes: &[u8],
+        now: Timestamp,
+    ) -> Option<Vec<u8>> {
+        let accepts = self.accepts();
+        let Self { copies, receiver, without_realm, .. } = self;
+        let copies = copies.as_mut().filter(|_| accepts)?;
+        let has = |address| is_in(ranges, address);
+        receiver.receive(bytes, now.0, |key, record, translation| {
+            if let Some(difference) = translation.difference() {
+                engine.set_clock_difference(copies, difference);
+            }
+            without_realm.forget(key);
+            let result = apply(engine, copies, has, (key, record));
+            if let Some(Copied::NoRealm) = result {
+                without_realm.refuse(key, CopyEnds::realm(record).unwrap_or_default());
+            }
+            match result {
+                Some(Copied::Made(fingerprint)) => Some(fingerprint),
+                _ => None,
+            }
+        })
+    }
+
+    /// The mapping in a slot has ended by itself. Returns a request for its record, if it was a
+    /// copy.
+    pub(super) fn lose(&mut self, slot: u32) -> Option<Vec<u8>> {
+        let key = self.copies.as_ref().and_then(|copies| copies.key(slot))?;
+        self.receiver.lose(key)
+    }
+}
+
+/// Applies the record of a key to the copy. An address that is not of the slice is refused.
+fn apply(
+    engine: &mut Engine,
+    copies: &mut Copies,
+    has: impl Fn(Ipv4Addr) -> bool,
+    (key, record): (u32, &[u8]),
+) -> Option<Copied> {
+    if record.is_empty() {
+        engine.end_copy(copies, key);
+        return None;
+    }
+    let Some(held) = record.strip_prefix(&HELD) else {
+        let is_its = CopyEnds::read(record).is_some_and(|ends| has(ends.external.0));
+        return is_its.then(|| engine.copy(copies, key, record).ok()).flatten();
+    };
+    let ([protocol, a, b, c, d], ports) = held.split_first_chunk()?;
+    let (ports, odd) = ports.as_chunks();
+    if !PROTOCOLS.contains(protocol) || !odd.is_empty() {
+        return None;
+    }
+    let mut bits = [0_u64; 1024];
+    for port in ports.iter().map(|port| u16::from_le_bytes(*port)) {
+        bits[usize::from(port) / 64] |= 1 << (port % 64);
+    }
+    let address = Ipv4Addr::new(*a, *b, *c, *d);
+    let are_held = has(address) && engine.hold_ports(address, *protocol, &bits);
+    are_held.then(|| Copied::Made(fingerprint(record)))
+}

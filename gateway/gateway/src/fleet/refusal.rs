@@ -1,0 +1,171 @@
+//! What a partner refuses to copy of a slice, and why: this node has no realm with the name that a
+//! record tells, or the two nodes give ports to subscribers by other arithmetic. The owner hears of
+//! it by the answer to its state.
+
+use std::collections::BTreeSet;
+
+use natgate_engine::Arithmetic;
+
+/// Names of realms that are told. More are refused without their name.
+const MOST_NAMES: usize = 8;
+
+/// Longest name that is told, bytes.
+const LONGEST: usize = 64;
+
+/// What a partner does not copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// Mappings that have no copy, because the partner has no realm with their realm's name.
+    pub without_realm: u32,
+    /// The names of those realms, as far as they are told.
+    pub realms: Vec<String>,
+    /// Keys of the configuration that give ports to subscribers and differ between the nodes. If
+    /// there is one, nothing is copied.
+    pub differences: Vec<&'static str>,
+}
+
+impl Refusal {
+    /// True if the partner copies everything that it has room for.
+    pub fn is_empty(&self) -> bool {
+        self.without_realm == 0 && self.differences.is_empty()
+    }
+
+    /// A clause for people. `who` has no such realm. `None`: nothing is refused.
+    pub(super) fn text(&self, who: &str) -> Option<String> {
+        if !self.differences.is_empty() {
+            let keys = self.differences.join(", ");
+            return Some(format!(
+                "nothing is copied, because the configurations of the two nodes differ in {keys}"
+            ));
+        }
+        let Self { without_realm, realms, .. } = self;
+        (*without_realm > 0).then(|| {
+            let names = if realms.is_empty() { "(unnamed)".into() } else { realms.join(", ") };
+            format!("{without_realm} mappings have no copy, because {who} has no realm {names}")
+        })
+    }
+
+    /// The refusal as bytes.
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut bytes = Vec::from(self.without_realm.to_le_bytes());
+        let is_in = |key: &&str| self.differences.contains(key);
+        let bits = Arithmetic::KEYS.iter().enumerate().filter(|(_, key)| is_in(key));
+        bytes.extend(bits.fold(0_u16, |bits, (at, _)| bits | 1 << at).to_le_bytes());
+        for name in &self.realms {
+            bytes.push(name.len() as u8);
+            bytes.extend(name.as_bytes());
+        }
+        bytes
+    }
+
+    /// Reads a refusal. `None`: it is damaged.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let (without_realm, rest) = bytes.split_first_chunk()?;
+        let (bits, mut rest) = rest.split_first_chunk()?;
+        let bits = u16::from_le_bytes(*bits);
+        let mut realms = Vec::new();
+        while let Some((len, after)) = rest.split_first() {
+            let (name, after) = after.split_at_checked(usize::from(*len))?;
+            realms.push(shown(name));
+            rest = after;
+            if realms.len() > MOST_NAMES {
+                return None;
+            }
+        }
+        let keys = Arithmetic::KEYS.into_iter().enumerate();
+        Some(Self {
+            without_realm: u32::from_le_bytes(*without_realm),
+            realms,
+            differences: keys.filter(|(at, _)| bits >> at & 1 != 0).map(|(_, key)| key).collect(),
+        })
+    }
+}
+
+/// A name of the other node, as it may be shown.
+fn shown(name: &[u8]) -> String {
+    let plain = |byte: &u8| byte.is_ascii_graphic();
+    let bytes = name.iter().copied().take(LONGEST);
+    bytes.map(|byte| if plain(&byte) { char::from(byte) } else { '?' }).collect()
+}
+
+/// Keys without a realm at this node, and the names of these realms.
+#[derive(Debug, Default)]
+pub(super) struct WithoutRealm {
+    keys: BTreeSet<u32>,
+    names: BTreeSet<String>,
+    /// Records that were refused since the stream began.
+    records: u64,
+}
+
+impl WithoutRealm {
+    /// The record of a key was refused, because this node has no realm with this name.
+    pub(super) fn refuse(&mut self, key: u32, name: &[u8]) {
+        self.records += 1;
+        self.keys.insert(key);
+        if self.names.len() < MOST_NAMES {
+            self.names.insert(shown(name));
+        }
+    }
+
+    /// A key has another record, or none.
+    pub(super) fn forget(&mut self, key: u32) {
+        if self.keys.remove(&key) && self.keys.is_empty() {
+            self.names.clear();
+        }
+    }
+
+    /// This node has other realms: names are noted anew.
+    pub(super) fn renew(&mut self) {
+        self.names.clear();
+    }
+
+    pub(super) fn records(&self) -> u64 {
+        self.records
+    }
+
+    pub(super) fn refusal(&self, differences: Vec<&'static str>) -> Refusal {
+        Refusal {
+            without_realm: self.keys.len() as u32,
+            realms: self.names.iter().cloned().collect(),
+            differences,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_read_as_it_was_written() {
+        let mut without = WithoutRealm::default();
+        without.refuse(7, b"red");
+        without.refuse(7, b"red");
+        without.refuse(9, b"bl\nue");
+        let refusal = without.refusal(vec!["ports", "subscribers"]);
+        assert_eq!(Refusal::read(&refusal.write()), Some(refusal.clone()));
+        assert_eq!((refusal.without_realm, without.records()), (2, 3));
+        let bytes = refusal.write();
+        for len in 0..bytes.len() {
+            assert_ne!(Refusal::read(&bytes[..len]), Some(refusal.clone()));
+        }
+        let text = refusal.text("node b").expect("something is refused");
+        assert!(text.ends_with("differ in ports, subscribers"), "{text}");
+        let text = without.refusal(Vec::new()).text("node b").expect("something is refused");
+        assert_eq!(text, "2 mappings have no copy, because node b has no realm bl?ue, red");
+        [7, 9].iter().for_each(|key| without.forget(*key));
+        assert!(without.refusal(Vec::new()).is_empty());
+        assert_eq!(Refusal::default().text("node b"), None);
+    }
+
+    #[test]
+    fn names_without_end_are_not_kept() {
+        let mut without = WithoutRealm::default();
+        for key in 0..100 {
+            without.refuse(key, format!("{key}").repeat(100).as_bytes());
+        }
+        let refusal = without.refusal(Vec::new());
+        assert_eq!((refusal.without_realm, refusal.realms.len()), (100, MOST_NAMES));
+        assert!(refusal.write().len() < 1000);
+    }
+}

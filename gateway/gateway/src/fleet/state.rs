@@ -1,0 +1,112 @@
+//! The owner's state of a stream, which it sends every second, and the partner's answer.
+//!
+//! The state has the origin of the records, the owner's arithmetic, and the last loss of requested
+//! mappings. Nothing in a record refers to it but times, so a state that comes late, or before a
+//! reload, changes the meaning of no record. The answer says what the partner refuses to copy,
+//! which loss it has heard of, and the last one that it knows.
+
+use super::refusal::Refusal;
+use crate::pcp::Told;
+use natgate_engine::Arithmetic;
+use std::time::Duration;
+
+/// Age of a loss that there has not been.
+const NO_LOSS: u64 = u64::MAX;
+
+/// A state as the owner sends it.
+pub(super) struct State<'a> {
+    /// Origin of the records.
+    pub(super) origin: &'a [u8],
+    /// Sums of what gives ports to subscribers.
+    pub(super) arithmetic: Arithmetic,
+    /// The last loss of requested mappings.
+    pub(super) epoch: Option<Told>,
+    /// Time of sending, nanoseconds of the owner's monotonic scale.
+    pub(super) sent: u64,
+}
+
+impl<'a> State<'a> {
+    /// The state as bytes.
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut bytes = Vec::from(self.sent.to_le_bytes());
+        put_loss(self.epoch, &mut bytes);
+        self.arithmetic.write(&mut bytes);
+        bytes.extend(self.origin);
+        bytes
+    }
+
+    /// Reads a state. `None`: it is damaged.
+    pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (sent, rest) = bytes.split_first_chunk()?;
+        let (epoch, rest) = read_loss(rest)?;
+        let (arithmetic, origin) = rest.split_at_checked(Arithmetic::LEN)?;
+        let arithmetic = Arithmetic::read(arithmetic)?;
+        Some(Self { origin, arithmetic, epoch, sent: u64::from_le_bytes(*sent) })
+    }
+}
+
+/// The partner's answer to a state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// Mark of the loss that the state told; 0: none.
+    pub(super) heard: u64,
+    /// The last loss of requested mappings that the partner knows.
+    pub(super) epoch: Option<Told>,
+    /// What the partner refuses to copy.
+    pub(super) refusal: Refusal,
+}
+
+impl Answer {
+    /// The answer as bytes.
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut bytes = Vec::from(self.heard.to_le_bytes());
+        put_loss(self.epoch, &mut bytes);
+        bytes.extend(self.refusal.write());
+        bytes
+    }
+
+    /// Reads an answer. `None`: it is damaged.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let (heard, rest) = bytes.split_first_chunk()?;
+        let (epoch, rest) = read_loss(rest)?;
+        Some(Self { heard: u64::from_le_bytes(*heard), epoch, refusal: Refusal::read(rest)? })
+    }
+}
+
+fn put_loss(loss: Option<Told>, bytes: &mut Vec<u8>) {
+    let (age, mark) = loss.map_or((NO_LOSS, 0), |(age, mark)| (age.as_nanos() as u64, mark));
+    bytes.extend(age.to_le_bytes());
+    bytes.extend(mark.to_le_bytes());
+}
+
+fn read_loss(bytes: &[u8]) -> Option<(Option<Told>, &[u8])> {
+    let (age, rest) = bytes.split_first_chunk()?;
+    let (mark, rest) = rest.split_first_chunk()?;
+    let (age, mark) = (u64::from_le_bytes(*age), u64::from_le_bytes(*mark));
+    Some(((age != NO_LOSS).then(|| (Duration::from_nanos(age), mark)), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_read_as_it_was_written() {
+        for epoch in [None, Some((Duration::from_secs(3), 7))] {
+            let state =
+                State { origin: b"origin", arithmetic: Arithmetic::default(), epoch, sent: 5 };
+            let bytes = state.write();
+            let read = State::read(&bytes).expect("whole");
+            assert_eq!((read.origin, read.epoch, read.sent), (&b"origin"[..], epoch, 5));
+            assert_eq!(read.arithmetic, state.arithmetic);
+            for len in 0..bytes.len() - 6 {
+                assert!(State::read(&bytes[..len]).is_none(), "{len}");
+            }
+            let refusal = Refusal { without_realm: 7, ..Refusal::default() };
+            let answer = Answer { heard: 9, epoch, refusal };
+            let bytes = answer.write();
+            assert_eq!(Answer::read(&bytes), Some(answer));
+            assert!((0..bytes.len()).all(|len| Answer::read(&bytes[..len]).is_none()));
+        }
+    }
+}
