@@ -5,30 +5,36 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use natgate_control::config::read_text;
+use natgate_control::config::{parse_bindings, read_text};
 use natgate_import::{Format, Hints, import};
+use std::net::Ipv6Addr;
 use std::sync::LazyLock;
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 14] = [
     include_str!("../../operate/import/tests/files/home.iptables"),
     include_str!("../../operate/import/tests/files/isp.iptables"),
     include_str!("../../operate/import/tests/files/ruleset.nft"),
     include_str!("../../operate/import/tests/files/startup.vpp"),
     include_str!("../../operate/import/tests/files/det44.vpp"),
+    include_str!("../../operate/import/tests/files/map.vpp"),
+    include_str!("../../operate/import/tests/files/aftr.vpp"),
     include_str!("../../operate/import/tests/files/nat64.json"),
     include_str!("../../operate/import/tests/files/siit.json"),
     include_str!("../../operate/import/tests/files/jool.sh"),
     include_str!("../../operate/import/tests/files/pool.tayga"),
     include_str!("../../operate/import/tests/files/maps.tayga"),
+    include_str!("../../operate/import/tests/files/lwaftr.conf"),
+    include_str!("../../operate/import/tests/files/lwaftr-lists.conf"),
 ];
 
-const FORMATS: [Option<Format>; 6] = [
+const FORMATS: [Option<Format>; 7] = [
     None,
     Some(Format::Iptables),
     Some(Format::Nft),
     Some(Format::Vpp),
     Some(Format::Jool),
     Some(Format::Tayga),
+    Some(Format::Snabb),
 ];
 
 /// The words of all files, and ends of lines.
@@ -52,6 +58,7 @@ fuzz_target!(|data: &[u8]| {
         inside: text_or(32, "eth1"),
         outside: text_or(64, "eth0"),
         external: text_or(128, "203.0.113.1"),
+        bindings: None,
     };
     for format in FORMATS {
         match import(&text, format, &hints) {
@@ -60,6 +67,10 @@ fuzz_target!(|data: &[u8]| {
                 assert!(imported.remarks.iter().all(|remark| !remark.message.is_empty()));
                 let refused = read_text(&imported.config, "imported").err();
                 assert!(refused.is_none_or(|problems| !problems.is_empty()));
+                if let Some(bindings) = imported.bindings {
+                    let table = parse_bindings(&bindings, "bindings", Ipv6Addr::LOCALHOST);
+                    assert!(table.is_ok(), "{bindings}");
+                }
             }
             Err(error) => assert!(!error.to_string().is_empty()),
         }

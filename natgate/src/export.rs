@@ -26,11 +26,11 @@ enum Form {
     Yang(YangArgs),
 }
 
-/// Write JSON data of the YANG module ietf-nat (RFC 8512, RFC 7951)
+/// Write JSON data of the YANG modules ietf-nat, ietf-dslite and ietf-softwire-br
 ///
 /// Without -c, standard output has the running gateway's configuration and state, with some of its
 /// mappings; with -c, it has the configuration of a file. Standard error names each part of the
-/// configuration that the module has no place for.
+/// configuration that the modules have no place for (RFC 8512, RFC 8513, RFC 8676, RFC 7951).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\nnatgate export yang -c /etc/natgate/natgate.toml\n\
         natgate export yang --mappings 0")]
@@ -49,11 +49,14 @@ struct YangArgs {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Form::Yang(args) = &args.form;
     let Export { data, left_out } = match &args.config {
-        Some(file) => configuration(&config::load(file).map_err(Failure::Input)?.engine),
+        Some(file) => {
+            let settings = config::load(file).map_err(Failure::Input)?;
+            configuration(&settings.engine, &settings.ipv6)
+        }
         None => running(&args.socket, args.mappings)?,
     };
     for what in left_out {
-        eprintln!("natgate: note: ietf-nat has no place for {what}");
+        eprintln!("natgate: note: the modules have no place for {what}");
     }
     Ok(natgate_cli::print(&format!("{data:#}\n"))?)
 }

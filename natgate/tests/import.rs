@@ -1,4 +1,4 @@
-//! `natgate import` from the user's view, with files of five programs and with the real output of
+//! `natgate import` from the user's view, with files of six programs and with the real output of
 //! nftables and iptables. Needs root, util-linux, nftables and iptables, and fails without them.
 
 use serde_json::Value;
@@ -52,16 +52,32 @@ fn what_comes_of_every_file_is_accepted_and_nothing_is_passed_over() {
         let seen = object(&[name], "");
         assert_eq!(seen["accepted"], true, "{name}: {}", seen["errors"]);
         let config = seen["config"].as_str().expect("text");
-        check(config);
+        // A file of bindings must be there for the check.
+        let folder = std::env::temp_dir().join(format!("natgate-import-b-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("it can be made");
+        let csv = folder.join("bindings.csv");
+        fs::write(&csv, seen["bindings"].as_str().unwrap_or_default()).expect("it can be written");
+        check(&config.replace("\"bindings.csv\"", &format!("{csv:?}")));
+        fs::remove_dir_all(&folder).expect("it is ours");
         let remarks = seen["remarks"].as_array().expect("a list");
         assert!(!remarks.is_empty(), "{name}");
         // Each rule of the file appears as a comment of the configuration, or in a remark.
         let text = fs::read_to_string(&file).expect("it is there");
         let rules = text.lines().enumerate().filter(|(_, line)| {
-            line.contains("-j ") || line.starts_with("nat44 add") || line.contains("snat to")
+            line.contains("-j ")
+                || line.starts_with("nat44 add")
+                || line.contains("snat to")
+                || line.starts_with("map add")
+                || line.starts_with("dslite")
         });
         for (number, line) in rules {
-            let said = remarks.iter().any(|remark| remark["line"] == number + 1)
+            // A domain of single customers has its address in each of their bindings or maps.
+            let customers = format!("{config},{}", seen["bindings"]);
+            let mut words = line.split([' ', '/']).filter(|word| word.len() > 6);
+            let adds = line.starts_with("map add") || line.starts_with("dslite add");
+            let is_binding = adds && words.any(|word| customers.contains(word));
+            let said = is_binding
+                || remarks.iter().any(|remark| remark["line"] == number + 1)
                 || config.contains(&format!("# line {}: ", number + 1))
                 || line.contains("TCPMSS")
                 || line.contains("-j forwards")
@@ -107,7 +123,8 @@ fn exit_codes_and_sentences() {
     let (unknown, said) = code(&["-"], "hello\n");
     assert!(
         unknown == 2
-            && said.contains("say with --from whether it is iptables, nft, vpp, jool or tayga"),
+            && said
+                .contains("say with --from whether it is iptables, nft, vpp, jool, tayga or snabb"),
         "{said}"
     );
     let (malformed, said) = code(&["-", "--from", "iptables"], "*nat\nhello\n");
@@ -136,6 +153,37 @@ fn exit_codes_and_sentences() {
     let (long, said) = code(&[name], "");
     assert!(long == 2 && said.contains("has more than 64 MiB; is it the right file?"), "{said}");
     fs::remove_file(&path).expect("it is ours");
+}
+
+#[test]
+fn bindings_are_a_file_beside_the_configuration() {
+    let folder = std::env::temp_dir().join(format!("natgate-import-lw-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("it can be made");
+    let input = "softwire-config { binding-table { softwire { ipv4 203.0.113.7; psid 0; \
+                 b4-ipv6 2001:db8:b4::1; br-address 2001:db8::2; port-set { psid-length 0; } } } }";
+    let config = folder.join("natgate.toml");
+    let csv = folder.join("bindings.csv");
+    let out = config.to_str().expect("text");
+    // Standard output has no place for a second file.
+    let nowhere = import(&["-"], input);
+    assert_eq!(nowhere.status.code(), Some(2));
+    assert!(errors(&nowhere).contains("give its name with --bindings"), "{}", errors(&nowhere));
+    let given = import(&["-", "-o", out, "--inside", "eth1", "--outside", "eth0"], input);
+    assert_eq!(given.status.code(), Some(0), "{}", errors(&given));
+    let text = fs::read_to_string(&csv).expect("it is there");
+    assert!(text.ends_with("203.0.113.7,0,0,0,2001:db8:b4::1\n"), "{text}");
+    let checked = Command::new(PROGRAM).args(["check", out]).output().expect("the program runs");
+    assert!(checked.status.success(), "{}", errors(&checked));
+    // A file that is there is left alone, and nothing stays behind.
+    fs::remove_file(&csv).expect("it is ours");
+    let again = import(&["-", "-o", out], input);
+    assert!(errors(&again).contains("natgate.toml exists already"), "{}", errors(&again));
+    assert!(!csv.exists());
+    let named = folder.join("customers.csv");
+    let said = import(&["-", "--bindings", named.to_str().expect("text")], input);
+    let said = String::from_utf8(said.stdout).expect("text");
+    assert!(said.contains(&format!("bindings = {named:?}")), "{said}");
+    fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 #[test]

@@ -266,7 +266,11 @@ fn exports(network: &Network, socket: &Path) {
             .args(["-t", kind, "-p"])
             .arg(metrics.join("tests/yang"))
             .args(["-p", "/usr/share/yang/modules/libyang"])
-            .arg(metrics.join("yang/ietf-nat@2019-01-10.yang"))
+            .args(["-p", text(&metrics.join("yang"))])
+            .args(
+                ["ietf-nat@2019-01-10", "ietf-dslite@2019-01-10"]
+                    .map(|module| metrics.join("yang").join(format!("{module}.yang"))),
+            )
             .arg(&exported)
             .output();
         let judged = judged

@@ -204,7 +204,7 @@ impl MonitoringState {
         Router::new().route("/v1/yang", get(yang))
     }
 
-    /// Configuration, state, and at most `most` mappings as data of `ietf-nat`.
+    /// Configuration, state, and at most `most` mappings as data of YANG modules.
     fn yang(&self, most: u64) -> Result<Response, Response> {
         let stopping = |error: CommandError| Response::failure(503, error.to_string());
         let view = self.view().map_err(|message| Response::failure(503, message))?;
@@ -219,7 +219,13 @@ impl MonitoringState {
             };
             mappings.extend(part.iter().map(state).take(most - mappings.len()));
         }
-        let Export { data, left_out } = state(&view.config, &view.figures, &mappings);
+        let settings = self.reloader.settings();
+        let mut ipv6 = settings.ipv6.clone();
+        // The file of bindings is read again by itself.
+        if let (Some(lw4o6), Some(bindings)) = (&mut ipv6.lw4o6, &settings.bindings) {
+            lw4o6.bindings = bindings.table();
+        }
+        let Export { data, left_out } = state((&view.config, &ipv6), &view.figures, &mappings);
         Ok(Response::done(json!({ "data": data, "left_out": left_out })))
     }
 }

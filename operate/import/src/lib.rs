@@ -1,5 +1,5 @@
-//! Reads configurations of other translators (iptables, nftables, VPP, Jool, tayga) and writes
-//! natgate's.
+//! Reads configurations of other translators (iptables, nftables, VPP, Jool, tayga, Snabb's lwAFTR)
+//! and writes natgate's.
 //!
 //! Each line of the input is converted, converted with a difference, or left out. A [`Remark`]
 //! gives the reason for a difference or an omission. The result is text for people to read and
@@ -38,9 +38,13 @@ mod nft_sets;
 mod order;
 mod plan;
 mod plan6;
+mod snabb;
+mod softwires;
 mod tayga;
 mod vpp;
+mod vpp_map;
 mod write;
+mod yang_text;
 
 pub use plan::{Grade, Remark};
 
@@ -62,6 +66,8 @@ pub enum Format {
     Jool,
     /// tayga's file, tayga.conf.
     Tayga,
+    /// The configuration of Snabb's lwAFTR, `softwire-config`.
+    Snabb,
 }
 
 /// Information that the file lacks and the user gives.
@@ -73,6 +79,8 @@ pub struct Hints {
     pub outside: Option<String>,
     /// External addresses, if the file says "the address of the device".
     pub external: Option<String>,
+    /// Value of `lw4o6.bindings`, the name of the file of bindings; without it `bindings.csv`.
+    pub bindings: Option<String>,
 }
 
 /// Reason why a file cannot be converted.
@@ -83,8 +91,8 @@ pub enum ImportError {
     Empty,
     /// The format is not recognised.
     #[error(
-        "the file is not recognised; say with --from whether it is iptables, nft, vpp, jool or \
-         tayga"
+        "the file is not recognised; say with --from whether it is iptables, nft, vpp, jool, tayga \
+         or snabb"
     )]
     Unknown,
     /// The file does not have the given format.
@@ -108,6 +116,8 @@ pub enum ImportError {
 pub struct Imported {
     /// Configuration of natgate.
     pub config: String,
+    /// The file that `lw4o6.bindings` names, one binding a line; `None`: there is no `[lw4o6]`.
+    pub bindings: Option<String>,
     /// Differences and omissions, in order of lines.
     pub remarks: Vec<Remark>,
 }
@@ -127,6 +137,9 @@ pub fn detect(text: &str) -> Option<Format> {
         if jool_commands::has_command(line) {
             return Some(Format::Jool);
         }
+        if snabb::has_line(line) {
+            return Some(Format::Snabb);
+        }
         if tayga::has_line(line) {
             return Some(Format::Tayga);
         }
@@ -136,7 +149,8 @@ pub fn detect(text: &str) -> Option<Format> {
             ("*nat" | "*filter" | "*mangle" | "*raw" | "*security", _) => Some(Format::Iptables),
             ("-A" | "-N" | "-P", _) => Some(Format::Iptables),
             ("table", "ip" | "inet" | "ip6" | "bridge" | "arp" | "netdev") => Some(Format::Nft),
-            ("nat44" | "det44", _) => Some(Format::Vpp),
+            ("nat44" | "det44" | "dslite", _) => Some(Format::Vpp),
+            ("map", "add" | "interface" | "params") => Some(Format::Vpp),
             ("set", word) if is_vpp(word) => Some(Format::Vpp),
             ("set", "interface") if line.contains(" nat44 ") || line.contains(" det44 ") => {
                 Some(Format::Vpp)
@@ -166,10 +180,13 @@ pub fn import(text: &str, format: Option<Format>, hints: &Hints) -> Result<Impor
         }
         Format::Jool => jool_commands::read(text, &mut plan)?,
         Format::Tayga => tayga::read(text, &mut plan)?,
+        Format::Snabb => snabb::read(text, &mut plan)?,
     }
     plan.settle();
-    let config = write::config(&plan);
+    let name = hints.bindings.as_deref().unwrap_or("bindings.csv");
+    let config = write::config(&plan, name);
+    let bindings = plan.softwires.csv();
     let mut remarks = plan.remarks;
     remarks.sort_by_key(|remark| remark.line);
-    Ok(Imported { config, remarks })
+    Ok(Imported { config, bindings, remarks })
 }

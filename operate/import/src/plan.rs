@@ -6,6 +6,7 @@
 
 use crate::address::{Ports, Range};
 use crate::plan6::Plan6;
+use crate::softwires::Softwires;
 use crate::{Hints, ImportError, order};
 use std::collections::{BTreeMap, HashMap};
 
@@ -76,6 +77,11 @@ pub(crate) struct Side {
     /// An address with the length of its prefix.
     pub(crate) address: Option<(u32, u8)>,
     pub(crate) gateway: Option<u32>,
+    /// An IPv6 address with the length of its prefix.
+    pub(crate) address6: Option<(u128, u8)>,
+    pub(crate) gateway6: Option<u128>,
+    /// Further keys with values in TOML.
+    pub(crate) keys: BTreeMap<&'static str, String>,
 }
 
 #[derive(Clone, Debug)]
@@ -159,6 +165,7 @@ pub(crate) struct Plan {
     /// Ports of all pools, if the file sets them for all together.
     pub(crate) nat_ports: Option<Ports>,
     pub(crate) ipv6: Plan6,
+    pub(crate) softwires: Softwires,
 }
 
 /// An address for documentation (RFC 5737), which no host has.
@@ -266,6 +273,14 @@ impl Plan {
         !full
     }
 
+    /// True if nothing that is translated needs a pool.
+    fn needs_no_pool(&self) -> bool {
+        let (siit, softwires) = (self.ipv6.needs_no_pool(), self.softwires.needs_no_pool());
+        let others = self.ipv6.stateful.is_empty() && self.softwires.aftr.is_none();
+        let is_tunneled = softwires && self.statics.is_empty() && self.rules.is_empty();
+        others && (siit || is_tunneled)
+    }
+
     /// Establishes natgate's requirements.
     pub(crate) fn settle(&mut self) {
         self.settle6();
@@ -273,6 +288,7 @@ impl Plan {
         self.settle_pools();
         self.settle_sides();
         self.settle_statics();
+        self.settle_softwires();
         order::settle(self);
     }
 
@@ -311,7 +327,7 @@ impl Plan {
             self.differs(&origin, message);
         }
         self.merge_empty_pools();
-        if self.pools.is_empty() && !self.ipv6.needs_no_pool() {
+        if self.pools.is_empty() && !self.needs_no_pool() {
             let origin = Origin::default();
             let addresses = self.own_addresses(&origin);
             self.pool(&addresses, None, &origin);

@@ -42,7 +42,7 @@ impl Prefix6 {
     }
 
     /// True if the prefix can embed IPv4 addresses.
-    fn embeds(self) -> bool {
+    pub(crate) fn embeds(self) -> bool {
         LENGTHS.contains(&self.len) && self.first & RESERVED == 0
     }
 }

@@ -1,17 +1,27 @@
 //! Reader of VPP's commands in its startup configuration: `nat44`, `set interface nat44`, `det44`,
-//! `set nat timeout`, and the commands with the gateway's addresses (`set interface ip address`,
-//! `ip route add`).
+//! `set nat timeout`, `map`, `dslite`, and the commands with the gateway's addresses
+//! (`set interface ip address`, `ip route add`).
 
 use crate::ImportError;
 use crate::address::{Ports, Range, address};
 use crate::plan::{Kind, MOST_ENTRIES, Origin, Plan, Pool, Rule, Static, Way};
+use crate::plan6::Prefix6;
+use crate::softwires::is_host;
+use crate::vpp_map::{self, Maps};
 
 /// Ports that VPP assigns.
 const PORTS: Ports = Ports { first: 1024, last: 65_535 };
 
 pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
-    let mut reader =
-        Reader { plan, addresses: Vec::new(), pool: Vec::new(), from: None, any: false };
+    let mut reader = Reader {
+        plan,
+        addresses: Vec::new(),
+        addresses6: Vec::new(),
+        pool: Vec::new(),
+        from: None,
+        maps: Maps::default(),
+        any: false,
+    };
     for (line, words) in text.lines().enumerate() {
         let words = words.split(['#', ';']).next().unwrap_or_default().trim();
         let origin = Origin::new(line + 1, words);
@@ -22,7 +32,7 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
     }
     if !reader.any {
         return Err(ImportError::Nothing(
-            "VPP's lines begin with nat44, det44, set nat or set interface nat44",
+            "VPP's lines begin with nat44, det44, map, dslite, set nat or set interface nat44",
         ));
     }
     reader.finish();
@@ -33,20 +43,24 @@ struct Reader<'a> {
     plan: &'a mut Plan,
     /// Addresses of devices.
     addresses: Vec<(String, (u32, u8))>,
+    addresses6: Vec<(String, (u128, u8))>,
     pool: Vec<Range>,
     /// First line of the pool.
     from: Option<Origin>,
+    maps: Maps,
     /// True if a line was about translation.
     any: bool,
 }
 
 impl Reader<'_> {
     fn line(&mut self, words: &[&str], origin: &Origin) {
-        self.any |=
-            matches!(words, ["nat44" | "det44", ..] | ["set", "nat" | "nat44" | "det44", ..])
-                || matches!(words, ["set", "interface", "nat44" | "det44", ..]);
+        self.any |= matches!(
+            words,
+            ["nat44" | "det44" | "map" | "dslite", ..] | ["set", "nat" | "nat44" | "det44", ..]
+        ) || matches!(words, ["set", "interface", "nat44" | "det44", ..]);
         match words {
             [] | ["comment", ..] => {}
+            ["map", rest @ ..] => self.maps.line(rest, origin, self.plan),
             [.., "del"] | [_, "del", ..] => self
                 .plan
                 .without(origin, "takes something away; a configuration says what is there"),
@@ -56,6 +70,8 @@ impl Reader<'_> {
             }
             ["set", "int" | "interface", "state", ..] | ["set", "int", "ip", ..] => {}
             ["ip", "route", "add", prefix, "via", hop, ..] => self.route(prefix, hop, origin),
+            ["dslite", "add", "pool", "address", rest @ ..] => self.address(rest, origin),
+            ["dslite", rest @ ..] => vpp_map::aftr(rest, origin, self.plan),
             ["nat44", rest @ ..] => self.nat44(rest, origin),
             ["det44", rest @ ..] => self.det44(rest, origin),
             ["set", "nat", "timeout" | "timeouts", rest @ ..]
@@ -118,11 +134,30 @@ impl Reader<'_> {
             Some(parsed) if self.addresses.len() < MOST_ENTRIES => {
                 self.addresses.push((device.to_owned(), parsed));
             }
-            _ => self.plan.without(origin, "is no IPv4 address with the length of its prefix"),
+            _ => self.place6(device, place, origin),
+        }
+    }
+
+    fn place6(&mut self, device: &str, place: &str, origin: &Origin) {
+        let host = place.split_once('/').and_then(|(host, len)| {
+            let host = Prefix6::parse(host).filter(|host| is_host(host.first))?;
+            Some((host.first, len.parse::<u8>().ok().filter(|len| (1..=128).contains(len))?))
+        });
+        match host {
+            Some(host) if self.addresses6.len() < MOST_ENTRIES => {
+                self.addresses6.push((device.to_owned(), host));
+            }
+            _ => self.plan.without(origin, "is no address with the length of its prefix"),
         }
     }
 
     fn route(&mut self, prefix: &str, hop: &str, origin: &Origin) {
+        if let (Some(Prefix6 { len: 0, .. }), Some(hop)) =
+            (Prefix6::parse(prefix), Prefix6::parse(hop).filter(|hop| hop.len == 128))
+        {
+            self.plan.inside.gateway6 = Some(hop.first);
+            return;
+        }
         match (Range::parse(prefix), address(hop)) {
             (Some(Range::ALL), Some(hop)) => self.plan.outside.gateway = Some(hop),
             _ => self.plan.without(
@@ -509,11 +544,16 @@ impl Reader<'_> {
     }
 
     fn finish(self) {
-        let Self { plan, addresses, pool, from, .. } = self;
+        let Self { plan, addresses, addresses6, pool, from, maps, .. } = self;
+        let has4 = addresses.iter().map(|(name, _)| name.as_str()).collect();
+        let has6 = addresses6.iter().map(|(name, _)| name.as_str()).collect();
+        maps.finish(&has4, &has6, plan);
         for side in [&mut plan.inside, &mut plan.outside] {
             let device = side.device.as_deref();
             let place = addresses.iter().find(|(name, _)| Some(name.as_str()) == device);
             side.address = place.map(|(_, place)| *place);
+            let place = addresses6.iter().find(|(name, _)| Some(name.as_str()) == device);
+            side.address6 = place.map(|(_, place)| *place);
         }
         if !pool.is_empty() {
             let (ports, from) = (plan.nat_ports, from.unwrap_or_default());
@@ -534,9 +574,7 @@ fn why(words: &[&str]) -> String {
         () if has("virtual-reassembly") => {
             "needs no setting: fragments are followed (limits.fragment_memory)"
         }
-        () if has("nat64") || has("nat66") || has("dslite") => {
-            "is about IPv6, and natgate translates IPv4 to IPv4"
-        }
+        () if has("nat64") || has("nat66") => "is about IPv6: write [nat64] or [[nptv6]]",
         () if has("vrf") => "names a table of routes: see [[realm]]",
         () => "has no counterpart in natgate",
     };

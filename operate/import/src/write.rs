@@ -3,16 +3,18 @@
 use crate::address::{Ports, Range};
 use crate::plan::{Grade, Kind, Origin, Plan, Pool, Rule, Side, Static, Way};
 use crate::plan6::Plan6;
+use crate::softwires::{Domain, End, Softwires};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Writing to a string does not fail.
 macro_rules! line {
     ($text:expr, $($words:tt)*) => {{ let _ = writeln!($text, $($words)*); }};
 }
 
-pub(crate) fn config(plan: &Plan) -> String {
+/// Writes the configuration. `bindings` is the name of the file of bindings.
+pub(crate) fn config(plan: &Plan, bindings: &str) -> String {
     let mut text = String::new();
     line!(
         text,
@@ -33,6 +35,7 @@ pub(crate) fn config(plan: &Plan) -> String {
         }
     }
     ipv6(&mut text, &plan.ipv6);
+    softwires(&mut text, &plan.softwires, bindings);
     plan.statics.iter().for_each(|fixed| static_mapping(&mut text, fixed));
     plan.rules.iter().for_each(|one| rule(&mut text, one, &plan.pools));
     remarks(&mut text, plan);
@@ -42,8 +45,7 @@ pub(crate) fn config(plan: &Plan) -> String {
 fn side(text: &mut String, name: &str, side: &Side, missing: &str) {
     line!(text, "\n[{name}]");
     match side.device.as_deref() {
-        // Names of devices in the kernel have at most 15 bytes.
-        Some(device) if (1..=15).contains(&device.len()) => {
+        Some(device) if is_device(device) => {
             line!(text, "device = {}", quoted(device));
         }
         Some(device) => {
@@ -61,6 +63,20 @@ fn side(text: &mut String, name: &str, side: &Side, missing: &str) {
     if let Some(gateway) = side.gateway {
         line!(text, "gateway = \"{}\"", Ipv4Addr::from_bits(gateway));
     }
+    if let Some((address, len)) = side.address6 {
+        line!(text, "address6 = \"{}/{len}\"", Ipv6Addr::from_bits(address));
+    }
+    if let Some(gateway) = side.gateway6 {
+        line!(text, "gateway6 = \"{}\"", Ipv6Addr::from_bits(gateway));
+    }
+    side.keys.iter().for_each(|(key, value)| line!(text, "{key} = {value}"));
+}
+
+/// True if the kernel may have a device of that name: 15 bytes at most, without space, `/` and `:`,
+/// which the addresses of PCI devices have.
+fn is_device(name: &str) -> bool {
+    let is_wrong = |one: char| one.is_whitespace() || one.is_control() || matches!(one, '/' | ':');
+    (1..=15).contains(&name.len()) && !name.contains(is_wrong) && !matches!(name, "." | "..")
 }
 
 fn pool(text: &mut String, pool: &Pool) {
@@ -121,6 +137,42 @@ fn ipv6(text: &mut String, ipv6: &Plan6) {
         line!(text, "");
         origin(text, &map.origin);
         line!(text, "[[siit.map]]\nipv6 = \"{}\"\nipv4 = \"{}\"", map.ipv6, map.ipv4);
+    }
+}
+
+/// Writes the tables of softwires.
+fn softwires(text: &mut String, softwires: &Softwires, bindings: &str) {
+    let address = |bits: u128| Ipv6Addr::from_bits(bits);
+    if let Some(aftr) = &softwires.aftr {
+        line!(text, "");
+        origin(text, &aftr.origin);
+        line!(text, "[dslite]\naddress = \"{}\"", address(aftr.address));
+        line!(text, "b4 = {}", list(&aftr.b4));
+    }
+    if let Some(own) = softwires.address {
+        line!(text, "\n# Its file has {} bindings.", softwires.bindings.len());
+        line!(text, "[lw4o6]\naddress = \"{}\"\nbindings = {}", address(own), quoted(bindings));
+        softwires.keys.iter().for_each(|(key, value)| line!(text, "{key} = {value}"));
+    }
+    softwires.domains.iter().for_each(|one| domain(text, one));
+}
+
+fn domain(text: &mut String, domain: &Domain) {
+    line!(text, "");
+    origin(text, &domain.origin);
+    let (mode, end) = match domain.end {
+        End::Relay(br) => ("encapsulation", format!("br = \"{}\"", Ipv6Addr::from_bits(br))),
+        End::Prefix(prefix) => ("translation", format!("dmr = \"{prefix}\"")),
+    };
+    line!(text, "[[map]]\nmode = \"{mode}\"");
+    line!(text, "ipv6 = \"{}\"\nipv4 = \"{}\"", domain.ipv6, domain.ipv4);
+    line!(text, "ea_length = {}\npsid_offset = {}", domain.ea, domain.offset);
+    if let Some((len, psid)) = domain.psid {
+        line!(text, "psid_length = {len}\npsid = {psid}");
+    }
+    line!(text, "{end}");
+    if let Some(mtu) = domain.mtu {
+        line!(text, "mtu = {mtu}");
     }
 }
 

@@ -4,7 +4,7 @@
 use natgate_import::{Format, Hints, detect, import};
 use proptest::prelude::*;
 
-const FILES: [(&str, Format); 12] = [
+const FILES: [(&str, Format); 16] = [
     (include_str!("files/home.iptables"), Format::Iptables),
     (include_str!("files/isp.iptables"), Format::Iptables),
     (include_str!("files/ruleset.nft"), Format::Nft),
@@ -12,15 +12,19 @@ const FILES: [(&str, Format); 12] = [
     (include_str!("files/maps.json"), Format::Nft),
     (include_str!("files/startup.vpp"), Format::Vpp),
     (include_str!("files/det44.vpp"), Format::Vpp),
+    (include_str!("files/map.vpp"), Format::Vpp),
+    (include_str!("files/aftr.vpp"), Format::Vpp),
     (include_str!("files/nat64.json"), Format::Jool),
     (include_str!("files/siit.json"), Format::Jool),
     (include_str!("files/jool.sh"), Format::Jool),
     (include_str!("files/pool.tayga"), Format::Tayga),
     (include_str!("files/maps.tayga"), Format::Tayga),
+    (include_str!("files/lwaftr.conf"), Format::Snabb),
+    (include_str!("files/lwaftr-lists.conf"), Format::Snabb),
 ];
 
-const FORMATS: [Format; 5] =
-    [Format::Iptables, Format::Nft, Format::Vpp, Format::Jool, Format::Tayga];
+const FORMATS: [Format; 6] =
+    [Format::Iptables, Format::Nft, Format::Vpp, Format::Jool, Format::Tayga, Format::Snabb];
 
 #[test]
 fn every_file_is_recognised() {
@@ -99,6 +103,7 @@ proptest! {
             "*nat\n",
             "table ip nat {\nchain a {\ntype nat hook postrouting priority 0;\n",
             "nat44 enable\n",
+            "softwire-config { binding-table {\n",
         ][..]),
     ) {
         let lines: Vec<String> = lines.iter().map(|words| words.join(" ")).collect();

@@ -1,15 +1,21 @@
-//! A gateway's configuration and state as data of the YANG module `ietf-nat` (RFC 8512), in JSON as
-//! RFC 7951 has it. The folder `yang` has the module's text and its origin.
+//! A gateway's configuration and state as data of the YANG modules `ietf-nat` (RFC 8512),
+//! `ietf-dslite` (RFC 8513) and `ietf-softwire-br` (RFC 8676), in JSON as RFC 7951 has it. The
+//! folder `yang` has the modules' text and its origin.
 //!
 //! The gateway is instance 1; each realm after the first is an instance of its own, with the next
-//! number, and has its subscribers, rules and static mappings. Each pool is a policy. Parts of a
-//! configuration without a place in the module are left out, and named in [`Export::left_out`].
+//! number, and has its subscribers, rules and static mappings. Each pool is a policy. Translators
+//! that IPv6 has part in are further instances, and softwires without sessions have a container of
+//! their own. Parts of a configuration without a place in the modules are left out, and named in
+//! [`Export::left_out`].
 
+mod families;
 mod mappings;
 mod policy;
+mod softwires;
 mod state;
 
 use natgate_engine::{Config, Match, Prefix, RealmConfig, Rule, RuleAction};
+use natgate_gateway::ipv6::Settings;
 use serde_json::{Map, Value, json};
 pub use state::{MappingState, state};
 use std::net::Ipv4Addr;
@@ -23,18 +29,25 @@ pub struct Export {
     pub left_out: Vec<String>,
 }
 
-/// The configuration as data of the module.
-pub fn configuration(config: &Config) -> Export {
+/// The configuration as data of the modules: that of the engine, and that of IPv6.
+pub fn configuration(config: &Config, ipv6: &Settings) -> Export {
     let mut left_out = Vec::new();
-    let instances = instances(config, &mut left_out);
+    let mut all = instances(config, &mut left_out);
     further(config, &mut left_out);
-    Export { data: module(instances.into_iter().map(Value::Object).collect()), left_out }
+    all.extend(families::instances(config, ipv6, &mut left_out));
+    let relay = softwires::relay(ipv6, None, &mut left_out);
+    Export { data: module(all.into_iter().map(Value::Object).collect(), relay), left_out }
 }
 
 //= rfc8512#section-3-valid
-/// The module's one container.
-fn module(instances: Vec<Value>) -> Value {
-    json!({ "ietf-nat:nat": { "instances": { "instance": instances } } })
+/// The modules' containers.
+fn module(instances: Vec<Value>, relay: Option<Value>) -> Value {
+    let mut data = json!({ "ietf-nat:nat": { "instances": { "instance": instances } } });
+    //= rfc8676#section-7-valid
+    if let Some(relay) = relay {
+        data["ietf-softwire-br:br-instances"] = relay;
+    }
+    data
 }
 
 /// The instances' configuration, that of the gateway first.

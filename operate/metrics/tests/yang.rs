@@ -1,4 +1,5 @@
-//! Configuration and state as data of `ietf-nat`, judged by yanglint.
+//! Configuration and state as data of `ietf-nat`, `ietf-dslite` and `ietf-softwire-br`, judged by
+//! yanglint.
 
 mod sample;
 
@@ -6,14 +7,31 @@ use natgate_engine::{
     AddressRange, Allocation, Behavior, BlockConfig, Config, Endpoint, MappingId, MappingKind,
     Match, PoolConfig, PortTimeout, Prefix, RealmConfig, Rule, RuleAction, StaticMapping,
 };
+use natgate_gateway::ipv6::softwire::{
+    Binding, BindingTable, DsliteSettings, Lw4o6Settings, MapMode, MapParameters, MapRule,
+    MapSettings, PortSets, SoftwireSettings,
+};
+use natgate_gateway::ipv6::{
+    ClatSettings, EamEntry, Hairpin, Nat64Settings, NonGlobal, Nptv6, Nptv6Settings, Pref64,
+    Prefix6, Settings, SiitSettings,
+};
 use natgate_metrics::yang::{Export, MappingState, configuration, state};
 use natgate_wire::protocol;
 use serde_json::Value;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fs, process};
+
+/// Modules whose data is exported, and the one whose features they need.
+const MODULES: [&str; 4] = [
+    "ietf-softwire-common@2019-11-16.yang",
+    "ietf-nat@2019-01-10.yang",
+    "ietf-dslite@2019-01-10.yang",
+    "ietf-softwire-br@2019-11-16.yang",
+];
 
 fn prefix(a: u8, b: u8, len: u8) -> Prefix {
     Prefix::new(Ipv4Addr::new(a, b, 0, 0), len)
@@ -101,7 +119,9 @@ fn objections(data: &Value, kind: &str, test: &str) -> Option<String> {
         .args(["-t", kind, "-p"])
         .arg(folder.join("tests/yang"))
         .args(["-p", "/usr/share/yang/modules/libyang"])
-        .arg(folder.join("yang/ietf-nat@2019-01-10.yang"))
+        .arg("-p")
+        .arg(folder.join("yang"))
+        .args(MODULES.map(|module| folder.join("yang").join(module)))
         .arg(&file)
         .output();
     let output =
@@ -118,7 +138,7 @@ fn accepted(data: &Value, kind: &str, test: &str) {
 
 #[test]
 fn yanglint_finds_what_is_wrong() {
-    let mut data = configuration(&plain()).data;
+    let mut data = configuration(&plain(), &Settings::default()).data;
     data["ietf-nat:nat"]["instances"]["instance"][0]["policy"][0]["mapping-type"] = "other".into();
     assert!(objections(&data, "config", "wrong").is_some());
 }
@@ -126,8 +146,8 @@ fn yanglint_finds_what_is_wrong() {
 //= test rfc8512#section-3-valid
 #[test]
 fn yanglint_accepts_configurations() {
-    accepted(&configuration(&plain()).data, "config", "plain");
-    let Export { data, left_out } = configuration(&rich());
+    accepted(&configuration(&plain(), &Settings::default()).data, "config", "plain");
+    let Export { data, left_out } = configuration(&rich(), &Settings::default());
     accepted(&data, "config", "rich");
     let sentences = [
         "exclude_ports of pool \"blocks\": port-set-restrict is one range",
@@ -145,8 +165,8 @@ fn yanglint_accepts_configurations() {
 //= test rfc8512#section-3-thresholds
 #[test]
 fn a_configuration_is_told_in_the_module_s_words() {
-    assert_eq!(configuration(&plain()).left_out, [] as [&str; 0]);
-    let data = configuration(&rich()).data;
+    assert_eq!(configuration(&plain(), &Settings::default()).left_out, [] as [&str; 0]);
+    let data = configuration(&rich(), &Settings::default()).data;
     let instances = &data["ietf-nat:nat"]["instances"]["instance"];
     let [first, second] = [&instances[0], &instances[1]];
     assert_eq!((&first["id"], &first["name"]), (&1.into(), &"natgate".into()));
@@ -198,13 +218,13 @@ fn a_configuration_is_told_in_the_module_s_words() {
 #[test]
 fn yanglint_accepts_the_state() {
     let figures = sample::figures();
-    accepted(&state(&plain(), &figures, &[]).data, "data", "plain");
+    accepted(&state((&plain(), &Settings::default()), &figures, &[]).data, "data", "plain");
     let mappings = [
         mapped(0, MappingKind::Dynamic),
         mapped(0, MappingKind::Static),
         mapped(1, MappingKind::Dynamic),
     ];
-    let data = state(&rich(), &figures, &mappings).data;
+    let data = state((&rich(), &Settings::default()), &figures, &mappings).data;
     accepted(&data, "data", "rich");
     let instances = &data["ietf-nat:nat"]["instances"]["instance"];
     let statistics = &instances[0]["statistics"];
@@ -222,4 +242,182 @@ fn yanglint_accepts_the_state() {
     // Static mappings are those of the configuration.
     assert_eq!((made(0), made(1)), (1, 1));
     assert_eq!(instances[0]["mapping-table"]["mapping-entry"][2]["lifetime"], 299);
+}
+
+fn address6(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+fn prefix6(text: &str, len: u8) -> Prefix6 {
+    Prefix6 { address: address6(text), len }
+}
+
+fn pref64(text: &str, len: u8) -> Pref64 {
+    Pref64::new(prefix6(text, len)).expect("a prefix")
+}
+
+const TUNNELS: SoftwireSettings = SoftwireSettings { mtu: Some(1480), path_mtu: true };
+
+/// Translators between families and of prefixes.
+fn families() -> Settings {
+    let pair = Nptv6::new(prefix6("fd00:1::", 48), prefix6("2001:db8:1::", 48)).expect("a pair");
+    let eam = EamEntry { ipv6: prefix6("2001:db8:3::", 120), ipv4: prefix(192, 0, 24) };
+    Settings {
+        nat64: Some(Nat64Settings {
+            prefixes: vec![pref64("64:ff9b::", 96)],
+            subscribers: vec![prefix6("2001:db8::", 32)],
+            subscriber_length: 56,
+            non_global: NonGlobal::Refuse,
+            static_hosts: Vec::new(),
+        }),
+        siit: Some(SiitSettings {
+            prefixes: vec![pref64("2001:db8:100::", 40)],
+            maps: vec![eam],
+            icmp_source_ipv4: vec![Ipv4Addr::new(203, 0, 113, 8)],
+            icmp_source_ipv6: Vec::new(),
+            hairpin: Hairpin::Intrinsic,
+            non_global: NonGlobal::Refuse,
+        }),
+        clat: Some(ClatSettings {
+            prefix: pref64("64:ff9b:1::", 96),
+            source: pref64("2001:db8:aaaa::", 96),
+            subscribers: vec![prefix(10, 0, 8)],
+        }),
+        nptv6: vec![Nptv6Settings { pair, icmp_errors: true }],
+        ..Settings::default()
+    }
+}
+
+/// An AFTR, a relay of lw4o6 with three bindings, of which two are of one tunnel.
+fn tunnels() -> Settings {
+    let relay = address6("2001:db8:ffff::2");
+    let binding = |last, bits, psid, b4: &str| Binding {
+        ipv4: Ipv4Addr::new(203, 0, 113, last),
+        sets: PortSets::new(0, bits).expect("bits of a port"),
+        psid,
+        b4: address6(b4),
+        br: relay,
+    };
+    let bindings = [
+        binding(7, 6, 1, "2001:db8:b4::1"),
+        binding(7, 6, 2, "2001:db8:b4::2"),
+        binding(8, 0, 0, "2001:db8:b4::2"),
+    ];
+    Settings {
+        dslite: Some(DsliteSettings {
+            address: address6("2001:db8:ffff::1"),
+            b4: vec![prefix6("2001:db8:b4::", 40)],
+            softwire: TUNNELS,
+        }),
+        lw4o6: Some(Lw4o6Settings {
+            address: relay,
+            bindings: Arc::new(BindingTable::new(&bindings, relay, 1).expect("bindings")),
+            hairpinning: false,
+            icmp_errors: true,
+            inbound_icmp: true,
+            softwire: TUNNELS,
+        }),
+        ..Settings::default()
+    }
+}
+
+/// Rules of MAP-E and of MAP-T.
+fn rules() -> Settings {
+    let rule = |ipv6: &str, third, mode| {
+        let ipv4 = Prefix::new(Ipv4Addr::new(203, 0, third, 0), 24);
+        let ipv6 = prefix6(ipv6, 40);
+        let parameters =
+            MapParameters { ipv6, ipv4, ea_length: 16, psid_offset: 6, psid: None, mode };
+        MapSettings { rule: MapRule::new(parameters).expect("a rule"), softwire: TUNNELS }
+    };
+    let relay = MapMode::Encapsulation(address6("2001:db8:ffff::3"));
+    let dmr = MapMode::Translation(pref64("64:ff9b::", 96));
+    let map = vec![rule("2001:db8:8000::", 112, relay), rule("2001:db8:9000::", 113, dmr)];
+    Settings { map, ..Settings::default() }
+}
+
+/// The instance with a name.
+fn named<'d>(data: &'d Value, name: &str) -> &'d Value {
+    let all = data["ietf-nat:nat"]["instances"]["instance"].as_array().expect("instances");
+    all.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("no {name} in {data:#}"))
+}
+
+//= test rfc8676#section-7-valid
+//= test rfc8512#section-3-valid
+#[test]
+fn yanglint_accepts_what_ipv6_has_part_in() {
+    let figures = sample::figures();
+    for (name, ipv6) in [("families", families()), ("tunnels", tunnels()), ("rules", rules())] {
+        for (kind, config) in [("plain", plain()), ("rich", rich())] {
+            let test = format!("{name}-{kind}");
+            accepted(&configuration(&config, &ipv6).data, "config", &test);
+            accepted(&state((&config, &ipv6), &figures, &[]).data, "data", &test);
+        }
+    }
+    let mut data = configuration(&plain(), &tunnels()).data;
+    data["ietf-softwire-br:br-instances"]["binding"]["bind-instance"][0]["name"] = 7.into();
+    assert!(objections(&data, "config", "wrong6").is_some());
+}
+
+//= test rfc8512#section-3-ids
+#[test]
+fn translators_between_families_are_instances() {
+    let Export { data, left_out } = configuration(&rich(), &families());
+    assert!(left_out.iter().any(|one| one.starts_with("siit.icmp_source")), "{left_out:?}");
+    let ids = data["ietf-nat:nat"]["instances"]["instance"].as_array().expect("instances").iter();
+    assert_eq!(
+        ids.map(|one| one["id"].as_u64()).collect::<Vec<_>>(),
+        (1..=6).map(Some).collect::<Vec<_>>()
+    );
+    let policy = |name| &named(&data, name)["policy"][0];
+    assert_eq!(named(&data, "nat64")["type"], "ietf-nat:nat64");
+    let nat64 = policy("nat64");
+    assert_eq!(nat64["nat64-prefixes"][0]["nat64-prefix"], "64:ff9b::/96");
+    assert_eq!(nat64["subscriber-mask-v6"], 56);
+    assert_eq!(nat64["subscriber-match"][0]["subnet"], "2001:db8::/32");
+    assert_eq!(nat64["external-ip-address-pool"][0]["external-ip-pool"], "203.0.113.1/32");
+    assert_eq!(policy("siit")["nat64-prefixes"][0]["stateless-enable"], true);
+    assert_eq!(policy("siit")["eam"][0]["ipv6-prefix"], "2001:db8:3::/120");
+    let clat = &policy("clat")["clat-parameters"];
+    assert_eq!(clat["clat-ipv6-prefixes"][0]["ipv6-prefix"], "2001:db8:aaaa::/96");
+    assert_eq!(clat["ipv4-prefixes"][0]["ipv4-prefix"], "10.0.0.0/8");
+    let pair = &policy("nptv6")["nptv6-prefixes"][0];
+    assert_eq!(pair["external-ipv6-prefix"], "2001:db8:1::/48");
+}
+
+//= test rfc8513#section-3-defaults
+//= test rfc8676#section-7-unique
+//= test rfc8676#section-7-discontinuity
+#[test]
+fn softwires_are_told_in_the_modules_words() {
+    let Export { data, left_out } = configuration(&plain(), &tunnels());
+    assert_eq!(left_out.len(), 2, "{left_out:?}");
+    assert!(left_out[1].starts_with("1 bindings"), "{left_out:?}");
+    let aftr = named(&data, "dslite");
+    assert_eq!(aftr["per-interface-binding"], "dslite");
+    let policy = &aftr["policy"][0];
+    assert_eq!(policy["subscriber-mask-v6"], 128);
+    assert_eq!(policy["ietf-dslite:state-migrate"], false);
+    assert_eq!(policy["ietf-dslite:max-softwires-per-subscriber"], 1);
+    let relay = &data["ietf-softwire-br:br-instances"]["binding"]["bind-instance"][0];
+    assert_eq!(
+        (&relay["softwire-payload-mtu"], &relay["enable-hairpinning"]),
+        (&1440.into(), &false.into())
+    );
+    let entries = relay["binding-table"]["binding-entry"].as_array().expect("a table");
+    assert_eq!(entries.len(), 2);
+    let of = |b4| entries.iter().find(|one| one["binding-ipv6info"] == b4).expect(b4);
+    assert_eq!(of("2001:db8:b4::1")["port-set"]["psid"], 1);
+    let data = configuration(&plain(), &rules()).data;
+    let all = &data["ietf-softwire-br:br-instances"]["algorithm"]["algo-instance"];
+    assert_eq!(all[0]["br-ipv6-addr"], "2001:db8:ffff::3");
+    assert_eq!(all[1]["dmr-ipv6-prefix"], "64:ff9b::/96");
+    assert_eq!((&all[0]["ea-len"], &all[0]["port-set"]["psid-len"]), (&16.into(), &8.into()));
+    let both = Settings { map: rules().map, ..tunnels() };
+    let left_out = configuration(&plain(), &both).left_out;
+    assert!(left_out.iter().any(|one| one.starts_with("2 of [[map]]")), "{left_out:?}");
+    let data = state((&plain(), &rules()), &sample::figures(), &[]).data;
+    let all = &data["ietf-softwire-br:br-instances"]["algorithm"]["algo-instance"];
+    assert_eq!(all[0]["traffic-stat"]["sent-ipv4-packets"], "21");
+    assert_eq!(all[0]["traffic-stat"]["discontinuity-time"], "2023-11-14T22:13:20Z");
 }

@@ -35,8 +35,9 @@ pub(crate) fn lacks(imported: &Imported, line: usize, why: &str) {
 }
 
 pub(crate) fn lost(imported: &Imported, line: usize, why: &str) {
-    let remark = remark(imported, line);
-    assert!(remark.grade == Grade::Lost && remark.message.contains(why), "{remark:?}");
+    let all: Vec<_> = imported.remarks.iter().filter(|remark| remark.line == line).collect();
+    let is = |remark: &&&Remark| remark.grade == Grade::Lost && remark.message.contains(why);
+    assert!(all.iter().any(|remark| is(&remark)), "{why:?} is not in {all:?}");
 }
 
 pub(crate) fn differs(imported: &Imported, line: usize, how: &str) {

@@ -1,8 +1,9 @@
 //! The state: what the gateway can do, what it has counted, and what it has now.
 
-use super::{Export, Network, instances, mappings, module, policy};
+use super::{Export, Network, families, instances, mappings, module, policy, softwires};
 use crate::{Figures, PoolFigures};
 use natgate_engine::{Config, Direction, DropReason, MappingId, Outcome};
+use natgate_gateway::ipv6::Settings;
 use natgate_wire::protocol;
 use serde_json::{Value, json};
 use std::time::SystemTime;
@@ -17,8 +18,12 @@ pub struct MappingState {
 }
 
 /// The configuration together with the state, and some mappings.
-pub fn state(config: &Config, figures: &Figures, mapped: &[MappingState]) -> Export {
-    let Export { left_out, .. } = super::configuration(config);
+pub fn state(
+    (config, ipv6): (&Config, &Settings),
+    figures: &Figures,
+    mapped: &[MappingState],
+) -> Export {
+    let Export { left_out, .. } = super::configuration(config, ipv6);
     let mut all = instances(config, &mut Vec::new());
     let realms = config.realms.iter().enumerate().filter(|(_, realm)| !realm.gone);
     let numbers: Vec<u16> = std::iter::once(0)
@@ -41,14 +46,26 @@ pub fn state(config: &Config, figures: &Figures, mapped: &[MappingState]) -> Exp
         };
         instance.insert("statistics".into(), statistics);
     }
-    Export { data: module(all.into_iter().map(Value::Object).collect()), left_out }
+    let mut further = families::instances(config, ipv6, &mut Vec::new());
+    for instance in &mut further {
+        instance.insert("capabilities".into(), capabilities());
+        //= rfc8512#section-3-discontinuity
+        let statistics = json!({ "discontinuity-time": date(figures.began) });
+        instance.insert("statistics".into(), statistics);
+    }
+    all.extend(further);
+    let relay = softwires::relay(ipv6, Some(figures), &mut Vec::new());
+    Export { data: module(all.into_iter().map(Value::Object).collect(), relay), left_out }
 }
 
 /// Capabilities, the same for every natgate.
 fn capabilities() -> Value {
     json!({
-        "nat-flavor": ["ietf-nat:napt44", "ietf-nat:dst-nat"],
-        "per-interface-binding": ["unsupported"],
+        "nat-flavor": [
+            "ietf-nat:napt44", "ietf-nat:dst-nat", "ietf-nat:nat64", "ietf-nat:siit",
+            "ietf-nat:clat", "ietf-nat:eam", "ietf-nat:nptv6",
+        ],
+        "per-interface-binding": ["dslite"],
         "transport-protocols": policy::transport_protocols(),
         "restricted-port-support": false,
         "static-mapping-support": true,
@@ -156,7 +173,7 @@ fn free(pool: &PoolFigures) -> u64 {
 }
 
 /// Numbers of 64 bits are strings (RFC 7951 section 6.1).
-fn counter(value: u64) -> Value {
+pub(super) fn counter(value: u64) -> Value {
     value.to_string().into()
 }
 
@@ -165,6 +182,6 @@ fn gauge(value: u64) -> Value {
     u32::try_from(value).unwrap_or(u32::MAX).into()
 }
 
-fn date(time: SystemTime) -> String {
+pub(super) fn date(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time).unwrap_or_default().to_string()
 }
