@@ -308,6 +308,7 @@ fn tunnels() -> Settings {
             address: address6("2001:db8:ffff::1"),
             b4: vec![prefix6("2001:db8:b4::", 40)],
             softwire: TUNNELS,
+            static_hosts: Vec::new(),
         }),
         lw4o6: Some(Lw4o6Settings {
             address: relay,
