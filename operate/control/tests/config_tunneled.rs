@@ -83,6 +83,16 @@ fn equal_inner_hosts_of_two_b4s_have_two_numbers() {
 }
 
 #[test]
+fn an_address_of_the_gateway_is_no_b4() {
+    for (old, own) in
+        [("2001:db8:0:1::1", "2001:db8:b4::9"), ("2001:db8:ffff::1", "2001:db8:b4::9")]
+    {
+        let text = format!("{}{}", HEAD.replace(old, own), web(own, 80));
+        refused_in(&text, "13 static[0].softwire: ", "is an address of the gateway itself");
+    }
+}
+
+#[test]
 fn hosts_that_cannot_be() {
     let bad = [
         (web("2001:db8:b5::1", 80), "13 static[0].softwire: ", "is not in dslite.b4 (2001:db8:b4"),

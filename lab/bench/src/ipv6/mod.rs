@@ -1,9 +1,10 @@
-//! Translations of IPv6 beside NAT44, in one run: stateful NAT64, stateless SIIT by a prefix and by
-//! explicit maps, and NPTv6.
+//! Translations of IPv6 beside NAT44, in one run: NAT64 and DS-Lite with sessions; SIIT by a prefix
+//! and by explicit maps, NPTv6, lw4o6 and MAP without.
 //!
-//! `translation` has the settings and addresses, `packet` the packets, `rig` a translator with
-//! sessions and its turns, `memory` the bytes of sessions and hosts, `report` the report. NAT44 is
-//! the engine's benchmark itself. `README.md` beside these files explains the method.
+//! `translation` has the settings and ends of packets, `customers` those of softwires, `packet` the
+//! packets, `rig` a translator with sessions and its turns, `memory` the bytes of sessions and
+//! hosts, `report` the report. NAT44 is the engine's benchmark itself. `README.md` beside these
+//! files explains the method.
 
 mod customers;
 mod memory;

@@ -66,6 +66,11 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
 }
 
 impl DsliteDraft {
+    /// The gateway's end of the tunnels.
+    pub(super) fn end(&self) -> Option<Ipv6Addr> {
+        self.address.as_ref().map(|address| address.value)
+    }
+
     /// The prefixes of the B4s, as a list, if an address is in none of them.
     pub(super) fn others(&self, b4: Ipv6Addr) -> Option<String> {
         let is_one = self.b4.iter().any(|prefix| prefix.value.contains(b4));

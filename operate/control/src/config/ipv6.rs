@@ -381,6 +381,12 @@ impl SiitDraft {
 }
 
 impl Draft {
+    /// The gateway's own addresses of IPv6.
+    pub(super) fn own_addresses6(&self) -> impl Iterator<Item = Ipv6Addr> {
+        let sides = [&self.inside, &self.outside].into_iter();
+        sides.filter_map(|side| side.address6.as_ref().map(|address| address.value.0))
+    }
+
     /// The places of all that is about IPv6: keys of the sides, then tables.
     pub(super) fn ipv6_places(&self) -> Vec<Place> {
         let of_side = |side: &SideDraft| {

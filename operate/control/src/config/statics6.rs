@@ -153,6 +153,10 @@ fn is_behind_b4(
         let message = format!("{} is not in dslite.b4 ({prefixes})", b4.value);
         report.wrong(&b4.place, format!("{message}; add its prefix there, or write another B4"));
     }
+    if dslite.end().into_iter().chain(draft.own_addresses6()).any(|own| own == b4.value) {
+        let message = format!("{} is an address of the gateway itself", b4.value);
+        report.wrong(&b4.place, format!("{message}; write the B4's address"));
+    }
     let address = internal.value.0;
     let own = Ipv4Addr::new(192, 0, 0, 1);
     let of_tunnels = Prefix::new(own, 29);

@@ -1,4 +1,4 @@
-//! `natgate bench ipv6`: NAT64, SIIT and NPTv6 beside NAT44.
+//! `natgate bench ipv6`: translations of IPv6 and softwires beside NAT44.
 
 use super::{Batch, Output, ascending, command, count, require_memory, seconds};
 use crate::Failure;
@@ -6,16 +6,18 @@ use natgate_lab::ipv6::{Plan, measure};
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-NAT44, NAT64 (RFC 6146), SIIT by a prefix and by 1,000 explicit maps (RFC 7915, RFC 7757) and NPTv6
-(RFC 6296) take turns, with the same number of sessions in random order. The JSON has nanoseconds a
-packet, ratios to NAT44, and bytes a session and a host.
+NAT44, NAT64 (RFC 6146), DS-Lite (RFC 6333), SIIT by a prefix and by 1,000 explicit maps (RFC 7915,
+RFC 7757), NPTv6 (RFC 6296), lw4o6 with a million bindings (RFC 7596), MAP-E and MAP-T with 10,000
+domains (RFC 7597, RFC 7599) take turns, with the same number of sessions in random order. The JSON
+has nanoseconds a packet, ratios to NAT44, and bytes a session and a host.
 
 Example:
 natgate bench ipv6 --sessions 1M,20M --seconds 20
 
 lab/bench/src/ipv6/README.md describes the method.";
 
-/// Measure NAT64, SIIT and NPTv6 beside NAT44: nanoseconds a packet, bytes a session and a host
+/// Measure translations of IPv6 and softwires beside NAT44: nanoseconds a packet, bytes a session
+/// and a host
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
