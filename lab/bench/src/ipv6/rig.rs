@@ -80,8 +80,8 @@ impl Rig {
         }
     }
 
-    /// Creates every session of a stateful translation, in a pseudo-random order. Returns nanoseconds a session, by
-    /// round.
+    /// Creates every session of a stateful translation, in a pseudo-random order. Returns
+    /// nanoseconds a session, by round.
     pub(super) fn fill(&mut self, mut made: impl FnMut(u64)) -> Vec<f64> {
         let order = Shuffle::new(self.sessions);
         let rounds = (0..self.sessions).step_by(ROUND);
