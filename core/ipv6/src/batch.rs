@@ -10,10 +10,11 @@
 //!
 //! [`Translator::take`] is the same for one packet.
 
-use crate::convert::{Cut, DIFFERENCE, Plain6, Refusal};
+use crate::convert::{DIFFERENCE, Plain6, Refusal};
 use crate::hosts::Hosts;
 use crate::nat64::Reached;
 use crate::numbered::is_short;
+use crate::receivers::{receiver, receiver_in};
 use crate::softwire::may_ask;
 use crate::translator::{Departure, Fate, Translator};
 use alloc::vec::Vec;
@@ -26,7 +27,7 @@ use natgate_wire::{Ipv4, ipv6};
 
 /// Packets whose hosts are fetched together, while the packets before them are converted. More
 /// would have to wait for one another.
-const GROUP: usize = 8;
+pub(crate) const GROUP: usize = 8;
 /// Packets between the one whose task is told and the one whose bytes are fetched.
 const AHEAD: usize = 4;
 /// Next header of an IPv4 packet in a tunnel.
@@ -36,7 +37,6 @@ const IPV4_IN_IPV6: u8 = 4;
 const SOURCE: usize = 8;
 const DESTINATION: usize = 24;
 const SENDER: usize = 12;
-const RECEIVER: usize = 16;
 const TOTAL_LEN: usize = 2;
 
 /// What there is to do with a packet.
@@ -115,7 +115,7 @@ pub(crate) struct Run {
     items: Vec<Item>,
     verdicts: Vec<Verdict>,
     /// The hashes of the numbers of hosts that packets go to.
-    hashes: Vec<Option<u64>>,
+    pub(crate) hashes: Vec<Option<u64>>,
     /// Bytes that the engine does not see of each packet.
     unseen: Option<usize>,
     /// True if a new host has got a number.
@@ -464,82 +464,6 @@ impl Translator {
         }
     }
 
-    /// Converts the packets of a batch that the engine has translated for hosts with numbers, as
-    /// [`Translator::convert_to_host`] does with each. `results` gets the result of each such
-    /// packet, and `None` for the others.
-    ///
-    /// # Panics
-    /// When the slices differ in length.
-    pub fn convert_to_hosts(
-        &mut self,
-        packets: &mut [Packet<'_>],
-        verdicts: &[Verdict],
-        results: &mut [Option<Result<Option<Cut>, DropReason>>],
-    ) {
-        assert!(packets.len() == verdicts.len() && packets.len() == results.len());
-        results.fill(None);
-        let mut hashes = mem::take(&mut self.run.hashes);
-        self.approach_receivers(packets, verdicts, &mut hashes);
-        self.fetch_receivers_hashed(hashes.iter().take(GROUP));
-        for (at, packet) in packets.iter_mut().enumerate() {
-            if at.is_multiple_of(GROUP) {
-                self.fetch_receivers_hashed(hashes.iter().skip(at + GROUP).take(GROUP));
-            }
-            let Some(hash) = hashes.get(at).copied().flatten() else { continue };
-            let is_done = self.nat64.as_ref().is_some_and(|it| it.pass_to_host(packet, hash));
-            results[at] = Some(if is_done { Ok(None) } else { self.convert_to_host(packet) });
-        }
-        self.run.hashes = hashes;
-    }
-
-    /// Tells the hash of each packet's receiver, if it is a host with a number, and fetches the
-    /// place of the number in the index.
-    fn approach_receivers(
-        &self,
-        packets: &[Packet<'_>],
-        verdicts: &[Verdict],
-        hashes: &mut Vec<Option<u64>>,
-    ) {
-        hashes.clear();
-        let (Some(realm), Some(hosts)) = (self.realm(), self.hosts()) else { return };
-        let approach = |(packet, verdict): (&Packet<'_>, &Verdict)| {
-            receiver_in(realm, packet, *verdict).map(|number| hosts.approach_number(number))
-        };
-        hashes.extend(packets.iter().zip(verdicts).map(approach));
-    }
-
-    /// Fetches the hosts with these hashes of their numbers.
-    #[inline]
-    fn fetch_receivers_hashed<'h>(&self, hashes: impl Iterator<Item = &'h Option<u64>>) {
-        if let Some(hosts) = self.hosts() {
-            hashes.flatten().for_each(|hash| hosts.fetch_number(*hash));
-        }
-    }
-
-    /// Fetches the hosts that get packets after a place, some at a time.
-    #[inline]
-    fn fetch_receivers(&self, at: usize, receiver: impl Fn(usize) -> Option<u32>) {
-        if !at.is_multiple_of(GROUP) {
-            return;
-        }
-        let Some(hosts) = self.hosts() else { return };
-        let approach = |from: usize, to: usize| {
-            (from..to).filter_map(&receiver).for_each(|number| {
-                hosts.approach_number(number);
-            });
-        };
-        let fetch = |from: usize, to: usize| {
-            let hash = |number| hosts.hash_of_number(number);
-            (from..to).filter_map(&receiver).map(hash).for_each(|hash| hosts.fetch_number(hash));
-        };
-        if at == 0 {
-            approach(0, 2 * GROUP);
-            fetch(0, GROUP);
-        }
-        approach(at + 2 * GROUP, at + 3 * GROUP);
-        fetch(at + GROUP, at + 2 * GROUP);
-    }
-
     /// Notes the new hosts of which the engine has refused all packets. `are_mapped`: refused
     /// packets to external addresses have made mappings, as far as is known.
     #[cold]
@@ -594,19 +518,4 @@ fn tunneled_sender(bytes: &[u8]) -> Option<(u128, u32)> {
     let tunnel = bytes.get(SOURCE..)?.first_chunk()?;
     let inner = bytes.get(ipv6::HEADER_LEN + SENDER..)?.first_chunk()?;
     Some((u128::from_be_bytes(*tunnel), u32::from_be_bytes(*inner)))
-}
-
-/// The number of the host that a packet goes to, if the engine sends the packet to the realm of
-/// numbers.
-#[inline]
-fn receiver_in(realm: u16, packet: &Packet<'_>, verdict: Verdict) -> Option<u32> {
-    let is_to_host = verdict == Verdict::Forward(Side::Inside) && packet.realm() == realm;
-    receiver(packet.bytes()).filter(|_| is_to_host)
-}
-
-/// The destination of an IPv4 packet.
-#[inline]
-fn receiver(packet: &[u8]) -> Option<u32> {
-    let destination = packet.get(RECEIVER..)?.first_chunk();
-    destination.map(|octets| u32::from_be_bytes(*octets))
 }

@@ -57,6 +57,7 @@ mod pairs;
 mod prefix;
 mod quick;
 mod quotes;
+mod receivers;
 mod requests;
 mod settings;
 mod share;

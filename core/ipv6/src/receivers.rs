@@ -1,0 +1,105 @@
+//! Packets that the engine has translated for hosts with numbers: the hosts of a batch are fetched
+//! before its packets are converted.
+
+use crate::batch::GROUP;
+use crate::convert::Cut;
+use crate::translator::Translator;
+use alloc::vec::Vec;
+use core::mem;
+use natgate_engine::{DropReason, Packet, Side, Verdict};
+
+/// Offset of the destination in the IPv4 header, bytes.
+const DESTINATION: usize = 16;
+
+impl Translator {
+    /// Converts the packets of a batch that the engine has translated for hosts with numbers, as
+    /// [`Translator::convert_to_host`] does with each. `results` gets the result of each such
+    /// packet, and `None` for the others.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    pub fn convert_to_hosts(
+        &mut self,
+        packets: &mut [Packet<'_>],
+        verdicts: &[Verdict],
+        results: &mut [Option<Result<Option<Cut>, DropReason>>],
+    ) {
+        assert!(packets.len() == verdicts.len() && packets.len() == results.len());
+        results.fill(None);
+        let mut hashes = mem::take(&mut self.run.hashes);
+        self.approach_receivers(packets, verdicts, &mut hashes);
+        self.fetch_receivers_hashed(hashes.iter().take(GROUP));
+        for (at, packet) in packets.iter_mut().enumerate() {
+            if at.is_multiple_of(GROUP) {
+                self.fetch_receivers_hashed(hashes.iter().skip(at + GROUP).take(GROUP));
+            }
+            let Some(hash) = hashes.get(at).copied().flatten() else { continue };
+            let is_done = self.nat64.as_ref().is_some_and(|it| it.pass_to_host(packet, hash));
+            results[at] = Some(if is_done { Ok(None) } else { self.convert_to_host(packet) });
+        }
+        self.run.hashes = hashes;
+    }
+
+    /// Tells the hash of each packet's receiver, if it is a host with a number, and fetches the
+    /// place of the number in the index.
+    fn approach_receivers(
+        &self,
+        packets: &[Packet<'_>],
+        verdicts: &[Verdict],
+        hashes: &mut Vec<Option<u64>>,
+    ) {
+        hashes.clear();
+        let (Some(realm), Some(hosts)) = (self.realm(), self.hosts()) else { return };
+        let approach = |(packet, verdict): (&Packet<'_>, &Verdict)| {
+            receiver_in(realm, packet, *verdict).map(|number| hosts.approach_number(number))
+        };
+        hashes.extend(packets.iter().zip(verdicts).map(approach));
+    }
+
+    /// Fetches the hosts with these hashes of their numbers.
+    #[inline]
+    fn fetch_receivers_hashed<'h>(&self, hashes: impl Iterator<Item = &'h Option<u64>>) {
+        if let Some(hosts) = self.hosts() {
+            hashes.flatten().for_each(|hash| hosts.fetch_number(*hash));
+        }
+    }
+
+    /// Fetches the hosts that get packets after a place, some at a time.
+    #[inline]
+    pub(crate) fn fetch_receivers(&self, at: usize, receiver: impl Fn(usize) -> Option<u32>) {
+        if !at.is_multiple_of(GROUP) {
+            return;
+        }
+        let Some(hosts) = self.hosts() else { return };
+        let approach = |from: usize, to: usize| {
+            (from..to).filter_map(&receiver).for_each(|number| {
+                hosts.approach_number(number);
+            });
+        };
+        let fetch = |from: usize, to: usize| {
+            let hash = |number| hosts.hash_of_number(number);
+            (from..to).filter_map(&receiver).map(hash).for_each(|hash| hosts.fetch_number(hash));
+        };
+        if at == 0 {
+            approach(0, 2 * GROUP);
+            fetch(0, GROUP);
+        }
+        approach(at + 2 * GROUP, at + 3 * GROUP);
+        fetch(at + GROUP, at + 2 * GROUP);
+    }
+}
+
+/// The number of the host that a packet goes to, if the engine sends the packet to the realm of
+/// numbers.
+#[inline]
+pub(crate) fn receiver_in(realm: u16, packet: &Packet<'_>, verdict: Verdict) -> Option<u32> {
+    let is_to_host = verdict == Verdict::Forward(Side::Inside) && packet.realm() == realm;
+    receiver(packet.bytes()).filter(|_| is_to_host)
+}
+
+/// The destination of an IPv4 packet.
+#[inline]
+pub(crate) fn receiver(packet: &[u8]) -> Option<u32> {
+    let destination = packet.get(DESTINATION..)?.first_chunk();
+    destination.map(|octets| u32::from_be_bytes(*octets))
+}
