@@ -233,7 +233,7 @@ impl<A: Copy + Ord + Into<u128>> Ranges<A> {
             close(&mut ranges, inner);
         }
         let first: Vec<u128> = ranges.first.iter().map(|first| (*first).into()).collect();
-        // The ranges are disjoint, so the last one has the highest address.
+        // The last range ends with its prefix, and no other address is higher.
         let last = ranges.rest.last().map_or(0, |(last, _)| (*last).into());
         let cells = Cells::new(&first, last);
         Ok(Self { first: ranges.first.into(), rest: ranges.rest.into(), cells })

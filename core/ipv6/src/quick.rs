@@ -88,9 +88,10 @@ impl OwnFolded {
 }
 
 impl Translator {
-    /// Takes the first packets of a batch that can go the quick way; returns how many.
+    /// Takes the first packets of a batch that can go the quick way; returns how many. The fates of
+    /// these are known, and no sweep or own packet is due. [`Translator::take_some`] begins so.
     #[inline]
-    pub(crate) fn take_first_quick(
+    pub fn take_first_quick(
         &mut self,
         from: Side,
         packets: &mut [Packet<'_>],
