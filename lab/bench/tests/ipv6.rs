@@ -11,6 +11,18 @@ fn positive(value: &Value, fields: &[&str]) {
     }
 }
 
+const MODES: [&str; 9] = [
+    "NAT44",
+    "NAT64",
+    "DS-Lite",
+    "SIIT",
+    "SIIT with 1,000 maps",
+    "NPTv6",
+    "lw4o6",
+    "MAP-E",
+    "MAP-T",
+];
+
 #[test]
 fn every_translation_has_its_figures() {
     let plan =
@@ -25,7 +37,7 @@ fn every_translation_has_its_figures() {
         positive(size, &["hosts", "sweep_call_ns", "sweep_calls"]);
         positive(&size["limit_ns"], &["median"]);
         let rows = size["rows"].as_array().expect("rows");
-        for mode in ["NAT44", "NAT64", "SIIT", "SIIT with 1,000 maps", "NPTv6"] {
+        for mode in MODES {
             for way in ["outbound", "inbound", "mixed"] {
                 let row = rows.iter().find(|row| row["mode"] == mode && row["way"] == way);
                 let row = row.unwrap_or_else(|| panic!("there is no row {mode}, {way}"));
@@ -40,7 +52,7 @@ fn every_translation_has_its_figures() {
     positive(&sizes[0]["memory"], &["nat44_bytes_per_session", "nat64_bytes_per_session"]);
     positive(&json["hosts"], &["subscribers", "one_each_bytes", "full_bytes"]);
     let targets = json["targets"].as_array().expect("targets");
-    assert_eq!(targets.len(), 2 * 13 + 2);
+    assert_eq!(targets.len(), 2 * 25 + 2);
     for target in targets {
         let is_within = target["found"].as_f64() <= target["wanted"].as_f64();
         assert_eq!(target["reached"], is_within, "{target}");
