@@ -14,7 +14,7 @@ use crate::convert::{DIFFERENCE, Plain6, Refusal};
 use crate::hosts::Hosts;
 use crate::nat64::Reached;
 use crate::numbered::is_short;
-use crate::receivers::{receiver, receiver_in};
+use crate::receivers::receiver;
 use crate::softwire::may_ask;
 use crate::translator::{Departure, Fate, Translator};
 use alloc::vec::Vec;
@@ -282,7 +282,8 @@ impl Translator {
             // Items and fates are written where they stay: to copy one takes long.
             let refused = match task {
                 Task::Translate => {
-                    if is_quick && self.take_quick(from, packet, &mut fates[at]) {
+                    // The first packet could not go the quick way.
+                    if is_quick && at > 0 && self.take_quick(from, packet, &mut fates[at]) {
                         continue;
                     }
                     fates[at] = self.take_next(engine, now, from, packet);
@@ -401,7 +402,7 @@ impl Translator {
         fates: &mut [Fate],
         run: &mut Run,
     ) {
-        let Run { tasks, items, verdicts, unseen, has_new, .. } = run;
+        let Run { tasks, items, verdicts, hashes, unseen, has_new } = run;
         verdicts.clear();
         verdicts.resize(items.len(), Verdict::Held);
         let before = engine.counters().packets;
@@ -410,14 +411,14 @@ impl Translator {
         self.add_bytes(&before, engine, unseen);
         let mut is_refused = false;
         // Few packets turn round.
-        let turns = verdicts.contains(&Verdict::Forward(Side::Inside));
-        let realm = self.realm().filter(|_| turns);
+        hashes.clear();
+        if verdicts.contains(&Verdict::Forward(Side::Inside)) {
+            let both = items.iter().zip(&*verdicts);
+            let both = both.map(|(item, verdict)| (&packets[item.at], *verdict));
+            self.approach_receivers(both, hashes);
+        }
         for (place, (item, verdict)) in items.iter().zip(&*verdicts).enumerate() {
-            if let Some(realm) = realm {
-                self.fetch_receivers(place, |place| {
-                    receiver_in(realm, &packets[items.get(place)?.at], verdicts[place])
-                });
-            }
+            self.fetch_receivers(place, hashes);
             let packet = &mut packets[item.at];
             // The engine cuts off bytes behind a packet.
             let len = item.len.min(packet.len() + unseen);

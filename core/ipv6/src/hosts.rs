@@ -273,7 +273,7 @@ impl Hosts {
     }
 
     #[inline]
-    pub(crate) fn hash_of_number(&self, number: u32) -> u64 {
+    fn hash_of_number(&self, number: u32) -> u64 {
         self.key.hash(number.into(), 0)
     }
 

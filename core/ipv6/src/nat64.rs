@@ -14,7 +14,7 @@ use crate::embedding::Pref64;
 use crate::errors;
 use crate::hosts::Hosts;
 use crate::quotes::Quotes;
-use crate::settings::{Nat64Settings, NonGlobal};
+use crate::settings::Nat64Settings;
 use crate::share::Share;
 use crate::translator::{Fate, Translator, cut_of};
 use crate::untranslated::{Piece, Untranslated};
@@ -448,8 +448,7 @@ impl Nat64Settings {
     /// True if an IPv4 address may stand in the prefix at a place.
     #[inline(always)]
     fn may_stand(&self, prefix: usize, address: Ipv4Addr) -> bool {
-        self.non_global == NonGlobal::Translate
-            || !crate::siit::is_forbidden(self.prefixes[prefix], address)
+        self.non_global.permits(self.prefixes[prefix], address)
     }
 
     /// Place of its prefix, and IPv4 address, of an address that embeds one that may be translated.
@@ -534,10 +533,9 @@ impl Addresses for Inward<'_> {
                 let prefix = settings.prefixes[self.nat64.prefix_for(destination, about)];
                 // A router may have an address that must not stand in the prefix.
                 let source = Ipv4Addr::from_bits(source);
-                let forbidden = crate::siit::is_forbidden(prefix, source);
-                match forbidden && settings.non_global == NonGlobal::Refuse {
-                    true => Ok((self.own, host)),
-                    false => Ok((prefix.embed(source).to_bits(), host)),
+                match settings.non_global.permits(prefix, source) {
+                    true => Ok((prefix.embed(source).to_bits(), host)),
+                    false => Ok((self.own, host)),
                 }
             }
             Place::Quoted => Ok((self.host(source)?, self.nat64.embed(source, destination))),

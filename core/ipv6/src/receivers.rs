@@ -27,12 +27,10 @@ impl Translator {
         assert!(packets.len() == verdicts.len() && packets.len() == results.len());
         results.fill(None);
         let mut hashes = mem::take(&mut self.run.hashes);
-        self.approach_receivers(packets, verdicts, &mut hashes);
-        self.fetch_receivers_hashed(hashes.iter().take(GROUP));
+        let both = packets.iter().zip(verdicts.iter().copied());
+        self.approach_receivers(both, &mut hashes);
         for (at, packet) in packets.iter_mut().enumerate() {
-            if at.is_multiple_of(GROUP) {
-                self.fetch_receivers_hashed(hashes.iter().skip(at + GROUP).take(GROUP));
-            }
+            self.fetch_receivers(at, &hashes);
             let Some(hash) = hashes.get(at).copied().flatten() else { continue };
             let is_done = self.nat64.as_ref().is_some_and(|it| it.pass_to_host(packet, hash));
             results[at] = Some(if is_done { Ok(None) } else { self.convert_to_host(packet) });
@@ -42,57 +40,33 @@ impl Translator {
 
     /// Tells the hash of each packet's receiver, if it is a host with a number, and fetches the
     /// place of the number in the index.
-    fn approach_receivers(
+    pub(crate) fn approach_receivers<'p, 'b: 'p>(
         &self,
-        packets: &[Packet<'_>],
-        verdicts: &[Verdict],
+        packets: impl Iterator<Item = (&'p Packet<'b>, Verdict)>,
         hashes: &mut Vec<Option<u64>>,
     ) {
         hashes.clear();
         let (Some(realm), Some(hosts)) = (self.realm(), self.hosts()) else { return };
-        let approach = |(packet, verdict): (&Packet<'_>, &Verdict)| {
-            receiver_in(realm, packet, *verdict).map(|number| hosts.approach_number(number))
+        let approach = |(packet, verdict)| {
+            receiver_in(realm, packet, verdict).map(|number| hosts.approach_number(number))
         };
-        hashes.extend(packets.iter().zip(verdicts).map(approach));
+        hashes.extend(packets.map(approach));
     }
 
-    /// Fetches the hosts with these hashes of their numbers.
+    /// Fetches the hosts with the hashes of packets after a place, some at a time.
     #[inline]
-    fn fetch_receivers_hashed<'h>(&self, hashes: impl Iterator<Item = &'h Option<u64>>) {
-        if let Some(hosts) = self.hosts() {
-            hashes.flatten().for_each(|hash| hosts.fetch_number(*hash));
-        }
-    }
-
-    /// Fetches the hosts that get packets after a place, some at a time.
-    #[inline]
-    pub(crate) fn fetch_receivers(&self, at: usize, receiver: impl Fn(usize) -> Option<u32>) {
-        if !at.is_multiple_of(GROUP) {
-            return;
-        }
-        let Some(hosts) = self.hosts() else { return };
-        let approach = |from: usize, to: usize| {
-            (from..to).filter_map(&receiver).for_each(|number| {
-                hosts.approach_number(number);
-            });
-        };
-        let fetch = |from: usize, to: usize| {
-            let hash = |number| hosts.hash_of_number(number);
-            (from..to).filter_map(&receiver).map(hash).for_each(|hash| hosts.fetch_number(hash));
-        };
-        if at == 0 {
-            approach(0, 2 * GROUP);
-            fetch(0, GROUP);
-        }
-        approach(at + 2 * GROUP, at + 3 * GROUP);
-        fetch(at + GROUP, at + 2 * GROUP);
+    pub(crate) fn fetch_receivers(&self, at: usize, hashes: &[Option<u64>]) {
+        let Some(hosts) = self.hosts().filter(|_| at.is_multiple_of(GROUP)) else { return };
+        let from = if at == 0 { 0 } else { at + GROUP };
+        let group = hashes.iter().take(at + 2 * GROUP).skip(from);
+        group.flatten().for_each(|hash| hosts.fetch_number(*hash));
     }
 }
 
 /// The number of the host that a packet goes to, if the engine sends the packet to the realm of
 /// numbers.
 #[inline]
-pub(crate) fn receiver_in(realm: u16, packet: &Packet<'_>, verdict: Verdict) -> Option<u32> {
+fn receiver_in(realm: u16, packet: &Packet<'_>, verdict: Verdict) -> Option<u32> {
     let is_to_host = verdict == Verdict::Forward(Side::Inside) && packet.realm() == realm;
     receiver(packet.bytes()).filter(|_| is_to_host)
 }

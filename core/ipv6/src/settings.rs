@@ -7,6 +7,7 @@
 use crate::convert::{ConvertSettings, Hops, UdpChecksumZero};
 use crate::hosts::{Hosts, MOST_HOST_BITS};
 use crate::share::Share;
+use crate::siit::is_forbidden;
 use crate::softwire::{DsliteSettings, Lw4o6Settings, MapSettings};
 use crate::{EamEntry, Nptv6, Pref64, Prefix6};
 use alloc::format;
@@ -251,6 +252,14 @@ pub enum NonGlobal {
     Refuse,
     /// The packet is translated as any other.
     Translate,
+}
+
+impl NonGlobal {
+    /// True if an IPv4 address may stand in a prefix.
+    #[inline(always)]
+    pub(crate) fn permits(self, prefix: Pref64, address: Ipv4Addr) -> bool {
+        self == Self::Translate || !is_forbidden(prefix, address)
+    }
 }
 
 /// Stateful translation, RFC 6146.

@@ -8,7 +8,7 @@ use crate::embedding::Pref64;
 use crate::explanation::Entry;
 use crate::nat64::about_ipv4;
 use crate::quick::{Passed, is_ordinary_ipv4};
-use crate::settings::{Hairpin, NonGlobal, SiitSettings};
+use crate::settings::{Hairpin, SiitSettings};
 use crate::translator::{Taken, Translator, cut_of};
 use alloc::string::{String, ToString};
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -125,13 +125,12 @@ impl Siit {
     #[inline(always)]
     pub(crate) fn ordinary_ipv4(&self, address: u128) -> Option<(u32, bool)> {
         let address = Ipv6Addr::from_bits(address);
-        let map = if self.maps.is_empty() { None } else { self.maps.to_ipv4(address) };
-        let (ipv4, by_prefix) = match map {
+        let (ipv4, by_prefix) = match self.maps.to_ipv4(address) {
             Some(ipv4) => (ipv4, false),
             None => {
                 let mut prefixes = self.settings.prefixes.iter();
                 let (prefix, ipv4) = prefixes.find_map(|it| Some((it, it.extract(address)?)))?;
-                (self.may_stand(*prefix, ipv4).then_some(ipv4)?, true)
+                (self.settings.non_global.permits(*prefix, ipv4).then_some(ipv4)?, true)
             }
         };
         let ipv4 = ipv4.to_bits();
@@ -142,25 +141,18 @@ impl Siit {
     #[inline(always)]
     fn ordinary_ipv6(&self, address: u32, maps: bool) -> Option<u128> {
         let address = Ipv4Addr::from_bits(address);
-        if maps
-            && !self.maps.is_empty()
-            && let Some(ipv6) = self.maps.to_ipv6(address)
-        {
+        if let (true, Some(ipv6)) = (maps, self.maps.to_ipv6(address)) {
             return Some(ipv6.to_bits());
         }
         let prefix = self.settings.prefixes.first()?;
-        self.may_stand(*prefix, address).then(|| prefix.embed(address).to_bits())
-    }
-
-    #[inline(always)]
-    fn may_stand(&self, prefix: Pref64, address: Ipv4Addr) -> bool {
-        self.settings.non_global != NonGlobal::Refuse || !is_forbidden(prefix, address)
+        let is_permitted = self.settings.non_global.permits(*prefix, address);
+        is_permitted.then(|| prefix.embed(address).to_bits())
     }
 
     /// True if an explicit map has an IPv4 address.
     #[inline(always)]
     fn has_map_of(&self, address: u32) -> bool {
-        !self.maps.is_empty() && self.maps.to_ipv6(Ipv4Addr::from_bits(address)).is_some()
+        self.maps.to_ipv6(Ipv4Addr::from_bits(address)).is_some()
     }
 
     fn has_ipv6(&self, address: u32) -> bool {
@@ -207,7 +199,7 @@ impl Stateless<'_> {
             //= rfc7915#section-5.4-type
             Refusal::with(DropReason::Untranslatable, ErrorMessage::PROHIBITED_IPV6);
         let (prefix, ipv4) = found.ok_or(untranslatable)?;
-        if self.siit.non_global == NonGlobal::Refuse && is_forbidden(*prefix, ipv4) {
+        if !self.siit.non_global.permits(*prefix, ipv4) {
             return Err(DropReason::NotGlobal.into());
         }
         Ok((ipv4.to_bits(), true))
@@ -222,7 +214,7 @@ impl Stateless<'_> {
         //= rfc7915#section-4.4-error
         let untranslatable = Refusal::with(DropReason::Untranslatable, ErrorMessage::PROHIBITED);
         let prefix = self.siit.prefixes.first().ok_or(untranslatable)?;
-        if self.siit.non_global == NonGlobal::Refuse && is_forbidden(*prefix, address) {
+        if !self.siit.non_global.permits(*prefix, address) {
             return Err(DropReason::NotGlobal.into());
         }
         //= rfc6052#section-3.3-prefix
