@@ -39,6 +39,15 @@ impl Ends6 {
     }
 }
 
+/// The endpoints of a packet from a host with a number, before translation.
+pub(super) struct Asked {
+    pub(super) internal: SocketAddr,
+    /// The receiver outside.
+    pub(super) remote: SocketAddrV4,
+    /// The receiver as the host knows it.
+    pub(super) remote_inside: SocketAddr,
+}
+
 impl Stage {
     /// True if a packet from inside may be of a control flow of NAT64 or DS-Lite, and has to be
     /// given to [`Stage::edit_of_host`] when it has been translated.
@@ -83,22 +92,32 @@ impl Stage {
         ends: Ends6,
         packet: &[u8],
     ) -> Option<Control> {
-        let Ends { protocol, source: external, destination: remote } = Ends::read(packet)?;
         let seen = translator.remote_of(*ends.destination.ip())?;
+        let asked = Asked {
+            internal: ends.source.into(),
+            remote: SocketAddrV4::new(seen, ends.destination.port()),
+            remote_inside: ends.destination.into(),
+        };
+        self.control_of_numbered(translator, asked, packet)
+    }
+
+    /// The flow of a packet from a host with a number, which has been translated.
+    pub(super) fn control_of_numbered(
+        &self,
+        translator: &Translator,
+        asked: Asked,
+        packet: &[u8],
+    ) -> Option<Control> {
+        let Asked { internal, remote, remote_inside } = asked;
+        let Ends { protocol, source: external, destination } = Ends::read(packet)?;
         // A destination that was translated too has two names; such flows pass unread.
-        if SocketAddrV4::new(seen, ends.destination.port()) != remote {
+        if destination != remote {
             return None;
         }
         let named = self.settings.kind(protocol, remote.port());
         let known = self.payloads.find(protocol, external, remote).map(|(kind, _)| kind);
-        let endpoints = Endpoints {
-            internal: ends.source.into(),
-            external,
-            remote,
-            remote_inside: ends.destination.into(),
-            realm: translator.realm()?,
-        };
-        self.control(named, known, endpoints)
+        let realm = translator.realm()?;
+        self.control(named, known, Endpoints { internal, external, remote, remote_inside, realm })
     }
 }
 

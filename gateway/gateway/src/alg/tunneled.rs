@@ -5,10 +5,10 @@
 //! name. The engine knows the host by a number, which the tunnel and the inner address give. A
 //! packet from outside tells no tunnel, so nothing is expected or withdrawn because of it.
 
+use super::nat64::Asked;
 use super::{AlgSettings, Control, Ends, Ends6, Kind, Stage};
 use natgate_engine::Engine;
 use natgate_ipv6::{Requester, Translator};
-use natgate_payload::Endpoints;
 use natgate_wire::ipv6;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4};
 
@@ -107,21 +107,9 @@ impl Stage {
         TunneledEnds { b4, inner }: TunneledEnds,
         packet: &[u8],
     ) -> Option<Control> {
-        let Ends { protocol, source: external, destination: remote } = Ends::read(packet)?;
-        // A destination that was translated too has two names; such flows pass unread.
-        if inner.destination != remote {
-            return None;
-        }
-        let named = self.settings.kind(protocol, remote.port());
-        let known = self.payloads.find(protocol, external, remote).map(|(kind, _)| kind);
-        let endpoints = Endpoints {
-            internal: inner.source.into(),
-            external,
-            remote,
-            remote_inside: remote.into(),
-            realm: translator.realm()?,
-        };
-        let control = self.control(named, known, endpoints)?;
+        let remote = inner.destination;
+        let asked = Asked { internal: inner.source.into(), remote, remote_inside: remote.into() };
+        let control = self.control_of_numbered(translator, asked, packet)?;
         (control.kind == Kind::Ftp).then_some(Control { b4: Some(b4), ..control })
     }
 }

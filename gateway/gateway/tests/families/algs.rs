@@ -20,15 +20,6 @@ fn settings(kind: AlgKind) -> Settings {
     settings
 }
 
-/// A segment with numbers, flags and data.
-fn segment(ports: (u16, u16), numbers: (u32, u32), flags: u8, data: &str) -> Vec<u8> {
-    let mut bytes = tcp(ports.0, ports.1, flags);
-    bytes[4..8].copy_from_slice(&numbers.0.to_be_bytes());
-    bytes[8..12].copy_from_slice(&numbers.1.to_be_bytes());
-    bytes.extend(data.as_bytes());
-    bytes
-}
-
 /// The data of a segment.
 fn text(packet: &[u8]) -> String {
     let header = if packet[0] >> 4 == 4 { 20 } else { 40 };

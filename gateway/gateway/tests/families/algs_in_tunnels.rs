@@ -29,15 +29,6 @@ fn settings() -> Settings {
     settings
 }
 
-/// A segment with numbers, flags and data.
-fn segment(ports: (u16, u16), numbers: (u32, u32), flags: u8, data: &str) -> Vec<u8> {
-    let mut bytes = tcp(ports.0, ports.1, flags);
-    bytes[4..8].copy_from_slice(&numbers.0.to_be_bytes());
-    bytes[8..12].copy_from_slice(&numbers.1.to_be_bytes());
-    bytes.extend(data.as_bytes());
-    bytes
-}
-
 fn in_tunnel(b4: &str, segment: &[u8]) -> Vec<u8> {
     raw6(v6(b4), v6(AFTR), 4, &ip4(INNER, SERVER, TCP, segment))
 }

@@ -178,6 +178,15 @@ pub(crate) fn tcp(from: u16, to: u16, flags: u8) -> Vec<u8> {
     [&from.to_be_bytes()[..], &to.to_be_bytes(), &rest].concat()
 }
 
+/// A segment with numbers, flags and data.
+pub(crate) fn segment(ports: (u16, u16), numbers: (u32, u32), flags: u8, data: &str) -> Vec<u8> {
+    let mut bytes = tcp(ports.0, ports.1, flags);
+    bytes[4..8].copy_from_slice(&numbers.0.to_be_bytes());
+    bytes[8..12].copy_from_slice(&numbers.1.to_be_bytes());
+    bytes.extend(data.as_bytes());
+    bytes
+}
+
 /// An echo message of a type, with identifier and data.
 pub(crate) fn echo(kind: u8, identifier: u16, data: &[u8]) -> Vec<u8> {
     let [high, low] = identifier.to_be_bytes();

@@ -56,18 +56,8 @@ fn settings_with_pcp() -> Settings {
     settings
 }
 
-/// A world whose gateway uses its addresses.
-fn world_with(settings: &Settings) -> World {
-    let mut world = World::with(settings);
-    for _ in 0..30 {
-        world.pass(Duration::from_millis(100));
-    }
-    while world.inside.take().is_some() {}
-    world
-}
-
 fn world() -> World {
-    world_with(&settings_with_pcp())
+    World::with_addresses(&settings_with_pcp())
 }
 
 fn frame(packet: &[u8]) -> Vec<u8> {
@@ -258,7 +248,7 @@ fn a_refused_request_takes_no_number_from_the_next_one() {
 fn only_subscribers_get_mappings() {
     let mut settings = settings_with_pcp();
     settings.ipv6.nat64.as_mut().unwrap().subscribers = vec![prefix("2001:db8:1::", 48)];
-    let mut world = world_with(&settings);
+    let mut world = World::with_addresses(&settings);
     let answer = ask(&mut world, HOSTS[2], &map(HOSTS[2], 7000, any(), 600));
     assert_eq!(answer[3], 2, "NOT_AUTHORIZED");
     assert_eq!(ask(&mut world, HOSTS[2], &map(HOSTS[2], 7000, any(), 0))[3], 2);
@@ -272,7 +262,7 @@ fn only_subscribers_get_mappings() {
 fn quotas_are_those_of_the_prefix() {
     let mut settings = settings_with_pcp();
     settings.engine.limits.explicit_per_subscriber = 2;
-    let mut world = world_with(&settings);
+    let mut world = World::with_addresses(&settings);
     for (number, host) in [HOSTS[0], HOSTS[1]].into_iter().enumerate() {
         granted(&ask(&mut world, host, &map(host, 7000 + number as u16, any(), 600)));
     }
@@ -286,7 +276,7 @@ fn a_host_whose_number_is_an_external_address_gets_mappings() {
     let mut settings = settings_with_pcp();
     let first = Ipv4Addr::new(1, 0, 0, 0);
     settings.engine.pools[0].addresses = vec![natgate_engine::AddressRange { first, last: first }];
-    let mut world = world_with(&settings);
+    let mut world = World::with_addresses(&settings);
     let answer = ask(&mut world, HOSTS[0], &map(HOSTS[0], 7000, any(), 600));
     assert_eq!((answer[3], &answer[44..60]), (0, &first.to_ipv6_mapped().octets()[..]));
 }
@@ -314,7 +304,7 @@ fn a_session_towards_a_remote_host_has_its_prefix() {
     let mut settings = settings_with_pcp();
     settings.engine.filtering = natgate_engine::Behavior::AddressAndPortDependent;
     for remote in REMOTES {
-        let mut world = world_with(&settings);
+        let mut world = World::with_addresses(&settings);
         let request = peer(HOSTS[0], 7000, (remote, 53), 600);
         let answer = ask(&mut world, HOSTS[0], &request);
         let (port, lifetime) = granted(&answer);
@@ -331,7 +321,7 @@ fn trusted_hosts_speak_for_others() {
     let mut settings = settings_with_pcp();
     settings.pcp.third_party = vec![Prefix::new(SUBSCRIBER, 32)];
     settings.pcp.third_party_ipv6 = vec![Prefix6 { address: ipv6(HOSTS[0]), len: 128 }];
-    let mut world = world_with(&settings);
+    let mut world = World::with_addresses(&settings);
     let third = |host: &str| [&[1, 0, 0, 16][..], &ipv6(host).octets()].concat();
     let request = [map(HOSTS[0], 7000, any(), 600), third(HOSTS[2])].concat();
     let (port, _) = granted(&ask(&mut world, HOSTS[0], &request));
@@ -451,7 +441,7 @@ fn data(packet: &[u8]) -> &[u8] {
 fn commands_of_ftp_are_translated_also_in_parts() {
     let mut settings = settings_with_pcp();
     settings.alg.set(AlgKind::Ftp, vec![21]);
-    let mut world = world_with(&settings);
+    let mut world = World::with_addresses(&settings);
     let (host, server) = ((HOSTS[0], 4000), (REMOTES[0], 21));
     let to_host = |world: &mut World| -> Vec<Vec<u8>> {
         world.turn();
@@ -511,7 +501,7 @@ fn requests_by_ipv6_are_answered_beside_a_flood_from_forged_addresses() {
     let forger = Mac([2, 6, 6, 6, 6, 6]);
     let mut settings = settings_with_pcp();
     settings.engine.limits.explicit_mappings = 50_000;
-    let mut world = world_with(&settings);
+    let mut world = World::with_addresses(&settings);
     let (mut random, mut granted) = (7_u64, std::collections::HashSet::new());
     for ms in 0..5500_u64 {
         for _ in 0..if ms < 5000 { 10 } else { 0 } {

@@ -23,17 +23,8 @@ fn settings_with_pcp() -> Settings {
     settings
 }
 
-fn world_with(settings: &Settings) -> World {
-    let mut world = World::with(settings);
-    for _ in 0..30 {
-        world.pass(Duration::from_millis(100));
-    }
-    while world.inside.take().is_some() {}
-    world
-}
-
 fn world() -> World {
-    world_with(&settings_with_pcp())
+    World::with_addresses(&settings_with_pcp())
 }
 
 fn send(world: &mut World, (b4, host): (&str, Ipv4Addr), request: &[u8]) {
@@ -194,7 +185,7 @@ fn forged_requests_are_refused_and_counted() {
 fn quotas_are_those_of_the_b4() {
     let mut settings = settings_with_pcp();
     settings.engine.limits.explicit_per_subscriber = 2;
-    let mut world = world_with(&settings);
+    let mut world = World::with_addresses(&settings);
     for (number, host) in [INNER, OTHER].into_iter().enumerate() {
         let request = map(host, 7000 + number as u16, any(), 600);
         granted(&ask(&mut world, (B4S[0], host), &request));
@@ -210,7 +201,7 @@ fn quotas_are_those_of_the_b4() {
 fn the_rate_of_requests_is_that_of_the_b4() {
     let mut settings = settings_with_pcp();
     settings.pcp.requests_per_second = (4, 1000);
-    let mut world = world_with(&settings);
+    let mut world = World::with_addresses(&settings);
     let answers = |world: &mut World, b4: &str| -> usize {
         let mut count = 0;
         for last in 2..12 {
@@ -229,7 +220,7 @@ fn the_rate_of_requests_is_that_of_the_b4() {
 #[test]
 fn trusted_hosts_speak_for_others_behind_their_b4_alone() {
     let ask_for_other = |settings: &Settings, from: Ipv4Addr| {
-        let mut world = world_with(settings);
+        let mut world = World::with_addresses(settings);
         let request = [map(from, 7000, any(), 600), third_party(OTHER)].concat();
         let answer = ask(&mut world, (B4S[0], from), &request);
         (world, answer)
@@ -259,7 +250,7 @@ fn trusted_hosts_speak_for_others_behind_their_b4_alone() {
 fn filters_sessions_and_port_sets_are_as_for_hosts_of_ipv4() {
     let mut settings = settings_with_pcp();
     settings.engine.filtering = natgate_engine::Behavior::AddressAndPortDependent;
-    let mut world = world_with(&settings);
+    let mut world = World::with_addresses(&settings);
     let from = (B4S[0], INNER);
     let filter = [&[3, 0, 0, 20, 0, 128, 0, 0][..], &REMOTE.to_ipv6_mapped().octets()].concat();
     let request = [map(INNER, 7000, any(), 600), filter].concat();
@@ -302,7 +293,7 @@ fn hosts_behind_b4s_may_ask_by_nat_pmp() {
 
 #[test]
 fn without_pcp_nothing_is_answered() {
-    let mut world = world_with(&tunnel_settings());
+    let mut world = World::with_addresses(&tunnel_settings());
     send(&mut world, (B4S[0], INNER), &map(INNER, 7000, any(), 600));
     assert!(entered(&mut world).is_empty());
     assert_eq!(world.drops(DropReason::LocalUnsupported), 1);

@@ -108,6 +108,16 @@ impl World {
         Self { worker, inside, outside, now, observer: RecordingObserver::default() }
     }
 
+    /// A world whose gateway uses its addresses, which have been tried on the links.
+    pub(crate) fn with_addresses(settings: &Settings) -> Self {
+        let mut world = Self::with(settings);
+        for _ in 0..30 {
+            world.pass(Duration::from_millis(100));
+        }
+        while world.inside.take().is_some() {}
+        world
+    }
+
     /// A world whose neighbours are known, because they have sent packets; also the external port.
     pub(crate) fn acquainted() -> (Self, u16) {
         Self::acquainted_with(&settings())
