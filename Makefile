@@ -182,6 +182,7 @@ bench: root demo-tools count-tools build bare ## Run every benchmark in full, fo
 	@"$(TARGET)/release/natgate" bench engine --threads 2
 	@"$(TARGET)/release/natgate" bench ipv6
 	@"$(TARGET)/release/natgate" bench structures
+	@"$(TARGET)/release/natgate" bench sharing
 	@"$(TARGET)/release/natgate" bench rules
 	@"$(TARGET)/release/natgate" bench rfc9693
 	@"$(TARGET)/release/natgate" bench day

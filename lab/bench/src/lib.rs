@@ -32,6 +32,7 @@ pub mod rfc9693;
 pub mod router;
 pub mod rules;
 mod search;
+pub mod sharing;
 pub mod soak;
 mod spread;
 pub mod structures;

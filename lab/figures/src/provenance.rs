@@ -17,7 +17,7 @@ pub const RESULTS: &str = "docs/results";
 pub const PAGE: &str = "docs/results/README.md";
 
 /// Code that each benchmark measures, from the root of the tree.
-const MEASURED: [(&str, &[&str]); 14] = [
+const MEASURED: [(&str, &[&str]); 15] = [
     ("engine", &["core/engine/src", "core/wire/src"]),
     ("ipv6", &["core/ipv6/src", "core/engine/src", "core/wire/src"]),
     ("instructions", &["core/engine/src", "core/wire/src"]),
@@ -25,6 +25,7 @@ const MEASURED: [(&str, &[&str]); 14] = [
     ("soak", &["core/engine/src", "core/wire/src"]),
     ("day", &["core/engine/src"]),
     ("prices", &["core/engine/src"]),
+    ("sharing", &["lab/bench/src/sharing"]),
     ("rules", &["core/engine/src/rules", "core/engine/src/rules.rs"]),
     ("structures", &["lab/bench/src/structures", "core/engine/src"]),
     ("io", &["gateway/io/src", "gateway/gateway/src", "core/engine/src", "gateway/dpdk/src"]),

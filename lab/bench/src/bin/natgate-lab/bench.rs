@@ -14,6 +14,7 @@ mod prices;
 mod rfc9693;
 mod router;
 mod rules;
+mod sharing;
 mod soak;
 mod structures;
 mod timings;
@@ -53,6 +54,7 @@ enum Bench {
     Ipv6(ipv6::Args),
     Structures(structures::Args),
     Rules(rules::Args),
+    Sharing(sharing::Args),
     Rfc9693(rfc9693::Args),
     Prices(prices::Args),
     Instructions(instructions::Args),
@@ -71,6 +73,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Bench::Ipv6(args) => ipv6::run(args),
         Bench::Structures(args) => structures::run(args),
         Bench::Rules(args) => rules::run(args),
+        Bench::Sharing(args) => sharing::run(args),
         Bench::Rfc9693(args) => rfc9693::run(args),
         Bench::Prices(args) => prices::run(args),
         Bench::Instructions(args) => instructions::run(args),
