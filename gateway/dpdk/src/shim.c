@@ -108,12 +108,22 @@ int natgate_dpdk_limits(uint16_t port, struct natgate_limits *limits)
 static void spread(struct rte_eth_conf *conf, const struct rte_eth_dev_info *info)
 {
 	uint64_t fields = info->flow_type_rss_offloads &
-			  (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_TCP | RTE_ETH_RSS_NONFRAG_IPV4_UDP);
+			  (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_TCP | RTE_ETH_RSS_NONFRAG_IPV4_UDP |
+			   RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_NONFRAG_IPV6_TCP | RTE_ETH_RSS_NONFRAG_IPV6_UDP);
 
 	if (fields) {
 		conf->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf->rx_adv_conf.rss_conf.rss_hf = fields;
 	}
+}
+
+/* Neighbor Discovery sends to groups of solicited nodes: a port that has no filter for groups, and cannot
+ * be told to let all of them pass, gets them anyway. */
+static int receive_groups(uint16_t port)
+{
+	int error = rte_eth_allmulticast_enable(port);
+
+	return error == -ENOTSUP ? 0 : error;
 }
 
 int natgate_dpdk_configure(uint16_t port, uint16_t queues, uint16_t mtu, struct rte_mempool *pool)
@@ -139,6 +149,8 @@ int natgate_dpdk_configure(uint16_t port, uint16_t queues, uint16_t mtu, struct 
 		error = rte_eth_tx_queue_setup(port, queue, sent, socket, NULL);
 	if (!error)
 		error = rte_eth_dev_start(port);
+	if (!error)
+		error = receive_groups(port);
 	if (!error)
 		rte_eth_stats_reset(port);
 	return error;

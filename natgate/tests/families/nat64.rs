@@ -67,6 +67,38 @@ fn a_host_with_ipv6_alone_reaches_ipv4() {
 }
 
 #[test]
+fn the_host_may_be_the_kernel_at_the_other_end_of_a_tun_device() {
+    let world = World::new(&["nat", "server"]);
+    world.host(
+        "server",
+        &format!(
+            "address add 192.0.2.1/24 dev eth0\naddress add {SERVER}/32 dev lo\n\
+             route add 203.0.113.0/24 via 192.0.2.2\n"
+        ),
+    );
+    let made = world.run(
+        "nat",
+        &format!(
+            "ip tuntap add dev inside mode tun && \
+             echo 0 > /proc/sys/net/ipv6/conf/inside/disable_ipv6 && \
+             ip link set inside up && ip address add {CLIENT}/64 dev inside && \
+             ip route add 64:ff9b::/96 dev inside"
+        ),
+    );
+    assert_eq!(made, "");
+    let tun = config("", "").replacen("\"inside\"", "\"inside\"\nbackend = \"tun\"", 1);
+    let gateway = world.start("nat", &tun);
+    world.serve("server", address(SERVER));
+    world.ping("nat", "2001:db8:1::1", "");
+    world.ping("nat", SERVER6, "");
+    assert_eq!(world.tcp("nat", address(SERVER6)).ip(), address(EXTERNAL));
+    for len in [1, 3000] {
+        assert_eq!(world.udp("nat", address(SERVER6), len).ip(), address(EXTERNAL));
+    }
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
+
+#[test]
 fn an_explanation_says_what_happens() {
     let world = world();
     let gateway = world.start("nat", &config("", ""));

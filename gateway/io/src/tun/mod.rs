@@ -4,8 +4,8 @@
 //! It serves containers and tests: no second machine is needed, because the kernel itself is at the
 //! other end. The kernel uses no Ethernet there, and gateways use nothing else. So the device
 //! presents a link with one other station on it, [`STATION`]: received packets get a header with
-//! that source, and sent frames lose their header. The device answers ARP for that station,
-//! whatever address is asked for, except for the gateway's own.
+//! that source, and sent frames lose their header. The device answers ARP and neighbor solicitations
+//! for that station, whatever address is asked for, except for the gateway's own.
 //!
 //! The device is created if it does not exist, and then goes with the process. Addresses, routes
 //! and the link state are left to the configuration of the kernel.
@@ -17,7 +17,9 @@ mod transmit;
 use crate::monitor::{Look, Monitor};
 use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Transmit};
 use arrayvec::ArrayVec;
-use natgate_wire::arp::{self, Mac};
+use natgate_wire::arp::Mac;
+use natgate_wire::link::ETHERNET_LEN;
+use natgate_wire::nd;
 use receive::Receiver;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +31,13 @@ pub const GATEWAY: Mac = Mac([2, 0, 0, 0, 0, 1]);
 /// Hardware address of the other station, the kernel.
 pub const STATION: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
-/// Most ARP answers that wait to be received; further requests are repeated by their sender.
+/// A frame that the device itself has for the gateway: an answer of the station.
+type Answer = ArrayVec<u8, LONGEST_ANSWER>;
+
+/// Length of the longest answer, a neighbor advertisement, bytes.
+const LONGEST_ANSWER: usize = ETHERNET_LEN + nd::PACKET_LEN;
+
+/// Most answers that wait to be received; further requests are repeated by their sender.
 const ANSWERS: usize = 64;
 
 /// A TUN device.
@@ -51,13 +59,13 @@ pub struct TunDevice {
 /// Frames that the device itself has for the gateway.
 #[derive(Debug)]
 struct Answers {
-    frames: Arc<Mutex<ArrayVec<[u8; arp::FRAME_LEN], ANSWERS>>>,
+    frames: Arc<Mutex<ArrayVec<Answer, ANSWERS>>>,
     /// Always readable: while such frames wait, a reader does not sleep.
     ready: Arc<OwnedFd>,
 }
 
 impl Answers {
-    fn waiting(&self) -> MutexGuard<'_, ArrayVec<[u8; arp::FRAME_LEN], ANSWERS>> {
+    fn waiting(&self) -> MutexGuard<'_, ArrayVec<Answer, ANSWERS>> {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

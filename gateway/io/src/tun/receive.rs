@@ -1,7 +1,7 @@
 //! The receiving half: one read a packet, into memory of this process with room for the Ethernet
 //! header.
 
-use super::{ANSWERS, GATEWAY, STATION, socket};
+use super::{ANSWERS, Answer, GATEWAY, LONGEST_ANSWER, STATION, socket};
 use crate::{BATCH, Batch, Frame, HEADROOM};
 use arrayvec::ArrayVec;
 use natgate_wire::arp;
@@ -29,20 +29,18 @@ const PACKET: usize = HEADROOM + ETHERNET_LEN;
 
 impl Receiver {
     pub(super) fn new(file: Arc<OwnedFd>, mtu: usize) -> Self {
-        // One byte more than the longest packet, so that a longer packet is detected; an ARP answer
-        // must fit, too.
-        Self { file, mtu, memory: vec![0; BATCH * (PACKET + mtu.max(arp::LEN) + 1)] }
+        Self { file, mtu, memory: vec![0; BATCH * piece(mtu)] }
     }
 
     pub(super) fn receive<'d>(
         &'d mut self,
-        answers: &mut ArrayVec<[u8; arp::FRAME_LEN], ANSWERS>,
+        answers: &mut ArrayVec<Answer, ANSWERS>,
         batch: &mut Batch<'d>,
         counts: &mut Counts,
     ) {
         let before = batch.len();
-        let piece = PACKET + self.mtu.max(arp::LEN) + 1;
-        for memory in self.memory.chunks_exact_mut(piece).take(batch.remaining_capacity()) {
+        for memory in self.memory.chunks_exact_mut(piece(self.mtu)).take(batch.remaining_capacity())
+        {
             if !answers.is_empty() {
                 let answer = answers.remove(0);
                 memory[HEADROOM..HEADROOM + answer.len()].copy_from_slice(&answer);
@@ -65,4 +63,10 @@ impl Receiver {
         }
         counts.received += (batch.len() - before) as u64;
     }
+}
+
+/// Memory for a packet, bytes: one more than the longest packet, so that a longer one is detected.
+/// An answer of the device fits, too.
+fn piece(mtu: usize) -> usize {
+    PACKET + mtu.max(LONGEST_ANSWER) + 1
 }

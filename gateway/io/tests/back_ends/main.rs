@@ -38,6 +38,7 @@ macro_rules! over_every_back_end {
 
 over_every_back_end! {
     frames_pass_both_ways_unchanged_and_in_order
+    frames_of_ipv6_pass_both_ways_unchanged
     batches_pass_and_frames_of_no_use_do_not_stop_them
     a_link_that_flaps_is_survived
     a_device_that_goes_and_comes_back_is_taken_up_again
@@ -68,6 +69,17 @@ fn frames_pass_both_ways_unchanged_and_in_order(kind: BackEnd) {
     let statistics = stage.device.statistics();
     assert_eq!((statistics.received, statistics.transmitted), (1681, 1481));
     assert_eq!((statistics.receive_overrun, statistics.transmit_full), (0, 0));
+}
+
+fn frames_of_ipv6_pass_both_ways_unchanged(kind: BackEnd) {
+    let mut stage = Stage::new(kind);
+    for number in 0..=1460 {
+        let [inward, outward] = stage.of_ipv6(&payload(number, number));
+        stage.far.send(&inward);
+        assert_eq!(receive(&mut *stage.device, 1), [inward]);
+        assert_eq!(send(&mut *stage.device, &outward), Lost::NONE);
+        assert_eq!(stage.far.receive(1), [outward]);
+    }
 }
 
 fn batches_pass_and_frames_of_no_use_do_not_stop_them(kind: BackEnd) {

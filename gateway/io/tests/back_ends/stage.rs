@@ -189,7 +189,8 @@ impl Far {
             if len >= 0 {
                 let [gateway, station] = BackEnd::Tun.macs();
                 let packet = &packet[..len as usize];
-                frames.push([&station[..], &gateway, &[8, 0], packet].concat());
+                let kind = if packet[0] >> 4 == 6 { IPV6 } else { IPV4 };
+                frames.push([&station[..], &gateway, &kind, packet].concat());
             }
         }
         frames
@@ -232,13 +233,24 @@ impl Stage {
     /// A frame of IPv4 that the far end sends; `payload` follows a header.
     pub(crate) fn inward(&self, payload: &[u8]) -> Vec<u8> {
         let [here, there] = self.kind.macs();
-        [&here[..], &there, &[8, 0], &HEADER, payload].concat()
+        [&here[..], &there, &IPV4, &HEADER, payload].concat()
     }
 
     /// A frame that the device sends.
     pub(crate) fn outward(&self, payload: &[u8]) -> Vec<u8> {
         let [here, there] = self.kind.macs();
-        [&there[..], &here, &[8, 0], &HEADER, payload].concat()
+        [&there[..], &here, &IPV4, &HEADER, payload].concat()
+    }
+
+    /// Frames of IPv6 that the far end and the device send; `payload` follows a header.
+    pub(crate) fn of_ipv6(&self, payload: &[u8]) -> [Vec<u8>; 2] {
+        let [here, there] = self.kind.macs();
+        let mut header = [0; 40];
+        header[0] = 0x60;
+        header[4..6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
+        header[6..8].copy_from_slice(&[253, 64]);
+        let frame = |to: &[u8], from: &[u8]| [to, from, &IPV6, &header, payload].concat();
+        [frame(&here, &there), frame(&there, &here)]
     }
 
     /// Sends a frame each way and checks that it arrives.
@@ -250,6 +262,10 @@ impl Stage {
         assert_eq!(self.far.receive(1), [outward]);
     }
 }
+
+/// Types of a frame.
+const IPV4: [u8; 2] = [8, 0];
+const IPV6: [u8; 2] = [0x86, 0xdd];
 
 /// An IPv4 header with the fields that matter here.
 pub(crate) const HEADER: [u8; 20] =
