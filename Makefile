@@ -185,6 +185,7 @@ bench: root demo-tools count-tools build bare ## Run every benchmark in full, fo
 	@"$(TARGET)/release/natgate" bench sharing
 	@"$(TARGET)/release/natgate" bench rules
 	@"$(TARGET)/release/natgate" bench rfc9693
+	@"$(TARGET)/release/natgate" bench rfc9693 --nat64 --sessions 1M,10M
 	@"$(TARGET)/release/natgate" bench day
 	@"$(TARGET)/release/natgate" bench prices --engine docs/results/engine/engine.json
 	@"$(TARGET)/release/natgate" bench instructions --out docs/results

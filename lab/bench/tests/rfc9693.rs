@@ -4,7 +4,17 @@ use natgate_lab::rfc9693::{Plan, measure};
 
 #[test]
 fn rates_are_found_and_the_capacity_is_what_was_configured() {
+    rates_are_found(false);
+}
+
+#[test]
+fn rates_of_nat64_are_found() {
+    rates_are_found(true);
+}
+
+fn rates_are_found(nat64: bool) {
     let plan = Plan {
+        nat64,
         sessions: vec![2_000, 6_000],
         frames: 10_000,
         capacity: 9_000,
@@ -12,6 +22,7 @@ fn rates_are_found_and_the_capacity_is_what_was_configured() {
         ..Plan::quick()
     };
     let json = measure(&plan, "test").json();
+    assert_eq!(json["nat64"], nat64);
     let sizes = json["sizes"].as_array().expect("sizes");
     assert_eq!(sizes.len(), 2);
     for size in sizes {

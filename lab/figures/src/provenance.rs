@@ -17,11 +17,12 @@ pub const RESULTS: &str = "docs/results";
 pub const PAGE: &str = "docs/results/README.md";
 
 /// Code that each benchmark measures, from the root of the tree.
-const MEASURED: [(&str, &[&str]); 15] = [
+const MEASURED: [(&str, &[&str]); 16] = [
     ("engine", &["core/engine/src", "core/wire/src"]),
     ("ipv6", &["core/ipv6/src", "core/engine/src", "core/wire/src"]),
     ("instructions", &["core/engine/src", "core/wire/src"]),
     ("rfc9693", &["core/engine/src", "core/wire/src"]),
+    ("rfc9693-nat64", &["core/ipv6/src", "core/engine/src", "core/wire/src"]),
     ("soak", &["core/engine/src", "core/wire/src"]),
     ("day", &["core/engine/src"]),
     ("prices", &["core/engine/src"]),

@@ -15,6 +15,10 @@ mod translation;
 
 pub use memory::{Hosts64, Memory};
 
+pub(crate) use packet::{Buffer, Ends};
+pub(crate) use rig::Gateway;
+pub(crate) use translation::{Session, Translation};
+
 use crate::clock;
 use crate::engine::{Bench, Mode, Plan as EnginePlan, ROUND, subscribers};
 use crate::limit::Limit;
@@ -26,7 +30,6 @@ use report::Target;
 use rig::{Rig, SWEEP_STEP};
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use translation::Translation;
 
 /// Lowest number of rounds.
 const ROUNDS: usize = 5;

@@ -12,7 +12,7 @@ use crate::engine::{Bench, Mode, ROUND, config};
 use crate::frame::End;
 use crate::memory::resident;
 use crate::random::{Random, Shuffle};
-use natgate_engine::{Engine, Packet, Side, Timestamp, Verdict};
+use natgate_engine::{Change, Config, Engine, Packet, Side, Timestamp, Verdict};
 use natgate_ipv6::{Fate, Translator};
 use std::hint::black_box;
 
@@ -28,13 +28,54 @@ const SWEEP_CALLS: u64 = 1000;
 const LONGEST: usize = 1500;
 
 /// The parts of a gateway that see a packet.
-struct Gateway {
+pub(crate) struct Gateway {
     engine: Engine,
     translator: Translator,
     verdicts: Vec<Verdict>,
     fates: Vec<Fate>,
     /// Buffer for packets of the gateway's own.
     own: Vec<u8>,
+    /// Numbers of made and of removed mappings.
+    pub(crate) made: u64,
+    pub(crate) removed: u64,
+}
+
+impl Gateway {
+    /// Creates a gateway with this translation alone, and batches of at most `batch` packets.
+    pub(crate) fn new(translation: Translation, mut config: Config, batch: usize) -> Self {
+        let translator = Translator::new(&translation.settings(), &mut config, [1; 32])
+            .expect("the laboratory's settings agree")
+            .expect("the settings have IPv6");
+        let mut engine = Engine::new(&config, [1; 32], Timestamp(0))
+            .expect("the laboratory's configuration can be run");
+        engine.populate();
+        Self {
+            engine,
+            translator,
+            verdicts: vec![Verdict::Held; batch],
+            fates: vec![Fate::Nothing; batch],
+            own: vec![0; LONGEST],
+            made: 0,
+            removed: 0,
+        }
+    }
+
+    /// Does the work that is due at a time; returns true if more is due.
+    pub(crate) fn advance(&mut self, now: Timestamp) -> bool {
+        let is_more = self.engine.advance(now);
+        settle(self, now);
+        is_more
+    }
+
+    /// True if there is no mapping.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.engine.mappings().next().is_none()
+    }
+
+    /// Takes a batch of packets from one side; returns how many leave.
+    pub(crate) fn take(&mut self, now: Timestamp, side: Side, packets: &mut [Packet<'_>]) -> usize {
+        turn(self, now, side, packets)
+    }
 }
 
 /// A translator with its sessions.
@@ -57,18 +98,10 @@ impl Rig {
         let room = if translation.is_stateful() { sessions } else { 1 };
         let external = vec![(u32::MAX, u16::MAX); room as usize];
         let buffers = vec![Buffer::EMPTY; ROUND];
-        let (verdicts, fates) = (vec![Verdict::Held; batch], vec![Fate::Nothing; batch]);
         let resident_before = resident();
-        let mut config = config(room);
-        let translator = Translator::new(&translation.settings(), &mut config, [1; 32])
-            .expect("the laboratory's settings agree")
-            .expect("the settings have IPv6");
-        let mut engine = Engine::new(&config, [1; 32], Timestamp(0))
-            .expect("the laboratory's configuration can be run");
-        engine.populate();
         Self {
             translation,
-            gateway: Gateway { engine, translator, verdicts, fates, own: vec![0; LONGEST] },
+            gateway: Gateway::new(translation, config(room), batch),
             sessions,
             hosts: translation.hosts(sessions),
             batch,
@@ -233,8 +266,13 @@ fn send_to_hosts(
 
 /// Takes what engine and translator have produced, and frees hosts.
 fn settle(gateway: &mut Gateway, now: Timestamp) {
-    let Gateway { engine, translator, own, .. } = gateway;
+    let Gateway { engine, translator, own, made, removed, .. } = gateway;
     while let Some(event) = engine.poll_event() {
+        match event.change {
+            Change::MappingCreated(_) => *made += 1,
+            Change::MappingRemoved(_) => *removed += 1,
+            _ => {}
+        }
         let subject = event.change.subject();
         black_box(subject.and_then(|(realm, number)| translator.host(realm, number)));
     }
@@ -247,7 +285,6 @@ fn settle(gateway: &mut Gateway, now: Timestamp) {
 mod tests {
     use super::super::packet::Ends;
     use super::*;
-    use natgate_wire::{Ipv4, Ipv6};
 
     const SESSIONS: u64 = 5000;
 
@@ -260,34 +297,7 @@ mod tests {
     }
 
     fn ends(bytes: &[u8]) -> Ends {
-        let ports = |payload: &[u8]| {
-            let port = |at: usize| u16::from_be_bytes([payload[at], payload[at + 1]]);
-            (port(0), port(2))
-        };
-        let Ok(header) = Ipv6::new_checked(bytes) else {
-            let header = Ipv4::new_checked(bytes).expect("a packet");
-            let (from, to) = ports(header.payload());
-            return Ends::Ipv4((header.source(), from), (header.destination(), to));
-        };
-        let outer = (header.source(), header.destination());
-        match Ipv4::new_checked(header.payload()) {
-            Ok(_) if header.next_header() == 4 => {
-                let Ends::Ipv4(from, to) = ends(header.payload()) else { unreachable!() };
-                Ends::Tunneled(outer, (from, to))
-            }
-            _ => {
-                let (from, to) = ports(header.payload());
-                Ends::Ipv6((outer.0, from), (outer.1, to))
-            }
-        }
-    }
-
-    fn reversed(ends: Ends) -> Ends {
-        match ends {
-            Ends::Ipv4(from, to) => Ends::Ipv4(to, from),
-            Ends::Ipv6(from, to) => Ends::Ipv6(to, from),
-            Ends::Tunneled(outer, (from, to)) => Ends::Tunneled((outer.1, outer.0), (to, from)),
-        }
+        Ends::read(bytes).expect("a packet").0
     }
 
     #[test]
@@ -303,9 +313,9 @@ mod tests {
                 let left = pass(&mut rig, Side::Inside);
                 rig.write_inbound(0, session);
                 let answer = ends(rig.buffers[0].packet().bytes());
-                assert_eq!(answer, reversed(left), "{translation:?} {session}");
+                assert_eq!(answer, left.reversed(), "{translation:?} {session}");
                 let back = pass(&mut rig, Side::Outside);
-                assert_eq!(back, reversed(sent), "{translation:?} {session}");
+                assert_eq!(back, sent.reversed(), "{translation:?} {session}");
             }
         }
     }
@@ -318,7 +328,7 @@ mod tests {
                 rig.write_outbound(0, session);
                 let left = pass(&mut rig, Side::Inside);
                 rig.write_inbound(0, session);
-                assert_eq!(ends(rig.buffers[0].packet().bytes()), reversed(left));
+                assert_eq!(ends(rig.buffers[0].packet().bytes()), left.reversed());
             }
         }
     }

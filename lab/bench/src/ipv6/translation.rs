@@ -33,7 +33,7 @@ const INSIDE: u32 = 0x0a00_0000;
 
 /// A translation of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Translation {
+pub(crate) enum Translation {
     /// Stateful, RFC 6146.
     Nat64,
     /// Stateless by one prefix, RFC 7915.
@@ -54,9 +54,9 @@ pub(super) enum Translation {
 
 /// A session: its host, and its number among the sessions of the host.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Session {
-    pub(super) host: u64,
-    pub(super) place: u64,
+pub(crate) struct Session {
+    pub(crate) host: u64,
+    pub(crate) place: u64,
 }
 
 impl Session {
@@ -143,7 +143,7 @@ impl Translation {
     }
 
     /// The ends of a packet from inside.
-    pub(super) fn outbound(self, session: Session, remote: End) -> Ends {
+    pub(crate) fn outbound(self, session: Session, remote: End) -> Ends {
         let Session { host, .. } = session;
         let source = |address| (address, session.port());
         let place = u128::from(host);
@@ -173,7 +173,7 @@ impl Translation {
 
     /// The ends of a packet from outside. `external` is the external endpoint of a session of the
     /// engine's.
-    pub(super) fn inbound(self, session: Session, remote: End, external: End) -> Ends {
+    pub(crate) fn inbound(self, session: Session, remote: End, external: End) -> Ends {
         let Session { host, .. } = session;
         let receiver = match self {
             Self::Nat64 | Self::DsLite => external,

@@ -1,4 +1,4 @@
-//! The gateway under test: an engine between two virtual links in memory, in virtual time.
+//! The gateway under test: a translator between two virtual links in memory, in virtual time.
 //!
 //! Frames arrive at an even rate. Each side has a receive ring of [`RING`] frames, like a network
 //! card. A frame that finds its ring full is lost. The gateway takes a batch from each side in
@@ -6,6 +6,8 @@
 //! does not count. The tester's work costs no virtual time. So a rate that passes is a rate of the
 //! engine on one core of its own, without the cost of network cards and drivers.
 
+use super::Plan;
+use super::nat64::Nat64;
 use super::tester::{POOL, POOL_ADDRESSES, Phase, Tester};
 use crate::clock;
 use crate::frame::{self, Frame};
@@ -24,17 +26,34 @@ const REST: u64 = 1_000_000_000;
 
 /// A gateway and its virtual time.
 pub(super) struct Gateway {
-    engine: Engine,
+    subject: Subject,
     batch: usize,
     frames: [Vec<Frame>; 2],
-    verdicts: Vec<Verdict>,
     /// Virtual time, nanoseconds.
     now: u64,
-    /// Numbers of created and of removed mappings.
-    made: u64,
-    removed: u64,
     /// Cost of reading the clock, nanoseconds. It is no part of a turn.
     clock_cost: u64,
+}
+
+/// The translator under test.
+enum Subject {
+    Nat44(Box<Nat44>),
+    Nat64(Box<Nat64>),
+}
+
+/// The engine alone.
+struct Nat44 {
+    engine: Engine,
+    verdicts: Vec<Verdict>,
+    changed: Changed,
+}
+
+/// Result of one batch.
+pub(super) struct Turn {
+    /// Nanoseconds of processor time.
+    pub(super) time: u64,
+    /// True if every frame came out correctly.
+    pub(super) passed: bool,
 }
 
 /// Frames that one side sends.
@@ -88,18 +107,18 @@ impl Stream {
 impl Gateway {
     /// Creates an empty gateway with room for `capacity` sessions and external addresses for
     /// `ports`.
-    pub(super) fn new(capacity: u64, ports: u64, batch: usize) -> Self {
-        let mut engine = Engine::new(&config(capacity, ports), [93; 32], Timestamp(0))
-            .expect("the laboratory's configuration can be run");
-        engine.populate();
+    pub(super) fn new(capacity: u64, ports: u64, plan: &Plan) -> Self {
+        let (config, batch) = (config(capacity, ports), plan.batch);
+        let subject = if plan.nat64 {
+            Subject::Nat64(Box::new(Nat64::new(config, batch)))
+        } else {
+            Subject::Nat44(Box::new(Nat44::new(&config, batch)))
+        };
         Self {
-            engine,
+            subject,
             batch,
             frames: [(); 2].map(|()| vec![Frame([0; 64]); batch]),
-            verdicts: vec![Verdict::Held; batch],
             now: 0,
-            made: 0,
-            removed: 0,
             clock_cost: clock_cost(),
         }
     }
@@ -178,27 +197,17 @@ impl Gateway {
     /// that came out.
     fn turn(&mut self, counts: [usize; 2], tester: &mut Tester, outcome: &mut Outcome) {
         let now = Timestamp(self.now);
-        for (from, out) in [(Side::Inside, Side::Outside), (Side::Outside, Side::Inside)] {
-            let count = counts[from as usize];
-            if count == 0 {
+        for from in [Side::Inside, Side::Outside] {
+            let frames = &mut self.frames[from as usize][..counts[from as usize]];
+            if frames.is_empty() {
                 continue;
             }
-            let Self { engine, verdicts, .. } = self;
-            let verdicts = &mut verdicts[..count];
-            let mut packets: Vec<Packet<'_>> = self.frames[from as usize][..count]
-                .iter_mut()
-                .map(|frame| Packet::new(&mut frame.0[..frame::LEN], 0))
-                .collect();
-            let start = clock::now();
-            let mut changed = pass(engine, now);
-            engine.process(now, from, &mut packets, verdicts);
-            changed = changed.plus(drain(engine));
-            self.now += (clock::now() - start).saturating_sub(self.clock_cost);
-            self.made += changed.made;
-            self.removed += changed.removed;
-            for (frame, verdict) in self.frames[from as usize].iter().zip(verdicts) {
-                outcome.passed &= *verdict == Verdict::Forward(out) && tester.receive(out, frame);
-            }
+            let turn = match &mut self.subject {
+                Subject::Nat44(nat44) => nat44.turn(now, from, frames, tester),
+                Subject::Nat64(nat64) => nat64.turn(now, from, frames, tester),
+            };
+            self.now += turn.time.saturating_sub(self.clock_cost);
+            outcome.passed &= turn.passed;
         }
     }
 
@@ -208,26 +217,90 @@ impl Gateway {
     /// # Panics
     /// If a mapping is left.
     pub(super) fn tear_down(&mut self) -> (u64, f64) {
-        let before = self.removed;
+        let before = self.removed();
         self.now += TIMEOUT.as_nanos() as u64 + REST;
         let (mut start, mut more) = (clock::now(), true);
         while more {
-            if self.removed == before {
+            if self.removed() == before {
                 start = clock::now();
             }
-            more = self.engine.advance(Timestamp(self.now));
-            self.removed += drain(&mut self.engine).removed;
+            more = self.advance();
         }
         let time = (clock::now() - start) as f64;
         self.now += Timeouts::default().hold_down.as_nanos() as u64 + REST;
-        pass(&mut self.engine, Timestamp(self.now));
-        assert!(self.mappings() == 0 && self.engine.mappings().next().is_none());
-        (self.removed - before, time)
+        while self.advance() {}
+        assert!(self.mappings() == 0 && self.is_empty());
+        (self.removed() - before, time)
+    }
+
+    /// Does the work that is due; returns true if more is due.
+    fn advance(&mut self) -> bool {
+        let now = Timestamp(self.now);
+        match &mut self.subject {
+            Subject::Nat44(nat44) => nat44.advance(now),
+            Subject::Nat64(nat64) => nat64.gateway.advance(now),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match &self.subject {
+            Subject::Nat44(nat44) => nat44.engine.mappings().next().is_none(),
+            Subject::Nat64(nat64) => nat64.gateway.is_empty(),
+        }
+    }
+
+    fn removed(&self) -> u64 {
+        match &self.subject {
+            Subject::Nat44(nat44) => nat44.changed.removed,
+            Subject::Nat64(nat64) => nat64.gateway.removed,
+        }
     }
 
     /// Number of present mappings.
     pub(super) fn mappings(&self) -> u64 {
-        self.made - self.removed
+        let made = match &self.subject {
+            Subject::Nat44(nat44) => nat44.changed.made,
+            Subject::Nat64(nat64) => nat64.gateway.made,
+        };
+        made - self.removed()
+    }
+}
+
+impl Nat44 {
+    fn new(config: &Config, batch: usize) -> Self {
+        let config = Config { subscribers: vec![Tester::subscribers()], ..config.clone() };
+        let mut engine = Engine::new(&config, [93; 32], Timestamp(0))
+            .expect("the laboratory's configuration can be run");
+        engine.populate();
+        Self { engine, verdicts: vec![Verdict::Held; batch], changed: Changed::default() }
+    }
+
+    fn turn(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        frames: &mut [Frame],
+        tester: &mut Tester,
+    ) -> Turn {
+        let mut packets: Vec<Packet<'_>> =
+            frames.iter_mut().map(|frame| Packet::new(&mut frame.0[..frame::LEN], 0)).collect();
+        let start = clock::now();
+        while self.advance(now) {}
+        let verdicts = &mut self.verdicts[..packets.len()];
+        self.engine.process(now, from, &mut packets, verdicts);
+        self.changed.take(&mut self.engine);
+        let time = clock::now() - start;
+        let (mut passed, out) = (true, from.other());
+        for (frame, verdict) in frames.iter().zip(&self.verdicts) {
+            passed &= *verdict == Verdict::Forward(out) && tester.receive(out, frame);
+        }
+        Turn { time, passed }
+    }
+
+    fn advance(&mut self, now: Timestamp) -> bool {
+        let is_more = self.engine.advance(now);
+        self.changed.take(&mut self.engine);
+        is_more
     }
 }
 
@@ -239,31 +312,16 @@ struct Changed {
 }
 
 impl Changed {
-    fn plus(self, other: Self) -> Self {
-        Self { made: self.made + other.made, removed: self.removed + other.removed }
-    }
-}
-
-/// Advances the engine's time; returns the changes of the mappings.
-fn pass(engine: &mut Engine, now: Timestamp) -> Changed {
-    let mut changed = Changed::default();
-    while engine.advance(now) {
-        changed = changed.plus(drain(engine));
-    }
-    changed.plus(drain(engine))
-}
-
-/// Takes the events; returns the changes of the mappings.
-fn drain(engine: &mut Engine) -> Changed {
-    let mut changed = Changed::default();
-    while let Some(event) = engine.poll_event() {
-        match event.change {
-            Change::MappingCreated(_) => changed.made += 1,
-            Change::MappingRemoved(_) => changed.removed += 1,
-            _ => {}
+    /// Takes the engine's events.
+    fn take(&mut self, engine: &mut Engine) {
+        while let Some(event) = engine.poll_event() {
+            match event.change {
+                Change::MappingCreated(_) => self.made += 1,
+                Change::MappingRemoved(_) => self.removed += 1,
+                _ => {}
+            }
         }
     }
-    changed
 }
 
 /// Nanoseconds of two reads of the clock: the shortest of many tries.
@@ -279,7 +337,6 @@ fn config(capacity: u64, ports: u64) -> Config {
     let addresses = (ports.div_ceil(SESSIONS_PER_ADDRESS) as u32).max(2);
     let mut config = full_table::config(POOL, addresses, capacity);
     config.limits.extra_sessions = Some(0);
-    config.subscribers = vec![Tester::subscribers()];
     config.timeouts = Timeouts { udp: TIMEOUT, ..Timeouts::default() };
     config
 }

@@ -2,10 +2,12 @@
 //! validated; the rate of packets over them, both ways; the rate of their removal; and the capacity
 //! of the table.
 //!
-//! The gateway is the engine behind virtual links (`gateway`). The tester makes and checks every
+//! The gateway is the engine behind virtual links (`gateway`), with the translator of IPv6 before it
+//! if NAT64 is measured (`nat64`). The tester makes and checks every
 //! frame (`tester`). `README.md` beside this file lists the differences to the RFC.
 
 mod gateway;
+mod nat64;
 mod report;
 mod tester;
 
@@ -31,6 +33,8 @@ const BETA: f64 = 0.2;
 pub struct Plan {
     /// Sizes of the table, sessions.
     pub sessions: Vec<u64>,
+    /// True if subscribers have IPv6 alone and the gateway is NAT64.
+    pub nat64: bool,
     /// Packets in a batch.
     pub batch: usize,
     /// Highest number of repetitions of a search.
@@ -50,6 +54,7 @@ impl Plan {
     pub fn full() -> Self {
         Self {
             sessions: vec![1_000_000, 10_000_000, 65_500_000],
+            nat64: false,
             batch: 64,
             repetitions: 20,
             precision: 0.02,
@@ -75,10 +80,15 @@ impl Plan {
     /// Highest number of sessions.
     pub const MOST: u64 = Gateway::most();
 
+    /// Name of the report.
+    pub fn name(&self) -> &'static str {
+        if self.nat64 { "rfc9693-nat64" } else { "rfc9693" }
+    }
+
     /// Bytes of memory that the measurement takes.
     pub fn memory(&self) -> u64 {
         let most = self.sessions.iter().copied().chain([self.capacity]).max().unwrap_or(0);
-        most * 110 + (1 << 28)
+        most * if self.nat64 { 130 } else { 110 } + (1 << 28)
     }
 }
 
@@ -116,6 +126,8 @@ pub struct Capacity {
 /// All results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
+    /// True if the gateway is NAT64.
+    pub nat64: bool,
     /// Packets in a batch.
     pub batch: usize,
     /// Frames in one side's receive ring.
@@ -128,7 +140,12 @@ pub struct Results {
 
 /// Measures, and reports the results of `command`.
 pub fn measure(plan: &Plan, command: &str) -> Report {
-    let report = Report::new("rfc9693", "RFC 9693: a stateful NAT's rates and capacity", command);
+    let title = if plan.nat64 {
+        "RFC 9693: rates and capacity of NAT64"
+    } else {
+        "RFC 9693: a stateful NAT's rates and capacity"
+    };
+    let report = Report::new(plan.name(), title, command);
     let repetitions: u64 = plan.sessions.iter().map(|&sessions| plan.repetitions(sessions)).sum();
     let bar = progress(repetitions + 1);
     let sizes: Vec<Size> =
@@ -136,7 +153,8 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
     bar.set_message("table capacity");
     let capacity = capacity(plan, sizes.first().map_or(1e6, |size| size.establishment.median));
     bar.finish_and_clear();
-    let results = Results { batch: plan.batch, ring: gateway::RING, sizes, capacity };
+    let results =
+        Results { nat64: plan.nat64, batch: plan.batch, ring: gateway::RING, sizes, capacity };
     report::write(report, plan, &results)
 }
 
@@ -154,7 +172,7 @@ impl Plan {
 
 /// Measures one size of the table. Each repetition searches the highest rates again.
 fn size(plan: &Plan, sessions: u64, bar: &ProgressBar) -> Size {
-    let mut gateway = Gateway::new(sessions, sessions, plan.batch);
+    let mut gateway = Gateway::new(sessions, sessions, plan);
     let mut tester = Tester::new(sessions);
     let precision = plan.precision(sessions);
     let [mut establishment, mut throughput, mut tear_down] = [const { Vec::new() }; 3];
@@ -258,7 +276,7 @@ fn delays(gateway: &mut Gateway, tester: &mut Tester, frames: u64, rate: f64) ->
 /// kernel, which clears each page of memory at its first use, and the search ends before it begins.
 fn capacity(plan: &Plan, rate: f64) -> Capacity {
     let (configured, error) = (plan.capacity, 0.01);
-    let mut gateway = Gateway::new(configured, 2 * configured + plan.first_capacity, plan.batch);
+    let mut gateway = Gateway::new(configured, 2 * configured + plan.first_capacity, plan);
     saturate(&mut gateway, &mut Tester::new(configured));
     empty(&mut gateway, configured);
     let found = crate::search::largest(plan.first_capacity, error, |sessions| {

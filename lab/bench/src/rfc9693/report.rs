@@ -9,11 +9,12 @@ use crate::thesis::{TARGET_MPPS, TARGET_NEW_SESSIONS};
 pub(super) fn write(mut report: Report, plan: &Plan, results: &Results) -> Report {
     report.data(results);
     report.text(format!(
-        "The engine on one core, batches of {}, behind virtual links in memory with receive rings \
+        "{} on one core, batches of {}, behind virtual links in memory with receive rings \
          of {} frames a side, in virtual time that goes on as the processor time of its turns: \
          what network cards and drivers cost is not in these figures. 64-byte frames, UDP, \
          pseudo-random unique endpoints; every frame that comes out is checked. Rates are medians \
          over the repetitions, each of which searches anew, to {:.0} % (5 % above 20 M sessions).",
+        if results.nat64 { "NAT64" } else { "The engine" },
         results.batch,
         grouped(results.ring),
         plan.precision * 100.0,

@@ -57,6 +57,17 @@ impl Tester {
         Prefix::new(Ipv4Addr::from_bits(INSIDE), 16)
     }
 
+    /// The first of the connections' internal addresses.
+    pub(super) fn first_subscriber() -> u32 {
+        INSIDE
+    }
+
+    /// Internal and remote endpoint of a connection; `None` if there is no such connection.
+    pub(super) fn ends(&self, number: u64) -> Option<(End, End)> {
+        let is_one = number < self.connections();
+        is_one.then(|| (Self::internal(number), Self::remote(number)))
+    }
+
     /// Number of connections.
     pub(super) fn connections(&self) -> u64 {
         self.translated.len() as u64

@@ -7,7 +7,6 @@ use super::router6;
 use super::softwires;
 use super::values::{overlaps, show_prefix, show_range};
 use natgate_engine::Prefix;
-use natgate_gateway::Backend;
 use natgate_ipv6::{Pref64, Prefix6};
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -33,7 +32,6 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     softwires::check(draft, report);
     super::dslite::check(draft, report);
     conversion_is_used(draft, report);
-    devices_carry_it(draft, report);
 }
 
 fn next_hop_is_a_neighbor(side: &SideDraft, report: &Report<'_>) {
@@ -245,19 +243,5 @@ fn conversion_is_used(draft: &Draft, report: &Report<'_>) {
     for place in &ipv6.converting {
         let message = "has no effect, because no table translates between IPv4 and IPv6";
         report.wrong(place, format!("{message}; take it out, or write [nat64], [siit] or [clat]"));
-    }
-}
-
-/// IPv6 works with packet sockets and AF_XDP.
-fn devices_carry_it(draft: &Draft, report: &Report<'_>) {
-    let places = draft.ipv6_places();
-    let Some(place) = places.first() else { return };
-    for side in [&draft.inside, &draft.outside] {
-        if !matches!(side.backend, Backend::AfPacket | Backend::AfXdp) {
-            let (name, backend) = (side.name(), side.backend.name());
-            let message = format!("IPv6 works with packet sockets and AF_XDP so far, and {name}");
-            let remedy = "write \"af-packet\" or \"af-xdp\"";
-            report.wrong(place, format!("{message}.backend is {backend:?}; {remedy}"));
-        }
     }
 }

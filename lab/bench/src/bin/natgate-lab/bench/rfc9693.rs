@@ -12,6 +12,7 @@ hour.
 Examples:
 natgate bench rfc9693 --quick
 natgate bench rfc9693 --sessions 1M,10M --repetitions 5 --out /tmp/rfc9693
+natgate bench rfc9693 --nat64 --sessions 1M
 
 lab/bench/src/rfc9693/README.md describes the method and its differences from the RFC.";
 
@@ -22,6 +23,9 @@ pub(super) struct Args {
     /// Sizes of the table, such as 64k,1M [default: 1M,10M,65.5M; quick: 5k,20k]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count)]
     sessions: Vec<u64>,
+    /// Measure NAT64: the connections have IPv6 inside
+    #[arg(long)]
+    nat64: bool,
     #[command(flatten)]
     batch: Batch,
     /// Most repetitions of each search [default: 20; quick: 2]
@@ -39,6 +43,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     if !args.sessions.is_empty() {
         plan.sessions = args.sessions;
     }
+    plan.nat64 = args.nat64;
     plan.batch = args.batch.packets();
     plan.repetitions = args.repetitions.unwrap_or(plan.repetitions);
     plan.capacity = args.capacity.unwrap_or(plan.capacity);
@@ -50,5 +55,5 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     }
     require_memory(plan.memory(), "measuring so many sessions", "--sessions")?;
     let report = measure(&plan, &command());
-    args.output.deliver("rfc9693", &report)
+    args.output.deliver(plan.name(), &report)
 }
