@@ -108,6 +108,11 @@ fn hosts_that_cannot_be() {
             "192.0.0.1 is the gateway itself",
         ),
         (
+            fixed(B4, "192.0.0.7:80", "203.0.113.1:80", ""),
+            "14 static[0].internal: ",
+            "192.0.0.7 is no address of a host",
+        ),
+        (
             fixed(B4, "[2001:db8::5]:80", "203.0.113.1:80", ""),
             "13 static[0].softwire: ",
             "stands beside a host of IPv6",

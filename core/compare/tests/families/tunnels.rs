@@ -19,8 +19,8 @@ const IPV4: u8 = 4;
 /// Ends of tunnels; the last one is no B4.
 const B4S: [&str; 5] =
     ["2001:db8:b4::1", "2001:db8:b4::2", "2001:db8:b4:1::1", "2001:db8:b6::1", "2001:db8:b5::1"];
-/// Inner addresses. The last four may not send.
-const INNER: [[u8; 4]; 9] = [
+/// Inner addresses. The last five may not send.
+const INNER: [[u8; 4]; 10] = [
     [192, 168, 1, 2],
     [192, 168, 1, 2],
     [192, 168, 1, 3],
@@ -29,6 +29,7 @@ const INNER: [[u8; 4]; 9] = [
     [8, 8, 8, 8],
     [127, 0, 0, 1],
     [192, 0, 0, 8],
+    [192, 0, 0, 1],
     [0, 0, 0, 0],
 ];
 
@@ -88,7 +89,7 @@ pub(crate) fn requester(rng: &mut Rng) -> Requester {
 }
 
 fn inner_address(rng: &mut Rng) -> u32 {
-    let all = if rng.chance(8) { INNER.len() } else { INNER.len() - 4 };
+    let all = if rng.chance(8) { INNER.len() } else { INNER.len() - 5 };
     u32::from_be_bytes(INNER[rng.below(all)])
 }
 

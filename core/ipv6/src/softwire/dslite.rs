@@ -39,6 +39,17 @@ const REALM: &str = "dslite";
 pub(super) const AFTR: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
 /// Addresses of tunnels' ends (RFC 6333 section 5.7).
 const WELL_KNOWN: Prefix = Prefix::new(Ipv4Addr::new(192, 0, 0, 0), 29);
+/// Those of [`WELL_KNOWN`] that no host has: of the network, of the gateway, of all hosts.
+const NO_HOSTS: [u32; 3] = [0xc000_0000, 0xc000_0001, 0xc000_0007];
+
+/// True if a host behind a tunnel may have an inner address; `others`: the addresses besides those
+/// of tunnels' ends.
+//= rfc6333#section-11-sources
+pub fn may_be_behind(inner: Ipv4Addr, others: impl IntoIterator<Item = Prefix>) -> bool {
+    let inner = inner.to_bits();
+    !NO_HOSTS.contains(&inner)
+        && (WELL_KNOWN.contains(inner) || others.into_iter().any(|prefix| prefix.contains(inner)))
+}
 /// Bits that tell the hosts of a B4 apart.
 const HOST_BITS: u8 = 8;
 /// Subscribers by default, as in the engine.
@@ -114,8 +125,9 @@ impl Dslite {
     }
 
     /// True if an inner address may send.
+    #[inline]
     fn may_send(&self, inner: u32) -> bool {
-        WELL_KNOWN.contains(inner) || self.inner.iter().any(|prefix| prefix.contains(inner))
+        may_be_behind(Ipv4Addr::from_bits(inner), self.inner.iter().copied())
     }
 
     /// The gateway's end of the tunnels.

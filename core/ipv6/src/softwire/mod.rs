@@ -34,7 +34,7 @@ mod tunnel;
 
 pub use bindings::{Binding, BindingTable, Conflict, MOST_BRS, Refused, Tunnel};
 pub use domains::{Domains, RuleConflict};
-pub use dslite::DsliteSettings;
+pub use dslite::{DsliteSettings, may_be_behind};
 pub use ports::{PortSets, PortSetsError};
 pub use request::TunneledRequest;
 pub(crate) use request::may_ask;

@@ -247,8 +247,7 @@ impl Families {
         if self.settings.dslite.is_none() || !self.is_b4(b4) {
             return Err(ExplicitError::NotSubscriber);
         }
-        let own = Ipv4Addr::new(192, 0, 0, 1);
-        if inner == own || is_martian(inner.to_bits()) || !self.may_send(inner.to_bits()) {
+        if is_martian(inner.to_bits()) || !self.may_send(inner.to_bits()) {
             return Err(ExplicitError::NotSubscriber);
         }
         Ok((b4, inner.to_bits().into()))
@@ -257,8 +256,9 @@ impl Families {
     /// True if an inner address is one of those that may send.
     fn may_send(&self, inner: u32) -> bool {
         let well_known = Prefix::new(Ipv4Addr::new(192, 0, 0, 0), 29);
+        let is_no_host = well_known.contains(inner) && matches!(inner & 7, 0 | 1 | 7);
         let mut all = self.config.subscribers.iter().chain([&well_known]);
-        all.any(|prefix| prefix.contains(inner))
+        !is_no_host && all.any(|prefix| prefix.contains(inner))
     }
 
     /// 20.21 and 19.13: checks that there is room for a host.

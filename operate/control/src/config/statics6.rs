@@ -5,7 +5,8 @@ use super::draft::{Draft, StaticDraft, Targeted};
 use super::problem::{Located, Place, Report};
 use super::values::{self, Span};
 use super::values6;
-use natgate_engine::{Prefix, StaticMapping};
+use natgate_engine::StaticMapping;
+use natgate_ipv6::softwire::may_be_behind;
 use natgate_ipv6::{Prefix6, StaticHost};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Display, Formatter};
@@ -158,13 +159,14 @@ fn is_behind_b4(
         report.wrong(&b4.place, format!("{message}; write the B4's address"));
     }
     let address = internal.value.0;
-    let own = Ipv4Addr::new(192, 0, 0, 1);
-    let of_tunnels = Prefix::new(own, 29);
-    let permitted = draft.subscribers.iter().map(|prefix| prefix.value).chain([of_tunnels]);
-    if address == own {
+    let permitted = draft.subscribers.iter().map(|prefix| prefix.value);
+    if address == Ipv4Addr::new(192, 0, 0, 1) {
         let message = format!("{address} is the gateway itself; write a host's address");
         report.wrong(&internal.place, message);
-    } else if !permitted.into_iter().any(|prefix| prefix.contains(address.to_bits())) {
+    } else if [0, 7].map(|last| Ipv4Addr::new(192, 0, 0, last)).contains(&address) {
+        let message = format!("{address} is no address of a host; write one from 192.0.0.2 on");
+        report.wrong(&internal.place, message);
+    } else if !may_be_behind(address, permitted) {
         let message = format!("{address} is not in nat.subscribers, so the host could not answer");
         report.wrong(&internal.place, format!("{message}; add its prefix there"));
     }
