@@ -73,7 +73,9 @@ impl Settings {
     /// Bits that the IPv6 addresses of a subscriber have in common. Several workers divide packets
     /// by these bits.
     pub fn subscriber_length(&self) -> u8 {
-        self.nat64.as_ref().map_or(128, |nat64| nat64.subscriber_length)
+        let of_dslite = self.dslite.as_ref().map(|dslite| dslite.subscriber_length);
+        let of_nat64 = self.nat64.as_ref().map(|nat64| nat64.subscriber_length);
+        of_nat64.or(of_dslite).unwrap_or(128)
     }
 
     /// Bits of a number that tell the hosts of a subscriber apart, if hosts have numbers.

@@ -36,6 +36,8 @@ pub(crate) fn settings(rng: &mut Rng) -> Settings {
     let others = configs::stateless(rng);
     let own = others.inside.address.filter(|_| rng.chance(2));
     let dslite = DsliteSettings {
+        subscriber_length: 128,
+        b4_change_interval: std::time::Duration::ZERO,
         address: own.map_or(AFTR.parse().expect("an address"), |(address, _)| address),
         b4: vec![prefix6("2001:db8:b4::", 47), prefix6("2001:db8:b6::1", 128)],
         softwire: SoftwireSettings {

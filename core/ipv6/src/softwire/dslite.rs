@@ -1,7 +1,8 @@
 //! DS-Lite (RFC 6333): the engine translates, with a number in place of each host behind a tunnel.
 //!
-//! A subscriber is a B4: the far end of a tunnel. A host is a B4 and an inner IPv4 address, so
-//! hosts of different subscribers may have the same inner address. Packets leave their tunnel,
+//! A subscriber is a B4, the far end of a tunnel, or a prefix with one B4 at a time (RFC 7785). A
+//! host is a subscriber and an inner IPv4 address, so hosts of different subscribers may have the
+//! same inner address. Packets leave their tunnel,
 //! their source becomes the host's number, and the engine takes them as packets of a realm of
 //! numbers. What the engine sends into that realm gets the inner address again, and an outer
 //! header.
@@ -25,6 +26,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
 use natgate_engine::{
     Config, Direction, DropReason, Engine, Explanation, Packet, Prefix, RealmConfig, Side,
     SideConfig, Timestamp, Verdict, is_martian,
@@ -51,6 +53,10 @@ pub struct DsliteSettings {
     pub address: Ipv6Addr,
     /// Prefixes of the other ends.
     pub b4: Vec<Prefix6>,
+    /// Bits of a B4's address that name its subscriber: 48 to 128.
+    pub subscriber_length: u8,
+    /// Least time between two changes of a subscriber's B4.
+    pub b4_change_interval: Duration,
     /// Treatment of the tunnels.
     pub softwire: SoftwireSettings,
 }
@@ -97,7 +103,11 @@ impl Dslite {
     ) -> Self {
         let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
         add_realm(config);
-        let (inner, hosts) = (config.subscribers.clone(), Hosts::of_tunnels(most, share, seed));
+        let interval = settings.b4_change_interval.as_nanos();
+        let interval = u64::try_from(interval).unwrap_or(u64::MAX);
+        let subscriber = (settings.subscriber_length, interval);
+        let hosts = Hosts::of_tunnels(subscriber, most, share, seed);
+        let inner = config.subscribers.clone();
         Self { settings, inner, hosts }
     }
 
@@ -156,10 +166,21 @@ impl Dslite {
         let number = match admitted.known {
             Some(number) => number,
             //= rfc6333#section-6.6-source
-            None => self.hosts.intern_behind(arrived.ends.0, admitted.source, now.0)?,
+            None => self.intern(arrived.ends.0, admitted.source, now)?,
         };
         admitted.leave(packet, arrived, number);
         Ok(admitted.known.is_none().then_some(number))
+    }
+
+    /// The number of a host that sends through a tunnel, to which its subscriber moves.
+    //= rfc7785#section-4-contexts
+    fn intern(&mut self, b4: u128, inner: u32, now: Timestamp) -> Result<Ipv4Addr, DropReason> {
+        if !self.hosts.may_send_from(b4, now.0) {
+            return Err(DropReason::SoftwireSource);
+        }
+        let number = self.hosts.intern_behind(b4, inner, now.0)?;
+        self.hosts.note_end(number.to_bits(), b4, now.0);
+        Ok(number)
     }
 }
 
@@ -401,6 +422,7 @@ impl Translator {
     /// As [`Translator::number_arrived`]; the host gets no number.
     pub(super) fn foretell_arrived(
         &self,
+        now: Timestamp,
         packet: &mut Packet<'_>,
         arrived: Arrived,
     ) -> Result<Option<Ipv4Addr>, DropReason> {
@@ -408,6 +430,9 @@ impl Translator {
         let admitted = dslite.admit(packet.bytes(), arrived)?;
         let number = match admitted.known {
             Some(number) => number,
+            None if !dslite.hosts.may_send_from(arrived.ends.0, now.0) => {
+                return Err(DropReason::SoftwireSource);
+            }
             None => dslite.hosts.foretell_behind(arrived.ends.0, admitted.source)?.0,
         };
         admitted.leave(packet, arrived, number);

@@ -384,6 +384,8 @@ const AFTR: &str = "2001:db8:ffff::78";
 fn dslite() -> Settings {
     let mut settings = routed(settings());
     settings.ipv6.dslite = Some(DsliteSettings {
+        subscriber_length: 128,
+        b4_change_interval: std::time::Duration::ZERO,
         address: AFTR.parse().unwrap(),
         b4: vec![prefix6("2001:db8::", 33)],
         softwire: SoftwireSettings { mtu: None, path_mtu: true },
