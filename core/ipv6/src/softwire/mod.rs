@@ -26,6 +26,7 @@ pub(crate) mod quick;
 mod readdress;
 mod reassembly;
 mod release;
+mod report;
 mod request;
 mod rule;
 mod service;

@@ -89,7 +89,7 @@ pub(super) fn carry_out_for_numbered(
     let numbered = translator.number_requester(host, now).map_err(|reason| {
         Refusal::new(match reason {
             DropReason::PortQuota => ResultCode::UserExceededQuota,
-            DropReason::NotSubscriber => ResultCode::NotAuthorized,
+            DropReason::NotSubscriber | DropReason::SoftwireSource => ResultCode::NotAuthorized,
             _ => ResultCode::NoResources,
         })
     })?;

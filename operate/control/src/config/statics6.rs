@@ -93,7 +93,7 @@ impl Draft {
             return StaticHost::first(&hosts, nat64.subscriber_length, workers);
         }
         let hosts = hosts.iter().filter_map(|(b4, inner)| Some((*b4, (*inner)?)));
-        StaticHost::first_behind(&hosts.collect::<Vec<_>>(), workers)
+        StaticHost::first_behind(&hosts.collect::<Vec<_>>(), self.subscriber_length(), workers)
     }
 
     /// The static mappings of hosts that have numbers as the translator has them: in the realm
@@ -112,7 +112,9 @@ impl Draft {
 
     /// Length of the prefix that is the subscriber of a host with a number.
     fn subscriber_length(&self) -> u8 {
-        self.ipv6.nat64.as_ref().map_or(128, |nat64| nat64.subscriber_length)
+        let of_nat64 = self.ipv6.nat64.as_ref().map(|nat64| nat64.subscriber_length);
+        let of_dslite = self.ipv6.dslite.as_ref().map(|dslite| dslite.subscriber_length);
+        of_nat64.or(of_dslite).unwrap_or(128)
     }
 
     /// The subscriber of an IPv6 host.
@@ -135,7 +137,22 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
             report.wrong(&realm.place, message);
         }
     }
+    have_one_b4_each(draft, report);
     have_room(draft, report);
+}
+
+/// Reports a host behind another B4 than a former host of its subscriber: a subscriber has one
+/// tunnel.
+fn have_one_b4_each(draft: &Draft, report: &Report<'_>) {
+    let mut b4s: BTreeMap<u128, Ipv6Addr> = BTreeMap::new();
+    for host in draft.numbered().filter(|host| host.inner.is_some()) {
+        let prefix = draft.subscriber6(host.address);
+        let first = *b4s.entry(prefix.address.to_bits()).or_insert(host.address);
+        if first != host.address {
+            let message = format!("{host} is of {prefix}, as {first} is, and a subscriber has one");
+            report.wrong(host.place, format!("{message} B4; write {first} as softwire"));
+        }
+    }
 }
 
 /// A host behind a B4 may send what DS-Lite translates.
@@ -218,7 +235,7 @@ fn have_room(draft: &Draft, report: &Report<'_>) {
         all += u64::from(hosts.insert((address, host.inner)));
         let (count, each) = (hosts.len() as u64, subscribers.len() as u64);
         let message = if count > most_each.into() {
-            let of = host.inner.map_or_else(|| prefix.to_string(), |_| address.to_string());
+            let of = if prefix.len == 128 { address.to_string() } else { prefix.to_string() };
             format!("is host {count} of {of}, and a subscriber has at most {most_each} hosts")
         } else if each > most_subscribers.into() {
             format!("is in subscriber {each}, and limits.subscribers is {most_subscribers}")
