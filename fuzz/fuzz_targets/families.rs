@@ -112,6 +112,8 @@ fn softwires() -> Settings {
         nat64: None,
         siit: None,
         dslite: Some(DsliteSettings {
+            subscriber_length: 128,
+            b4_change_interval: std::time::Duration::ZERO,
             address: address("2001:db8:ffff::1"),
             b4: vec![prefix("2001:db8:b4::", 48)],
             softwire: SOFTWIRE,

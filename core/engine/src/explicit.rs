@@ -316,6 +316,14 @@ impl Engine {
         paired.or_else(only).map(|index| Ipv4Addr::from_bits(self.external.address(index)))
     }
 
+    /// True if a remote endpoint has answered the subscriber of a host, or if no subscriber has to
+    /// be answered to keep what it has ([`Limits::unanswered_give_way`](crate::Limits)).
+    pub fn is_answered(&self, realm: u16, host: Ipv4Addr) -> bool {
+        let record = self.subscribers.find(Host::new(realm, host.to_bits()));
+        let is_answered = record.is_some_and(|at| !self.subscribers.is_unanswered(at));
+        is_answered || !self.config.limits.unanswered_give_way
+    }
+
     /// The external address of all default mappings of a realm, if the pool has only one address.
     pub fn sole_address(&self, realm: u16) -> Option<Ipv4Addr> {
         let pool = self.has_realm(realm).then(|| self.config.default_pool_of(realm))?;

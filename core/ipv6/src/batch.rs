@@ -240,6 +240,10 @@ impl Translator {
             let is_plain = is_tunneled_whole(bytes) && !may_ask(bytes);
             let hosts = self.tunneled_hosts().filter(|_| is_plain)?;
             let (tunnel, inner) = tunneled_sender(bytes)?;
+            // Errors about the packets of a run go into the tunnels that the packets came from.
+            if !hosts.is_end(tunnel) {
+                return None;
+            }
             return Some(Task::Leave { hash: hosts.approach_behind(tunnel, inner) });
         }
         Some(Task::Translate)

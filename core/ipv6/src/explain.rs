@@ -22,7 +22,7 @@ use natgate_engine::{
     Becomes, Direction, DropReason, End, Engine, Packet, Side, Step as EngineStep, Timestamp,
     Verdict,
 };
-use natgate_wire::{Icmp, Ipv4, icmp, protocol};
+use natgate_wire::{Icmp, Ipv4, Ipv6, icmp, protocol};
 
 /// A packet that is explained, and where it came in.
 #[derive(Clone, Copy, Debug)]
@@ -314,12 +314,21 @@ impl Translator {
         packet: &mut Packet<'_>,
         into: &mut FamilyExplanation,
     ) {
+        let b4 = Ipv6::new_checked(packet.bytes()).map_or(0, |header| header.source());
         match self.explain_outer((asked.engine, asked.now), packet, into) {
             Outer::Told => {}
             Outer::Reported => into.is_certain = false,
             Outer::Inner(sender) => {
                 into.hosts.extend(sender);
+                // What turns round to the subscriber goes to where this packet moves it.
+                let moves = sender.and_then(|(number, _)| {
+                    let hosts = self.tunneled_hosts_mut()?;
+                    Some((number.to_bits(), hosts.exchange_end(number.to_bits(), b4)?))
+                });
                 self.explain_numbered(asked, packet, into);
+                if let (Some((number, former)), Some(hosts)) = (moves, self.tunneled_hosts_mut()) {
+                    hosts.exchange_end(number, former);
+                }
             }
         }
     }

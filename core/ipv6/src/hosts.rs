@@ -15,6 +15,7 @@
 //! host. A host that the engine refused at its first packet loses its number at once.
 
 pub(crate) mod carried;
+mod ends;
 mod foretell;
 mod kept;
 mod sweep;
@@ -23,6 +24,7 @@ use crate::keyed::{Index, hash};
 use crate::share::Share;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
+use ends::Ends;
 use kept::Kept;
 pub(crate) use kept::{first_numbers, no_number};
 use natgate_engine::{DropReason, HashKey, MappingInfo, Prefix};
@@ -51,7 +53,7 @@ const UNIT: u32 = 31;
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct Host {
-    /// The address; behind a tunnel, that of the tunnel's end.
+    /// The address; behind a tunnel, the prefix of the tunnel's end that is the subscriber.
     address: u128,
     /// The IPv4 address behind a tunnel; [`NO_INNER`]: there is no tunnel. In a free entry, the
     /// next free entry.
@@ -132,6 +134,8 @@ pub struct Hosts {
     turned_away: Vec<u32>,
     mappings: Vec<MappingInfo>,
     kept: Kept,
+    /// Ends of tunnels; `None`: the end is the subscriber, or there are no tunnels.
+    ends: Option<Ends>,
 }
 
 /// The place among all subscribers of one that is at a place of its translator's own.
@@ -165,10 +169,18 @@ impl Hosts {
         Self::with_bits((subscriber_length, host_bits), most_subscribers, share, seed)
     }
 
-    /// Makes an empty table of hosts behind tunnels. A subscriber is a tunnel, and has at most 256
-    /// hosts.
-    pub(crate) fn of_tunnels(most_tunnels: usize, share: Share, seed: [u8; 32]) -> Self {
-        Self::with_bits((128, MOST_HOST_BITS), most_tunnels, share, seed)
+    /// Makes an empty table of hosts behind tunnels. A subscriber is a prefix of so many bits, has
+    /// one tunnel at a time, and at most 256 hosts. `interval` is the least time between two
+    /// changes of its address, nanoseconds.
+    pub(crate) fn of_tunnels(
+        (subscriber_length, interval): (u8, u64),
+        most_tunnels: usize,
+        share: Share,
+        seed: [u8; 32],
+    ) -> Self {
+        let table = Self::with_bits((subscriber_length, MOST_HOST_BITS), most_tunnels, share, seed);
+        let ends = (subscriber_length < 128).then(|| Ends::new(interval));
+        Self { ends, ..table }
     }
 
     fn with_bits(
@@ -206,6 +218,7 @@ impl Hosts {
             turned_away: Vec::new(),
             mappings: Vec::with_capacity(STEP),
             kept: Kept::default(),
+            ends: None,
         }
     }
 
@@ -253,6 +266,7 @@ impl Hosts {
     }
 
     fn find_host(&self, address: u128, inner: u32) -> Option<u32> {
+        let address = self.key_of(address, inner);
         self.find_hashed((address, inner), hash_of(self.key, address, inner))
     }
 
@@ -288,7 +302,7 @@ impl Hosts {
     /// As [`Hosts::approach`], for a host behind a tunnel.
     #[inline]
     pub(crate) fn approach_behind(&self, tunnel: u128, inner: u32) -> u64 {
-        let hash = hash_of(self.key, tunnel, inner);
+        let hash = hash_of(self.key, self.key_of(tunnel, inner), inner);
         self.by_address.prefetch(hash);
         hash
     }
@@ -346,7 +360,7 @@ impl Hosts {
     /// Tunnel and inner address of the host with a number.
     pub(crate) fn behind(&self, number: u32) -> Option<(u128, u32)> {
         let host = &self.hosts[self.find_number(number)? as usize];
-        Some((host.address, host.inner))
+        Some((self.end_of(number, host.address), host.inner))
     }
 
     /// The prefix and its length of the subscriber with a number of any of its possible hosts. A
@@ -358,6 +372,11 @@ impl Hosts {
 
     /// Numbers of the hosts in a prefix that is one address or a subscriber, if there are any.
     pub fn numbers(&self, prefix: u128, len: u8) -> Option<Prefix> {
+        let is_tunnel = len == 128 && self.ends.is_some();
+        let (prefix, len) = match is_tunnel {
+            true => (self.prefix_of(prefix), self.subscriber_length),
+            false => (prefix, len),
+        };
         if len == 128 && self.subscriber_length != 128 {
             return self.number(prefix).map(|number| Prefix::new(number, 32));
         }
@@ -382,6 +401,7 @@ impl Hosts {
         inner: u32,
         now: u64,
     ) -> Result<Ipv4Addr, DropReason> {
+        let address = self.key_of(address, inner);
         let hash = hash_of(self.key, address, inner);
         self.intern_hashed((address, inner), hash, now).map(Ipv4Addr::from_bits)
     }
@@ -516,6 +536,7 @@ impl Hosts {
     /// Counts a new subscriber, and has it found at its place.
     fn note_subscriber(&mut self, prefix: u128, at: u32) {
         self.used_subscribers += 1;
+        self.forget_end(at);
         self.by_prefix.insert(hash(self.key, prefix), at);
     }
 

@@ -75,6 +75,7 @@ impl Translator {
     ///
     /// # Errors
     /// [`DropReason::NotSubscriber`] if packets of the host are not translated,
+    /// [`DropReason::SoftwireSource`] if its B4 has changed too early,
     /// [`DropReason::PortQuota`] and [`DropReason::MappingTableFull`] as for the first packet of a
     /// host.
     pub fn number_requester(
@@ -89,9 +90,7 @@ impl Translator {
         hosts.forget_refused();
         let number = match host {
             Requester::Ipv6(host) => hosts.intern(host.to_bits(), now.0)?,
-            Requester::Tunneled { b4, inner } => {
-                hosts.intern_behind(b4.to_bits(), inner.to_bits(), now.0)?
-            }
+            Requester::Tunneled { b4, inner } => self.intern_behind(b4, inner, now)?,
         };
         Ok((realm, number))
     }

@@ -82,7 +82,9 @@ impl Settings {
     /// Bits that the IPv6 addresses of a subscriber have in common. Several workers divide packets
     /// by these bits.
     pub fn subscriber_length(&self) -> u8 {
-        self.nat64.as_ref().map_or(128, |nat64| nat64.subscriber_length)
+        let of_dslite = self.dslite.as_ref().map(|dslite| dslite.subscriber_length);
+        let of_nat64 = self.nat64.as_ref().map(|nat64| nat64.subscriber_length);
+        of_nat64.or(of_dslite).unwrap_or(128)
     }
 
     /// Bits of a number that tell the hosts of a subscriber apart, if hosts have numbers.
@@ -300,10 +302,14 @@ impl StaticHost {
     }
 
     /// As [`StaticHost::first`], for hosts behind tunnels of DS-Lite: the far end of each tunnel,
-    /// and the address behind it.
-    pub fn first_behind(hosts: &[(Ipv6Addr, Ipv4Addr)], translators: u16) -> Vec<Self> {
+    /// and the address behind it. All hosts of a subscriber have the same far end.
+    pub fn first_behind(
+        hosts: &[(Ipv6Addr, Ipv4Addr)],
+        subscriber_length: u8,
+        translators: u16,
+    ) -> Vec<Self> {
         let hosts: Vec<_> = hosts.iter().map(|(b4, inner)| (*b4, Some(*inner))).collect();
-        crate::hosts::first_numbers(&hosts, (128, MOST_HOST_BITS), translators)
+        crate::hosts::first_numbers(&hosts, (subscriber_length, MOST_HOST_BITS), translators)
     }
 }
 

@@ -27,6 +27,7 @@ use prefixes::{address, pref64, prefix};
 use rng::Rng;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 const CASES: u64 = 400;
 const PACKETS: usize = 120;
@@ -305,7 +306,14 @@ fn add_softwires(rng: &mut Rng, settings: &mut Settings) {
         settings.nat64 = None;
         let address = address("2001:db8:ffff::9").into();
         let (b4, static_hosts) = (Vec::new(), Vec::new());
-        settings.dslite = Some(DsliteSettings { address, b4, softwire, static_hosts });
+        settings.dslite = Some(DsliteSettings {
+            address,
+            b4,
+            subscriber_length: 128,
+            b4_change_interval: Duration::ZERO,
+            softwire,
+            static_hosts,
+        });
     }
 }
 

@@ -307,6 +307,32 @@ fn dslite_is_read_and_check_names_a_subscriber() {
 }
 
 #[test]
+fn a_subscriber_of_dslite_may_be_a_prefix() {
+    let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
+    let dslite = "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
+    let read = |more: &str| read_text(&format!("{SIDES}{pool}{dslite}{more}"), "t");
+    let of = |more: &str| {
+        let settings = read(more).expect("a good text").settings.ipv6;
+        let len = settings.subscriber_length();
+        let dslite = settings.dslite.expect("DS-Lite");
+        assert_eq!(len, dslite.subscriber_length);
+        (len, dslite.b4_change_interval.as_secs())
+    };
+    assert_eq!(of(""), (128, 1800));
+    assert_eq!(of("subscriber_length = 56\nb4_change_interval = \"5m\"\n"), (56, 300));
+    let text = Meaning::of(read("subscriber_length = 56\n").expect("a good text")).to_string();
+    let line = "192.0.0.2 behind 2001:db8:b4::1 is a host of subscriber 2001:db8:b4::/56";
+    assert!(text.contains(line), "{text}");
+    refused(
+        &format!("{pool}{dslite}subscriber_length = 40\nb4_change_interval = \"31d\"\n"),
+        &[
+            ("12 dslite.subscriber_length: ", "40 is out of bounds"),
+            ("13 dslite.b4_change_interval: ", "31d is out of bounds"),
+        ],
+    );
+}
+
+#[test]
 fn dslite_has_its_own_end_and_no_nat64_beside_it() {
     let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
     let dslite = "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";

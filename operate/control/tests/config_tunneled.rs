@@ -69,7 +69,7 @@ fn equal_inner_hosts_of_two_b4s_have_two_numbers() {
     let settings = read(&all).settings;
     let of = |b4: &str, inner: [u8; 4]| (b4.parse().expect("an address"), Ipv4Addr::from(inner));
     let hosts = [of(B4, [192, 168, 1, 2]), of(OTHER_B4, [192, 168, 1, 2]), of(B4, [192, 0, 0, 2])];
-    let expected = StaticHost::first_behind(&hosts, 1);
+    let expected = StaticHost::first_behind(&hosts, 128, 1);
     assert_eq!(settings.ipv6.static_hosts(), expected);
     let internals: Vec<_> = settings.engine.statics.iter().map(|one| one.internal).collect();
     let number = |place: usize| expected[place].number;
@@ -108,6 +108,11 @@ fn hosts_that_cannot_be() {
             "192.0.0.1 is the gateway itself",
         ),
         (
+            fixed(B4, "192.0.0.7:80", "203.0.113.1:80", ""),
+            "14 static[0].internal: ",
+            "192.0.0.7 is no address of a host",
+        ),
+        (
             fixed(B4, "[2001:db8::5]:80", "203.0.113.1:80", ""),
             "13 static[0].softwire: ",
             "stands beside a host of IPv6",
@@ -138,6 +143,13 @@ fn hosts_that_cannot_be() {
     for (added, start, part) in bad {
         refused(&added, start, part);
     }
+    let prefixes = HEAD.replace("[dslite]\n", "[dslite]\nsubscriber_length = 56\n");
+    let of_one = web(B4, 80) + &web(OTHER_B4, 81);
+    refused_in(
+        &format!("{prefixes}{of_one}"),
+        "20 static[1].internal: ",
+        "a subscriber has one B4; write 2001:db8:b4::1 as softwire",
+    );
     let without = HEAD.split("[dslite]").next().expect("a head");
     let message = "2001:db8:b4::1 is a B4, and no [dslite] has its tunnel";
     refused_in(&format!("{without}{}", web(B4, 80)), "10 static[0].softwire: ", message);

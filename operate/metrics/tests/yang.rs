@@ -305,6 +305,8 @@ fn tunnels() -> Settings {
     ];
     Settings {
         dslite: Some(DsliteSettings {
+            subscriber_length: 128,
+            b4_change_interval: std::time::Duration::ZERO,
             address: address6("2001:db8:ffff::1"),
             b4: vec![prefix6("2001:db8:b4::", 40)],
             softwire: TUNNELS,

@@ -11,6 +11,7 @@ use natgate_ipv6::{Requester, StaticHost};
 use natgate_wire::Ipv6;
 use natgate_wire::ipv6::Fragment;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 /// The gateway's end of the tunnels, if it is no own address.
 const AFTR: &str = "2001:db8:ffff::1";
@@ -19,8 +20,8 @@ const IPV4: u8 = 4;
 /// Ends of tunnels; the last one is no B4.
 const B4S: [&str; 5] =
     ["2001:db8:b4::1", "2001:db8:b4::2", "2001:db8:b4:1::1", "2001:db8:b6::1", "2001:db8:b5::1"];
-/// Inner addresses. The last four may not send.
-const INNER: [[u8; 4]; 9] = [
+/// Inner addresses. The last five may not send.
+const INNER: [[u8; 4]; 10] = [
     [192, 168, 1, 2],
     [192, 168, 1, 2],
     [192, 168, 1, 3],
@@ -29,6 +30,7 @@ const INNER: [[u8; 4]; 9] = [
     [8, 8, 8, 8],
     [127, 0, 0, 1],
     [192, 0, 0, 8],
+    [192, 0, 0, 1],
     [0, 0, 0, 0],
 ];
 
@@ -36,14 +38,18 @@ const INNER: [[u8; 4]; 9] = [
 pub(crate) fn settings(rng: &mut Rng) -> Settings {
     let others = configs::stateless(rng);
     let own = others.inside.address.filter(|_| rng.chance(2));
+    // Two of the B4s are of one /48.
+    let subscriber_length = rng.one_of(&[128, 128, 64, 48]);
     let dslite = DsliteSettings {
+        subscriber_length,
+        b4_change_interval: Duration::from_secs(rng.one_of(&[0, 1, 60])),
         address: own.map_or(AFTR.parse().expect("an address"), |(address, _)| address),
         b4: vec![prefix6("2001:db8:b4::", 47), prefix6("2001:db8:b6::1", 128)],
         softwire: SoftwireSettings {
             mtu: rng.one_of(&[None, None, Some(1280), Some(1400)]),
             path_mtu: !rng.chance(4),
         },
-        static_hosts: static_hosts(rng),
+        static_hosts: static_hosts(rng, subscriber_length),
     };
     let siit = others.siit.clone().filter(|_| rng.chance(4));
     let clat = others.clat.clone().filter(|_| rng.chance(4));
@@ -51,12 +57,13 @@ pub(crate) fn settings(rng: &mut Rng) -> Settings {
 }
 
 /// Hosts of static mappings, of one B4 or two.
-fn static_hosts(rng: &mut Rng) -> Vec<StaticHost> {
+fn static_hosts(rng: &mut Rng, subscriber_length: u8) -> Vec<StaticHost> {
     let of = |b4: usize, inner: usize| -> (Ipv6Addr, Ipv4Addr) {
         (B4S[b4].parse().expect("an address"), INNER[inner].into())
     };
-    let hosts = [of(0, 0), of(0, 2), of(1, 0)];
-    StaticHost::first_behind(&hosts[..rng.below(hosts.len() + 1)], 1)
+    // A subscriber has one B4.
+    let hosts = [of(0, 0), of(0, 2), of(if subscriber_length == 128 { 1 } else { 3 }, 0)];
+    StaticHost::first_behind(&hosts[..rng.below(hosts.len() + 1)], subscriber_length, 1)
 }
 
 /// Limits and the segment size that DS-Lite has a part in.
@@ -88,7 +95,7 @@ pub(crate) fn requester(rng: &mut Rng) -> Requester {
 }
 
 fn inner_address(rng: &mut Rng) -> u32 {
-    let all = if rng.chance(8) { INNER.len() } else { INNER.len() - 4 };
+    let all = if rng.chance(8) { INNER.len() } else { INNER.len() - 5 };
     u32::from_be_bytes(INNER[rng.below(all)])
 }
 

@@ -47,7 +47,10 @@ impl Hosts {
     /// All hosts, in no order.
     pub fn carried(&self) -> impl Iterator<Item = CarriedHost> {
         let used = self.hosts.iter().filter(|host| host.number != FREE);
-        used.map(|&Host { address, inner, number, .. }| CarriedHost { address, inner, number })
+        used.map(|&Host { address, inner, number, .. }| {
+            let address = self.end_of(number, address);
+            CarriedHost { address, inner, number }
+        })
     }
 
     /// Takes the hosts of another process's table. Only hosts of static mappings may be there.
@@ -79,7 +82,11 @@ impl Hosts {
         if let Some(at) = self.find_host(address, inner) {
             let known = &mut self.hosts[at as usize];
             known.seen = known.seen.max(seen);
-            return if known.number == number { Ok(()) } else { Err(other_number) };
+            if known.number != number {
+                return Err(other_number);
+            }
+            self.note_end(number, address, now);
+            return Ok(());
         }
         let is_taken = self.find_number(number).is_some();
         let place = self.subscriber_of(number).filter(|_| !is_taken).ok_or(other_number)?;
@@ -92,7 +99,9 @@ impl Hosts {
         }
         let within = self.within(number);
         self.subscribers[place].taken[within / 64] |= 1 << (within % 64);
-        self.insert(Host { address, inner, number, seen, found: 0 });
+        let key = self.key_of(address, inner);
+        self.insert(Host { address: key, inner, number, seen, found: 0 });
+        self.note_end(number, address, now);
         Ok(())
     }
 

@@ -91,7 +91,7 @@ impl Hosts {
         hosts: &[StaticHost],
         (now, until): (u64, u64),
     ) -> Result<Vec<Option<Ipv4Addr>>, (Ipv6Addr, DropReason)> {
-        self.kept.reserved = sorted(hosts);
+        self.kept.reserved = self.sorted(hosts);
         self.kept.until = until;
         let number = |host: &StaticHost| {
             let address = host.address.to_bits();
@@ -99,9 +99,10 @@ impl Hosts {
                 return Ok(None);
             }
             let inner = inner_of(host);
-            self.intern_behind(address, inner, now)
-                .map(Some)
-                .map_err(|reason| (host.address, reason))
+            let number = self.intern_behind(address, inner, now);
+            let number = number.map_err(|reason| (host.address, reason))?;
+            self.begin_end(number.to_bits(), address, now);
+            Ok(Some(number))
         };
         let numbers = hosts.iter().map(number).collect();
         self.is_new = false;
@@ -110,18 +111,22 @@ impl Hosts {
 
     /// Keeps the numbers of these hosts, which have been reserved, and of no others.
     pub fn keep(&mut self, hosts: &[StaticHost]) {
-        self.kept = Kept { in_force: sorted(hosts), ..Kept::default() };
+        self.kept = Kept { in_force: self.sorted(hosts), ..Kept::default() };
+    }
+
+    /// The addresses by which hosts are found, and their inner addresses.
+    fn sorted(&self, hosts: &[StaticHost]) -> Vec<(u128, u32)> {
+        let name = |host: &StaticHost| {
+            let inner = inner_of(host);
+            (self.key_of(host.address.to_bits(), inner), inner)
+        };
+        let mut hosts: Vec<(u128, u32)> = hosts.iter().map(name).collect();
+        hosts.sort_unstable();
+        hosts
     }
 }
 
 /// The inner address of a host in the table.
 fn inner_of(host: &StaticHost) -> u32 {
     host.inner.map_or(NO_INNER, Ipv4Addr::to_bits)
-}
-
-fn sorted(hosts: &[StaticHost]) -> Vec<(u128, u32)> {
-    let name = |host: &StaticHost| (host.address.to_bits(), inner_of(host));
-    let mut hosts: Vec<(u128, u32)> = hosts.iter().map(name).collect();
-    hosts.sort_unstable();
-    hosts
 }

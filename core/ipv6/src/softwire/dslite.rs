@@ -1,7 +1,8 @@
 //! DS-Lite (RFC 6333): the engine translates, with a number in place of each host behind a tunnel.
 //!
-//! A subscriber is a B4: the far end of a tunnel. A host is a B4 and an inner IPv4 address, so
-//! hosts of different subscribers may have the same inner address. Packets leave their tunnel,
+//! A subscriber is a B4, the far end of a tunnel, or a prefix with one B4 at a time (RFC 7785). A
+//! host is a subscriber and an inner IPv4 address, so hosts of different subscribers may have the
+//! same inner address. Packets leave their tunnel,
 //! their source becomes the host's number, and the engine takes them as packets of a realm of
 //! numbers. What the engine sends into that realm gets the inner address again, and an outer
 //! header.
@@ -9,13 +10,11 @@
 use super::bindings::Tunnel;
 use super::endpoint::End;
 use super::from_tunnel::{Arrived, Content, read_inner};
-use super::icmp::TunnelError;
 use super::readdress::readdress;
 use super::release::add_like;
 use super::tunnel::{encapsulate, service_behind, set_hop};
 use super::{SoftwireSettings, Softwires};
 use crate::convert::{Cut, HEADROOM, Refusal};
-use crate::errors::{HOST_UNREACHABLE, write_ipv4};
 use crate::hosts::Hosts;
 use crate::nat64::about_ipv4;
 use crate::share::Share;
@@ -25,11 +24,12 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
 use natgate_engine::{
-    Config, Direction, DropReason, Engine, Explanation, Packet, Prefix, RealmConfig, Side,
-    SideConfig, Timestamp, Verdict, is_martian,
+    Config, Direction, DropReason, Engine, Packet, Prefix, RealmConfig, Side, SideConfig,
+    Timestamp, is_martian,
 };
-use natgate_wire::ipv6::{Fragment, MIN_MTU};
+use natgate_wire::ipv6::Fragment;
 use natgate_wire::{Ipv4, ipv6};
 
 /// Name of the realm of numbers.
@@ -39,6 +39,17 @@ const REALM: &str = "dslite";
 pub(super) const AFTR: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
 /// Addresses of tunnels' ends (RFC 6333 section 5.7).
 const WELL_KNOWN: Prefix = Prefix::new(Ipv4Addr::new(192, 0, 0, 0), 29);
+/// Those of [`WELL_KNOWN`] that no host has: of the network, of the gateway, of all hosts.
+const NO_HOSTS: [u32; 3] = [0xc000_0000, 0xc000_0001, 0xc000_0007];
+
+/// True if a host behind a tunnel may have an inner address; `others`: the addresses besides those
+/// of tunnels' ends.
+//= rfc6333#section-11-sources
+pub fn may_be_behind(inner: Ipv4Addr, others: impl IntoIterator<Item = Prefix>) -> bool {
+    let inner = inner.to_bits();
+    !NO_HOSTS.contains(&inner)
+        && (WELL_KNOWN.contains(inner) || others.into_iter().any(|prefix| prefix.contains(inner)))
+}
 /// Bits that tell the hosts of a B4 apart.
 const HOST_BITS: u8 = 8;
 /// Subscribers by default, as in the engine.
@@ -51,6 +62,10 @@ pub struct DsliteSettings {
     pub address: Ipv6Addr,
     /// Prefixes of the other ends.
     pub b4: Vec<Prefix6>,
+    /// Bits of a B4's address that name its subscriber: 48 to 128.
+    pub subscriber_length: u8,
+    /// Least time between two changes of a subscriber's B4.
+    pub b4_change_interval: Duration,
     /// Treatment of the tunnels.
     pub softwire: SoftwireSettings,
     /// Hosts of static mappings, each once. The mappings are in the engine's configuration, in the
@@ -103,9 +118,12 @@ impl Dslite {
     ) -> Result<Self, String> {
         let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
         add_realm(config);
-        let (inner, mut hosts) = (config.subscribers.clone(), Hosts::of_tunnels(most, share, seed));
+        let interval = settings.b4_change_interval.as_nanos();
+        let interval = u64::try_from(interval).unwrap_or(u64::MAX);
+        let subscriber = (settings.subscriber_length, interval);
+        let mut hosts = Hosts::of_tunnels(subscriber, most, share, seed);
         hosts.begin_with(&settings.static_hosts)?;
-        Ok(Self { settings, inner, hosts })
+        Ok(Self { settings, inner: config.subscribers.clone(), hosts })
     }
 
     /// Takes the inner addresses that may send from the engine's new configuration.
@@ -114,13 +132,19 @@ impl Dslite {
     }
 
     /// True if an inner address may send.
+    #[inline]
     fn may_send(&self, inner: u32) -> bool {
-        WELL_KNOWN.contains(inner) || self.inner.iter().any(|prefix| prefix.contains(inner))
+        may_be_behind(Ipv4Addr::from_bits(inner), self.inner.iter().copied())
     }
 
     /// The gateway's end of the tunnels.
     pub(super) fn address(&self) -> Ipv6Addr {
         self.settings.address
+    }
+
+    /// True if the gateway believes reports about narrower paths.
+    pub(super) fn believes_reports(&self) -> bool {
+        self.settings.softwire.path_mtu
     }
 
     fn is_b4(&self, address: u128) -> bool {
@@ -168,10 +192,21 @@ impl Dslite {
         let number = match admitted.known {
             Some(number) => number,
             //= rfc6333#section-6.6-source
-            None => self.hosts.intern_behind(arrived.ends.0, admitted.source, now.0)?,
+            None => self.intern(arrived.ends.0, admitted.source, now)?,
         };
         admitted.leave(packet, arrived, number);
         Ok(admitted.known.is_none().then_some(number))
+    }
+
+    /// The number of a host that sends through a tunnel, to which its subscriber moves.
+    //= rfc7785#section-4-contexts
+    fn intern(&mut self, b4: u128, inner: u32, now: Timestamp) -> Result<Ipv4Addr, DropReason> {
+        if !self.hosts.may_send_from(b4, now.0) {
+            return Err(DropReason::SoftwireSource);
+        }
+        let number = self.hosts.intern_behind(b4, inner, now.0)?;
+        self.hosts.note_end(number.to_bits(), b4, now.0);
+        Ok(number)
     }
 }
 
@@ -228,29 +263,6 @@ impl Softwires {
     }
 }
 
-/// The packet that a router in a tunnel reports on, as understood.
-struct Report {
-    b4: u128,
-    number: Ipv4Addr,
-    /// The width of the path, if the report is about it.
-    width: Option<u16>,
-    /// The quoted IPv4 packet.
-    inner: Vec<u8>,
-}
-
-impl Report {
-    /// The ICMP error about the quoted packet, from its receiver's number, behind [`HEADROOM`].
-    fn error(&self) -> Vec<u8> {
-        let (number, mut inner) = (self.number.to_bits(), self.inner.clone());
-        readdress(&mut inner, End::Destination, number);
-        let mut bytes = [0; MIN_MTU];
-        let len = write_ipv4(&mut bytes, number, HOST_UNREACHABLE, &inner, MIN_MTU as u16);
-        let mut buffer = vec![0; HEADROOM];
-        buffer.extend(&bytes[..len]);
-        buffer
-    }
-}
-
 impl Translator {
     pub(super) fn dslite(&self) -> Option<&Dslite> {
         self.softwires.as_ref()?.dslite.as_ref()
@@ -272,6 +284,17 @@ impl Translator {
     /// The number of a host behind a tunnel, if it has one.
     pub fn number_behind(&self, b4: Ipv6Addr, inner: Ipv4Addr) -> Option<Ipv4Addr> {
         self.dslite()?.hosts.number_behind(b4.to_bits(), inner.to_bits())
+    }
+
+    /// The number of a host that sends a request through a tunnel.
+    pub(crate) fn intern_behind(
+        &mut self,
+        b4: Ipv6Addr,
+        inner: Ipv4Addr,
+        now: Timestamp,
+    ) -> Result<Ipv4Addr, DropReason> {
+        let dslite = self.dslite_mut().ok_or(DropReason::NotSubscriber)?;
+        dslite.intern(b4.to_bits(), inner.to_bits(), now)
     }
 
     /// Inner address of the host behind a tunnel that has a number.
@@ -417,6 +440,7 @@ impl Translator {
     /// As [`Translator::number_arrived`]; the host gets no number.
     pub(super) fn foretell_arrived(
         &self,
+        now: Timestamp,
         packet: &mut Packet<'_>,
         arrived: Arrived,
     ) -> Result<Option<Ipv4Addr>, DropReason> {
@@ -424,6 +448,9 @@ impl Translator {
         let admitted = dslite.admit(packet.bytes(), arrived)?;
         let number = match admitted.known {
             Some(number) => number,
+            None if !dslite.hosts.may_send_from(arrived.ends.0, now.0) => {
+                return Err(DropReason::SoftwireSource);
+            }
             None => dslite.hosts.foretell_behind(arrived.ends.0, admitted.source)?.0,
         };
         admitted.leave(packet, arrived, number);
@@ -437,21 +464,6 @@ impl Translator {
     pub(super) fn permits_tunneled(&self, b4: u128, inner: u32) -> (bool, bool) {
         let permits = |dslite: &Dslite| (dslite.is_b4(b4), dslite.may_send(inner));
         self.dslite().map_or((false, false), permits)
-    }
-
-    /// True if an error from inside a tunnel is about a packet to a host that has a number, and
-    /// about the width of the path.
-    pub(super) fn foretell_report(
-        &self,
-        (engine, now): (&Engine, Timestamp),
-        bytes: &[u8],
-        at: usize,
-    ) -> Result<bool, DropReason> {
-        let report = self.read_report(bytes, at)?;
-        match report.width.is_some() {
-            true if !self.has_session(engine, now, &report) => Err(DropReason::IcmpNoSession),
-            is_about_width => Ok(is_about_width),
-        }
     }
 
     /// As [`Translator::number_arrived`], for a packet with the inner one behind the fixed header.
@@ -485,80 +497,6 @@ impl Translator {
         if !add_like(self.counts_mut(), of_engine, fragments - 1) {
             self.count_more(&before.0, fragments - 1);
         }
-        self.release(fate, packet.bytes());
-    }
-
-    /// Takes an ICMPv6 message to the gateway's end of the tunnels.
-    #[cold]
-    fn take_aftr_icmp(
-        &mut self,
-        engine: &mut Engine,
-        now: Timestamp,
-        packet: &mut Packet<'_>,
-        at: usize,
-    ) -> Fate {
-        let len = packet.len();
-        if crate::answer_echo(packet.bytes_mut()) {
-            return self.reply(len);
-        }
-        let report = match self.read_report(packet.bytes(), at) {
-            Ok(report) => report,
-            Err(reason) => {
-                self.count_drop(Direction::Local, reason, len);
-                return Fate::Nothing;
-            }
-        };
-        let Some(width) = report.width else {
-            self.tell_sender(engine, now, &report, len);
-            return Fate::Nothing;
-        };
-        if !self.has_session(engine, now, &report) {
-            self.count_drop(Direction::Local, DropReason::IcmpNoSession, len);
-            return Fate::Nothing;
-        }
-        let Some(softwires) = &mut self.softwires else { return Fate::Nothing };
-        if softwires.dslite.as_ref().is_some_and(|one| one.settings.softwire.path_mtu) {
-            softwires.paths.note(now.0, report.b4, width);
-        }
-        self.count_reply(len);
-        Fate::Nothing
-    }
-
-    /// Reads an error from inside a tunnel. It quotes a packet to a host that has a number.
-    fn read_report(&self, bytes: &[u8], at: usize) -> Result<Report, DropReason> {
-        let error = TunnelError::read(bytes, at)?;
-        let unknown = DropReason::IcmpNoSession;
-        let (b4, inner) = error.quoted().ok_or(unknown)?;
-        let packet = Ipv4::new_header_checked(inner).map_err(|_| unknown)?;
-        let hosts = self.tunneled_hosts().ok_or(unknown)?;
-        let number = hosts.number_behind(b4, packet.destination()).ok_or(unknown)?;
-        Ok(Report { b4, number, width: error.width(), inner: inner.to_vec() })
-    }
-
-    /// True if the engine has the session of the quoted packet. A host that guesses the inner
-    /// address of another must not make the other's path narrow.
-    fn has_session(&self, engine: &Engine, now: Timestamp, report: &Report) -> bool {
-        let mut buffer = report.error();
-        let mut packet = Packet::new(&mut buffer, HEADROOM);
-        packet.set_realm(self.realm);
-        let mut explanation = Explanation::new();
-        engine.explain(now, Side::Inside, &packet, &mut explanation);
-        !matches!(explanation.verdict, Verdict::Drop(_))
-    }
-
-    /// Tells the sender of an IPv4 packet that it did not come through the tunnel: an ICMP error
-    /// from the packet's receiver, which the engine translates and counts with `received` bytes.
-    //= rfc2473#section-8.3-unreachable
-    fn tell_sender(
-        &mut self,
-        engine: &mut Engine,
-        now: Timestamp,
-        report: &Report,
-        received: usize,
-    ) {
-        let mut buffer = report.error();
-        let mut packet = Packet::new(&mut buffer, HEADROOM);
-        let fate = self.take_numbered(engine, now, &mut packet, None, received);
         self.release(fate, packet.bytes());
     }
 }

@@ -187,7 +187,7 @@ impl Translator {
                 let inner = packet.bytes().get(at..).and_then(|inner| ends::read(inner, true));
                 inner.into_iter().for_each(|step| into.note(step));
                 if is_aftr {
-                    return self.explain_numbering(packet, arrived, into);
+                    return self.explain_numbering(by.1, packet, arrived, into);
                 }
                 self.explain_arrived(packet, arrived, into);
             }
@@ -243,6 +243,7 @@ impl Translator {
     /// Explains a packet in a tunnel of DS-Lite, up to the engine.
     fn explain_numbering(
         &mut self,
+        now: Timestamp,
         packet: &mut Packet<'_>,
         arrived: Arrived,
         into: &mut FamilyExplanation,
@@ -256,7 +257,9 @@ impl Translator {
                 into.note(Step::Inner(address, self.permits_tunneled(b4, inner).1));
                 let host = Ipv6Addr::from_bits(b4);
                 let is_new = self.number_behind(host, address).is_none();
-                let subscriber = Prefix6 { address: host, len: 128 };
+                let len = self.tunneled_hosts().map_or(128, |hosts| hosts.subscriber_length());
+                let subscriber = Prefix6 { address: host, len };
+                let subscriber = Prefix6 { address: subscriber.first(), len };
                 into.note(Step::Sender { host, inner: Some(address), subscriber, is_new });
             }
         }
@@ -264,7 +267,7 @@ impl Translator {
             into.drop(Direction::Local, DropReason::LocalUnsupported);
             return Outer::Told;
         }
-        match self.foretell_arrived(packet, arrived) {
+        match self.foretell_arrived(now, packet, arrived) {
             Ok(sender) => {
                 let name = sender.zip(inner.ok());
                 Outer::Inner(

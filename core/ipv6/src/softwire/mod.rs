@@ -26,6 +26,7 @@ pub(crate) mod quick;
 mod readdress;
 mod reassembly;
 mod release;
+mod report;
 mod request;
 mod rule;
 mod service;
@@ -34,7 +35,7 @@ mod tunnel;
 
 pub use bindings::{Binding, BindingTable, Conflict, MOST_BRS, Refused, Tunnel};
 pub use domains::{Domains, RuleConflict};
-pub use dslite::DsliteSettings;
+pub use dslite::{DsliteSettings, may_be_behind};
 pub use ports::{PortSets, PortSetsError};
 pub use request::TunneledRequest;
 pub(crate) use request::may_ask;

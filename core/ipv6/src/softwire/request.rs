@@ -86,7 +86,7 @@ impl Translator {
     /// True if the host with an inner address behind a tunnel may have mappings.
     pub(crate) fn permits_requester(&self, b4: Ipv6Addr, inner: Ipv4Addr) -> bool {
         let (is_b4, may_send) = self.permits_tunneled(b4.to_bits(), inner.to_bits());
-        is_b4 && may_send && inner != AFTR && !is_martian(inner.to_bits())
+        is_b4 && may_send && !is_martian(inner.to_bits())
     }
 
     /// Counts a packet of `len` bytes if it has a request in it, which the caller may take.

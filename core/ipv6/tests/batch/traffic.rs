@@ -240,6 +240,8 @@ fn settings(rng: &mut Rng, turns: bool) -> Settings {
     };
     if rng.chance(5) {
         settings.dslite = Some(DsliteSettings {
+            subscriber_length: if rng.chance(5) { rng.one_of(&[64, 48]) } else { 128 },
+            b4_change_interval: Duration::from_secs(rng.one_of(&[0, 60])),
             address: address(AFTR).into(),
             b4: vec![prefix("2001:db8:f000::", 48)],
             softwire: SoftwireSettings { mtu: None, path_mtu: false },

@@ -17,6 +17,7 @@ use natgate_ipv6::{Fate, Prefix6, Settings, StaticHost, Translator};
 use natgate_wire::checksum::{checksum, fold, pseudo_header, pseudo_header_v6, sum};
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmpv6};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 const START: Timestamp = Timestamp(1_000_000_000_000);
 const SECOND: u64 = 1_000_000_000;
@@ -57,6 +58,8 @@ impl World {
         config.outside.address = Some(Ipv4Addr::new(203, 0, 113, 254));
         let b4 = Prefix6 { address: "2001:db8:b4::".parse().expect("an address"), len: 47 };
         let mut dslite = DsliteSettings {
+            subscriber_length: 128,
+            b4_change_interval: std::time::Duration::ZERO,
             address: AFTR.parse().expect("an address"),
             b4: vec![b4],
             softwire: SoftwireSettings { mtu: None, path_mtu: true },
@@ -361,6 +364,10 @@ fn forged_sources_are_dropped_and_leave_nothing() {
         (B4, from(([127, 0, 0, 1], REMOTE)), R::MartianSource),
         (B4, from(([0, 0, 0, 0], REMOTE)), R::MartianSource),
         (B4, from(([8, 8, 8, 8], REMOTE)), R::NotSubscriber),
+        (B4, from(([192, 0, 0, 0], REMOTE)), R::NotSubscriber),
+        (B4, from(([192, 0, 0, 1], REMOTE)), R::NotSubscriber),
+        (B4, from(([192, 0, 0, 1], [192, 0, 0, 1])), R::NotSubscriber),
+        (B4, from(([192, 0, 0, 7], REMOTE)), R::NotSubscriber),
         (B4, from((HOST, [224, 0, 0, 1])), R::MartianDestination),
         (B4, from((HOST, HOST)), R::Land),
         (B4, broken(10), R::BadHeaderChecksum),
@@ -700,6 +707,95 @@ fn a_quota_counts_all_hosts_of_a_subscriber() {
     assert_eq!(world.hosts(), (4, 2));
 }
 
+/// Two B4s in one /56, and one in another.
+const MOVING: [&str; 3] = ["2001:db8:b4:100::1", "2001:db8:b4:1ff::2", "2001:db8:b4:200::1"];
+
+fn of_prefixes() -> World {
+    World::with(|config, dslite| {
+        config.limits.udp_ports = 4;
+        dslite.subscriber_length = 56;
+        dslite.b4_change_interval = Duration::from_secs(1800);
+    })
+}
+
+//= test rfc7785#section-4-contexts
+#[test]
+fn a_quota_counts_a_prefix_if_the_subscriber_is_one() {
+    let mut world = of_prefixes();
+    let send = |world: &mut World, b4: &str, host: u8, port| {
+        let ends = ([192, 168, 1, host], REMOTE);
+        world.take(Side::Inside, &tunneled(b4, &udp(ends, (port, 53), b"x")))
+    };
+    for (b4, host) in [(MOVING[0], 1), (MOVING[0], 2), (MOVING[1], 3), (MOVING[1], 4)] {
+        assert!(send(&mut world, b4, host, 4000).is_ok(), "{b4} {host}");
+    }
+    assert_eq!(send(&mut world, MOVING[1], 5, 4000), Err(R::PortQuota));
+    assert!(send(&mut world, MOVING[2], 5, 4000).is_ok());
+    let [first, other] = [MOVING[1], MOVING[2]].map(|b4| b4.parse().expect("an address"));
+    let inner = Ipv4Addr::new(192, 168, 1, 1);
+    let number = world.translator.number_behind(first, inner).expect("a host");
+    let name = world.translator.host(world.translator.realm().expect("a realm"), number);
+    let name = name.expect("a name");
+    assert_eq!((name.prefix.to_string(), name.len), ("2001:db8:b4:100::".to_owned(), 56));
+    // Each address of the prefix names the subscriber.
+    assert_eq!(world.translator.numbers(first, 128), world.translator.numbers(name.prefix, 56));
+    assert_ne!(world.translator.numbers(other, 128), world.translator.numbers(first, 128));
+}
+
+//= test rfc7785#section-4-migrate
+//= test rfc7785#section-4-softwires
+//= test rfc7785#section-4-rate
+#[test]
+fn hosts_move_to_the_tunnel_of_the_last_packet_and_not_too_often() {
+    let mut world = of_prefixes();
+    let packet = |port| udp((HOST, REMOTE), (port, 53), b"x");
+    let left = world.leave(MOVING[0], &packet(4000));
+    assert_eq!(world.enter(&answer(&left, b"y")).0, MOVING[0]);
+    // The first change is free; the mapping moves too.
+    world.leave(MOVING[1], &packet(4001));
+    assert_eq!(world.enter(&answer(&left, b"y")).0, MOVING[1]);
+    assert_eq!(world.leave(MOVING[1], &packet(4000)), left);
+    // The next change has to wait, and changes nothing.
+    let early = world.take(Side::Inside, &tunneled(MOVING[0], &packet(4000)));
+    assert_eq!(early, Err(R::SoftwireSource));
+    assert_eq!(world.enter(&answer(&left, b"y")).0, MOVING[1]);
+    world.now = Timestamp(world.now.0 + 1_800_000_000_000);
+    let later = world.leave(MOVING[0], &packet(4002));
+    assert_eq!(world.enter(&answer(&later, b"y")).0, MOVING[0]);
+    // Hosts that another process takes over keep the tunnel.
+    let carried: Vec<_> = world.translator.hosts().expect("hosts").carried().collect();
+    assert!(carried.iter().all(|host| host.address == address(MOVING[0])), "{carried:?}");
+    // Another subscriber is another one.
+    world.leave(MOVING[2], &packet(4000));
+    assert_eq!(world.enter(&answer(&later, b"y")).0, MOVING[0]);
+}
+
+/// A host of a static mapping is reached before it has sent anything, and moves like any other.
+#[test]
+fn hosts_of_static_mappings_move_too() {
+    let hosts = [(address(MOVING[0]).into(), HOST.into())];
+    let hosts = StaticHost::first_behind(&hosts, 56, 1);
+    let number = hosts[0].number;
+    let external = (Ipv4Addr::from(EXTERNAL), Some(80));
+    let mut world = World::with(|config, dslite| {
+        dslite.subscriber_length = 56;
+        dslite.static_hosts.clone_from(&hosts);
+        config.statics = vec![StaticMapping {
+            realm: 1,
+            protocol: Some(17),
+            internal: (number, Some(80)),
+            external,
+            ..StaticMapping::default()
+        }];
+    });
+    let inward = udp((REMOTE, EXTERNAL), (53, 80), b"y");
+    assert_eq!(world.enter(&inward).0, MOVING[0]);
+    world.leave(MOVING[1], &udp((HOST, REMOTE), (4000, 53), b"x"));
+    assert_eq!(world.enter(&inward).0, MOVING[1]);
+    world.wait(600);
+    assert_eq!((world.enter(&inward).0.as_str(), world.hosts()), (MOVING[1], (1, 1)));
+}
+
 #[test]
 fn nat64_beside_dslite_is_refused() {
     let prefix = Prefix6 { address: "64:ff9b::".parse().expect("an address"), len: 96 };
@@ -711,6 +807,8 @@ fn nat64_beside_dslite_is_refused() {
         static_hosts: Vec::new(),
     };
     let dslite = DsliteSettings {
+        subscriber_length: 128,
+        b4_change_interval: std::time::Duration::ZERO,
         address: AFTR.parse().expect("an address"),
         b4: Vec::new(),
         softwire: SoftwireSettings { mtu: None, path_mtu: true },
@@ -728,7 +826,7 @@ fn nat64_beside_dslite_is_refused() {
 /// Two hosts with one inner address that have static mappings.
 fn with_servers() -> World {
     let of = |b4: &str| (b4.parse().expect("an address"), Ipv4Addr::from(HOST));
-    let hosts = StaticHost::first_behind(&[of(B4), of(OTHER_B4)], 1);
+    let hosts = StaticHost::first_behind(&[of(B4), of(OTHER_B4)], 128, 1);
     let mapping = |host: &StaticHost, port| StaticMapping {
         realm: 1,
         protocol: Some(17),

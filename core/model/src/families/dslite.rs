@@ -17,10 +17,10 @@ use natgate_engine::{
     Timestamp, Verdict,
 };
 use natgate_ipv6::convert::ErrorMessage;
-use natgate_ipv6::requester_of;
 use natgate_ipv6::softwire::DsliteSettings;
+use natgate_ipv6::{Prefix6, requester_of};
 use natgate_wire::protocol::{DCCP, ICMP, ICMPV6, TCP, UDP, UDP_LITE};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 /// The next header of IPv4.
@@ -36,6 +36,8 @@ pub(crate) struct Tunnels {
     waiting: Waiting,
     /// Widths of the paths to B4s, and the end of the time that they are remembered.
     widths: BTreeMap<u128, (u16, u64)>,
+    /// The B4 of each subscriber, and the time of its last change, nanoseconds.
+    ends: BTreeMap<u128, (u128, Option<u64>)>,
     /// Packets that leave without answering or following the one that came.
     pub(crate) released: Vec<Transmit>,
 }
@@ -47,12 +49,36 @@ struct Arrived<'p> {
     inner: &'p [u8],
 }
 
+impl Tunnels {
+    /// The tunnels of hosts of static mappings, which have not sent (20.27).
+    pub(crate) fn new(dslite: Option<&DsliteSettings>) -> Self {
+        let mut ends = BTreeMap::new();
+        if let Some(dslite) = dslite {
+            for b4 in dslite.static_hosts.iter().map(|host| host.address.to_bits()) {
+                ends.entry(subscriber(dslite, b4)).or_insert((b4, None));
+            }
+        }
+        Self { ends, ..Self::default() }
+    }
+
+    /// Forgets the B4s of subscribers without hosts.
+    pub(crate) fn forget(&mut self, hosts: &Hosts) {
+        let count: BTreeSet<u128> = hosts.counting().map(|(subscriber, _)| subscriber).collect();
+        self.ends.retain(|subscriber, _| count.contains(subscriber));
+    }
+}
+
+/// 20.21: the subscriber of a B4.
+fn subscriber(dslite: &DsliteSettings, b4: u128) -> u128 {
+    Prefix6 { address: b4.into(), len: dslite.subscriber_length }.first().to_bits()
+}
+
 /// The hosts of static mappings, which count from the start (20.27).
 pub(crate) fn first_hosts(dslite: &DsliteSettings) -> Hosts {
     let mut hosts = Hosts::new(8);
     for host in &dslite.static_hosts {
         let inner = host.inner.expect("the host has a tunnel").to_bits();
-        hosts.place_or_new((host.address.to_bits(), inner.into()));
+        hosts.place_or_new((subscriber(dslite, host.address.to_bits()), inner.into()));
     }
     hosts
 }
@@ -142,7 +168,7 @@ impl Families {
         len: usize,
         choice: Option<Endpoint>,
     ) -> (Option<Departure>, Effects) {
-        match self.leave_tunnel(arrived) {
+        match self.leave_tunnel(now, arrived) {
             Ok(bytes) => self.take_in_realm(now, &bytes, len, choice),
             Err(reason) => {
                 self.counters.count_drop(Direction::Outbound, reason, len);
@@ -191,7 +217,11 @@ impl Families {
     }
 
     /// The packet in the realm.
-    fn leave_tunnel(&mut self, arrived: &Arrived<'_>) -> Result<Vec<u8>, DropReason> {
+    fn leave_tunnel(
+        &mut self,
+        now: Timestamp,
+        arrived: &Arrived<'_>,
+    ) -> Result<Vec<u8>, DropReason> {
         let Arrived { b4, class, inner } = *arrived;
         if !self.is_b4(b4) {
             return Err(DropReason::SoftwireSource);
@@ -201,14 +231,14 @@ impl Families {
             true => self.receiver(b4, &four)?,
             false => {
                 self.check_source(&four)?;
-                (b4, four.source.into())
+                (self.subscriber(b4), four.source.into())
             }
         };
         let service = service_behind(inner[1], class)?;
-        if !four.quotes() {
-            self.check_room(host)?;
-        }
-        let place = self.hosts.place_or_new(host);
+        let place = match four.quotes() {
+            true => self.hosts.place_or_new(host),
+            false => self.place_behind(now, b4, host)?,
+        };
         let mut bytes = inner[..four.total_len].to_vec();
         bytes[1] = service;
         move_checksum(&mut bytes, 10, inner[1].into(), service.into());
@@ -219,10 +249,35 @@ impl Families {
         Ok(bytes)
     }
 
+    fn subscriber(&self, b4: u128) -> u128 {
+        subscriber(self.dslite(), b4)
+    }
+
+    /// 20.21: the address for a host that sends through a tunnel, to which its subscriber moves.
+    pub(crate) fn place_behind(
+        &mut self,
+        now: Timestamp,
+        b4: u128,
+        host: Host,
+    ) -> Result<u32, DropReason> {
+        let interval = self.dslite().b4_change_interval.as_nanos();
+        let known = self.tunnels.ends.get(&host.0).copied();
+        let is_change = known.is_some_and(|(known, _)| known != b4);
+        let last = known.and_then(|(_, changed)| changed);
+        if is_change && last.is_some_and(|last| u128::from(now.0 - last) < interval) {
+            return Err(DropReason::SoftwireSource);
+        }
+        self.check_room(host)?;
+        if is_change || known.is_none() {
+            self.tunnels.ends.insert(host.0, (b4, known.map(|_| now.0)));
+        }
+        Ok(self.hosts.place_or_new(host))
+    }
+
     /// 20.21: the host that an error is about.
     fn receiver(&self, b4: u128, four: &Four) -> Result<Host, DropReason> {
         let about = Four::read(&four.transport.bytes[8..], true)?;
-        let host = (b4, about.destination.into());
+        let host = (self.subscriber(b4), about.destination.into());
         self.hosts.known(host).map(|_| host).ok_or(DropReason::IcmpNoSession)
     }
 
@@ -247,18 +302,18 @@ impl Families {
         if self.settings.dslite.is_none() || !self.is_b4(b4) {
             return Err(ExplicitError::NotSubscriber);
         }
-        let own = Ipv4Addr::new(192, 0, 0, 1);
-        if inner == own || is_martian(inner.to_bits()) || !self.may_send(inner.to_bits()) {
+        if is_martian(inner.to_bits()) || !self.may_send(inner.to_bits()) {
             return Err(ExplicitError::NotSubscriber);
         }
-        Ok((b4, inner.to_bits().into()))
+        Ok((self.subscriber(b4), inner.to_bits().into()))
     }
 
     /// True if an inner address is one of those that may send.
     fn may_send(&self, inner: u32) -> bool {
         let well_known = Prefix::new(Ipv4Addr::new(192, 0, 0, 0), 29);
+        let is_no_host = well_known.contains(inner) && matches!(inner & 7, 0 | 1 | 7);
         let mut all = self.config.subscribers.iter().chain([&well_known]);
-        all.any(|prefix| prefix.contains(inner))
+        !is_no_host && all.any(|prefix| prefix.contains(inner))
     }
 
     /// 20.21 and 19.13: checks that there is room for a host.
@@ -280,7 +335,8 @@ impl Families {
     /// 20.22: a packet to a host, in its tunnel.
     pub(crate) fn to_tunnel(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, DropReason> {
         let four = Four::read(bytes, false)?;
-        let (b4, inner) = self.hosts.host(four.destination).ok_or(DropReason::NoMapping)?;
+        let (subscriber, inner) = self.hosts.host(four.destination).ok_or(DropReason::NoMapping)?;
+        let (b4, _) = self.tunnels.ends[&subscriber];
         let mtu = self.width(b4);
         let mut bytes = bytes.to_vec();
         readdress(&mut bytes, Side::Outside, inner as u32);
@@ -380,7 +436,8 @@ impl Families {
             }
         };
         let report = six.transport.bytes;
-        let host = Four::read(&inner, true).map(|four| (b4, four.destination.into()));
+        let subscriber = self.subscriber(b4);
+        let host = Four::read(&inner, true).map(|four| (subscriber, four.destination.into()));
         let place = host.ok().and_then(|host| self.hosts.known(host)).expect("a report about it");
         readdress(&mut inner, Side::Outside, place);
         let error = error4(place, 576, &inner, message(3, 1));
@@ -427,7 +484,7 @@ impl Families {
             && quoted.transport.offset == 0;
         let inner = Some(quoted.transport.bytes).filter(|_| is_ours).ok_or(unknown)?;
         let four = Four::read(inner, true).map_err(|_| unknown)?;
-        let host = (quoted.destination, four.destination.into());
+        let host = (self.subscriber(quoted.destination), four.destination.into());
         self.hosts.known(host).map(|_| (quoted.destination, inner.to_vec())).ok_or(unknown)
     }
 }

@@ -115,7 +115,7 @@ impl Families {
                 (None, None) => hosts::Hosts::new(8),
             },
             prefixes: nat64::Prefixes::default(),
-            tunnels: dslite::Tunnels::default(),
+            tunnels: dslite::Tunnels::new(settings.dslite.as_ref()),
             endpoints: Endpoints::default(),
             senders: BTreeMap::new(),
             refused: Refused::default(),

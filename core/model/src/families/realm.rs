@@ -18,6 +18,7 @@ impl Families {
     /// that has a mapping and must not be forgotten.
     pub fn forget_hosts(&mut self, counts: impl Fn(Host) -> bool) -> Option<Host> {
         self.hosts.forget(counts);
+        self.tunnels.forget(&self.hosts);
         let realm = self.realm()?;
         let mappings = self.ipv4.mappings();
         let places = mappings.iter().filter(|one| one.id.realm == realm);

@@ -24,8 +24,7 @@ impl Families {
         request: &MapRequest<'_>,
         choice: Option<Endpoint>,
     ) -> Asked<Explicit> {
-        self.check_room_of(host)?;
-        let (realm, address) = self.requester(host)?;
+        let (realm, address) = self.requester(now, host)?;
         let internal = Endpoint { address: address.into(), ..request.internal };
         self.ipv4.map(now, &MapRequest { realm, internal, ..*request }, choice)
     }
@@ -40,7 +39,7 @@ impl Families {
         host: Requester,
         request: &MapRequest<'_>,
     ) -> Asked<Duration> {
-        let (realm, address) = self.requester(host)?;
+        let (realm, address) = self.known_requester(host)?;
         let internal = Endpoint { address: address.into(), ..request.internal };
         self.ipv4.unmap(now, request.protocol, realm, internal, request.nonce)
     }
@@ -57,8 +56,7 @@ impl Families {
         request: &PeerRequest,
         choice: Option<Endpoint>,
     ) -> Asked<Explicit> {
-        self.check_room_of(host)?;
-        let (realm, address) = self.requester(host)?;
+        let (realm, address) = self.requester(now, host)?;
         let (prefix, remote) = match (remote, &self.settings.nat64) {
             (IpAddr::V4(remote), _) => (None, remote.to_bits()),
             (IpAddr::V6(remote), Some(nat64)) => {
@@ -78,15 +76,18 @@ impl Families {
         Ok(granted)
     }
 
-    /// Checks that there is room for a host behind a B4. Room for hosts of NAT64 is left open.
-    fn check_room_of(&self, host: Requester) -> Asked<()> {
-        let Requester::Tunneled { b4, inner } = host else { return Ok(()) };
+    /// The realm, and the address that stands for a host there. Room for hosts of NAT64 is left
+    /// open.
+    fn requester(&mut self, now: Timestamp, host: Requester) -> Asked<(u16, u32)> {
+        let Requester::Tunneled { b4, inner } = host else { return self.known_requester(host) };
+        let realm = self.realm().ok_or(ExplicitError::NotSubscriber)?;
         let host = self.requester_behind(b4.to_bits(), inner)?;
-        self.check_room(host).map_err(|_| ExplicitError::Full)
+        let place = self.place_behind(now, b4.to_bits(), host);
+        Ok((realm, place.map_err(|_| ExplicitError::Full)?))
     }
 
-    /// The realm, and the address that stands for a host there.
-    fn requester(&mut self, host: Requester) -> Asked<(u16, u32)> {
+    /// As `requester`, for a host that ends a hold: a B4 does not move by this.
+    fn known_requester(&mut self, host: Requester) -> Asked<(u16, u32)> {
         let realm = self.realm().ok_or(ExplicitError::NotSubscriber)?;
         let host = match host {
             Requester::Ipv6(host) => self.requester_of_nat64(host)?,

@@ -26,6 +26,9 @@ enum Remotes<'t> {
     Both(&'t Translator),
 }
 
+/// How a host names remote hosts, and the longest lifetime that it may have, seconds.
+type Bounds<'t> = (Remotes<'t>, u32);
+
 impl Remotes<'_> {
     /// IPv4 address of a remote host; `None`: the host cannot reach it.
     fn address(self, remote: IpAddr) -> Option<Ipv4Addr> {
@@ -46,6 +49,10 @@ impl Remotes<'_> {
     }
 }
 
+/// Longest lifetime that a host behind a tunnel gets while its B4 is unanswered, seconds, unless
+/// the settings have a longer minimum. Nobody answers a forged B4.
+const MOST_UNANSWERED: u32 = 120;
+
 /// Carries an operation out for a host of IPv4.
 pub(super) fn carry_out(
     engine: &mut Engine,
@@ -53,16 +60,17 @@ pub(super) fn carry_out(
     host: InternalHost,
     operation: &Operation,
 ) -> Result<Granted, Refusal> {
-    carry_out_for(engine, now, host, operation, Remotes::Ipv4)
+    carry_out_for(engine, now, host, operation, (Remotes::Ipv4, u32::MAX))
 }
 
-/// Carries an operation out for a host of NAT64 or DS-Lite.
+/// Carries an operation out for a host of NAT64 or DS-Lite. No lifetime is shorter than `least`
+/// seconds for being unproven.
 pub(super) fn carry_out_for_numbered(
     engine: &mut Engine,
     translator: &mut Translator,
     now: Timestamp,
     host: Requester,
-    operation: &Operation,
+    (operation, least): (&Operation, u32),
 ) -> Result<Granted, Refusal> {
     let not_authorized = Refusal::new(ResultCode::NotAuthorized);
     if !translator.translates_for(host) {
@@ -81,15 +89,18 @@ pub(super) fn carry_out_for_numbered(
     let numbered = translator.number_requester(host, now).map_err(|reason| {
         Refusal::new(match reason {
             DropReason::PortQuota => ResultCode::UserExceededQuota,
-            DropReason::NotSubscriber => ResultCode::NotAuthorized,
+            DropReason::NotSubscriber | DropReason::SoftwireSource => ResultCode::NotAuthorized,
             _ => ResultCode::NoResources,
         })
     })?;
-    let remotes = match host {
-        Requester::Ipv6(_) => Remotes::Both(translator),
-        Requester::Tunneled { .. } => Remotes::Ipv4,
+    let bounds = match host {
+        Requester::Ipv6(_) => (Remotes::Both(translator), u32::MAX),
+        Requester::Tunneled { .. } if engine.is_answered(numbered.0, numbered.1) => {
+            (Remotes::Ipv4, u32::MAX)
+        }
+        Requester::Tunneled { .. } => (Remotes::Ipv4, least.max(MOST_UNANSWERED)),
     };
-    let done = carry_out_for(engine, now, numbered, operation, remotes);
+    let done = carry_out_for(engine, now, numbered, operation, bounds);
     match (&done, operation) {
         (Ok(granted), Operation::Peer(peer)) if granted.lifetime > 0 => {
             if let IpAddr::V6(remote) = peer.remote.0 {
@@ -109,12 +120,12 @@ fn carry_out_for(
     now: Timestamp,
     (realm, host): InternalHost,
     operation: &Operation,
-    remotes: Remotes<'_>,
+    bounds: Bounds<'_>,
 ) -> Result<Granted, Refusal> {
     match operation {
-        Operation::Map(map) => grant_map(engine, now, (realm, host), map, remotes),
+        Operation::Map(map) => grant_map(engine, now, (realm, host), map, bounds),
         Operation::Unmap(unmap) => give_back(engine, now, (realm, host), unmap),
-        Operation::Peer(peer) => grant_peer(engine, now, (realm, host), peer, remotes),
+        Operation::Peer(peer) => grant_peer(engine, now, (realm, host), peer, bounds),
         Operation::UnmapAll { protocol } => {
             let ended = engine.unmap_all(now, *protocol, realm, host, [0; 12]);
             ended.map(|()| granted_nothing()).map_err(refusal)
@@ -136,7 +147,7 @@ fn grant_map(
     now: Timestamp,
     (realm, address): InternalHost,
     map: &Map,
-    remotes: Remotes<'_>,
+    (remotes, longest): Bounds<'_>,
 ) -> Result<Granted, Refusal> {
     if map.impossible {
         return Err(Refusal::new(ResultCode::CannotProvideExternal));
@@ -157,7 +168,7 @@ fn grant_map(
                 realm,
                 internal,
                 wanted,
-                lifetime: Duration::from_secs(map.lifetime.into()),
+                lifetime: Duration::from_secs(map.lifetime.min(longest).into()),
                 nonce: map.nonce,
                 replaces_filters: map.filters.replace,
                 filters: &filters,
@@ -213,7 +224,7 @@ fn grant_peer(
     now: Timestamp,
     (realm, address): InternalHost,
     peer: &Peer,
-    remotes: Remotes<'_>,
+    (remotes, longest): Bounds<'_>,
 ) -> Result<Granted, Refusal> {
     let remote = remotes.address(peer.remote.0);
     let remote = remote.ok_or(Refusal::new(ResultCode::MalformedRequest))?;
@@ -232,7 +243,7 @@ fn grant_peer(
                 port: peer.external_port,
                 strict: true,
             },
-            lifetime: Duration::from_secs(peer.lifetime.into()),
+            lifetime: Duration::from_secs(peer.lifetime.min(longest).into()),
             nonce: peer.nonce,
         },
     );

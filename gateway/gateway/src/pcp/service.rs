@@ -387,7 +387,9 @@ impl PcpService {
         let operation = &request.operation;
         let done = match (request.host, datagram.numbered(request.host), translator) {
             (_, Some(host), Some(translator)) => {
-                operations::carry_out_for_numbered(engine, translator, now, host, operation)
+                let least = policy(&self.settings).lifetime.0;
+                let asked = (operation, least);
+                operations::carry_out_for_numbered(engine, translator, now, host, asked)
             }
             (IpAddr::V4(host), None, _) => {
                 operations::carry_out(engine, now, (datagram.realm, host), operation)

@@ -17,6 +17,8 @@ const ACK: u8 = 16;
 fn settings() -> Settings {
     let mut settings = super::world::settings();
     settings.ipv6.dslite = Some(DsliteSettings {
+        subscriber_length: 128,
+        b4_change_interval: std::time::Duration::ZERO,
         address: AFTR.parse().unwrap(),
         b4: vec![prefix6("2001:db8:b4::", 48)],
         softwire: SoftwireSettings { mtu: Some(1280), path_mtu: true },

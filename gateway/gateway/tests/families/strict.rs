@@ -166,6 +166,8 @@ fn lw4o6() -> Settings {
 fn dslite() -> Settings {
     let mut settings = settings();
     settings.ipv6.dslite = Some(DsliteSettings {
+        subscriber_length: 128,
+        b4_change_interval: std::time::Duration::ZERO,
         address: END.parse().unwrap(),
         b4: vec![prefix6("2001:db8::", 32)],
         softwire: softwire(),

@@ -384,6 +384,8 @@ const AFTR: &str = "2001:db8:ffff::78";
 fn dslite() -> Settings {
     let mut settings = routed(settings());
     settings.ipv6.dslite = Some(DsliteSettings {
+        subscriber_length: 128,
+        b4_change_interval: std::time::Duration::ZERO,
         address: AFTR.parse().unwrap(),
         b4: vec![prefix6("2001:db8::", 33)],
         softwire: SoftwireSettings { mtu: None, path_mtu: true },
@@ -412,6 +414,27 @@ fn tunnel_packets_in_parts_turn_round_to_other_workers() {
         let [(Side::Inside, got)] = &sent[..] else { panic!("{} packets", sent.len()) };
         assert_eq!(ends6(got), ends(AFTR, &host(to)));
         assert_eq!(ends4(&got[40..]), ends(EXTERNAL, "10.0.0.9"));
+    }
+}
+
+/// A subscriber that is a prefix has one worker, so its hosts and its tunnel are in one place.
+#[test]
+fn a_b4_moves_in_its_prefix_whichever_worker_has_it() {
+    let mut settings = dslite();
+    settings.ipv6.dslite.as_mut().unwrap().subscriber_length = 56;
+    let mut team = Team::new(&settings);
+    let packet = ip4("10.0.0.9", REMOTE, UDP, &udp(4000, 53, b"question"));
+    for number in 1..=HOSTS {
+        let [first, other] = [("00", 1), ("ff", 2)]
+            .map(|(site, last)| format!("2001:db8:0:{number:x}{site}::{last}"));
+        let external = [&first, &other].map(|b4| {
+            let packet = raw6(v6(b4), v6(AFTR), 4, &packet);
+            port(&team.through(Side::Inside, &packet, Side::Outside), 0)
+        });
+        assert_eq!(external[0], external[1], "{first} and {other} are one subscriber");
+        let answer = ip4(REMOTE, EXTERNAL, UDP, &udp(53, external[0], b"answer"));
+        let back = team.through(Side::Outside, &answer, Side::Inside);
+        assert_eq!(ends6(&back), ends(AFTR, &other));
     }
 }
 

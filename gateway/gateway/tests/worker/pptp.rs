@@ -8,8 +8,8 @@ use natgate_wire::{Ipv4, checksum};
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
 
-const SYN: u8 = 2;
-const ACK: u8 = 16;
+pub(crate) const SYN: u8 = 2;
+pub(crate) const ACK: u8 = 16;
 const PPTP: u16 = 1723;
 
 fn with_pptp(addresses: u8) -> Settings {
@@ -21,7 +21,7 @@ fn with_pptp(addresses: u8) -> Settings {
 
 type End = (Ipv4Addr, u16);
 
-fn tcp(from: End, to: End, numbers: [u32; 2], flags: u8, data: &[u8]) -> Vec<u8> {
+pub(crate) fn tcp(from: End, to: End, numbers: [u32; 2], flags: u8, data: &[u8]) -> Vec<u8> {
     let mut tcp = [from.1.to_be_bytes(), to.1.to_be_bytes()].concat();
     tcp.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
     tcp.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);

@@ -1,5 +1,6 @@
 //! Hosts behind B4s that request mappings in their tunnels, in simulated time.
 
+use crate::pptp::{ACK, SYN, tcp};
 use crate::tunnels::{B4S, INNER, entered, ipv6, only, tunnel_settings, tunneled};
 use crate::world::*;
 use natgate_engine::{Direction, DropReason, Outcome, Prefix};
@@ -104,9 +105,18 @@ fn hosts(world: &mut World) -> usize {
     status.ipv6.unwrap().translator.hosts().unwrap().counts().0
 }
 
+/// Has a host behind a B4 send to a remote host, which answers: the B4 is no forged one.
+fn have_answered(world: &mut World, b4: &str) {
+    world.inside.send(&tunneled(b4, &udp((OTHER, 4999), (REMOTE, 53), b"out")));
+    let out = world.next_outside();
+    let port = Udp::new_checked(view(&out).payload()).expect("a datagram").source_port();
+    assert_eq!(knock(world, (REMOTE, 53), port), to(b4, OTHER, 4999));
+}
+
 #[test]
 fn equal_inner_hosts_of_two_b4s_have_their_own_mappings() {
     let mut world = world();
+    B4S.iter().for_each(|b4| have_answered(&mut world, b4));
     let request = map(INNER, 7000, any(), 3600);
     let ports = B4S.map(|b4| granted(&ask(&mut world, (b4, INNER), &request)).0);
     assert_ne!(ports[0], ports[1]);
@@ -131,6 +141,7 @@ fn equal_inner_hosts_of_two_b4s_have_their_own_mappings() {
 #[test]
 fn a_mapping_keeps_its_host_until_it_ends() {
     let mut world = world();
+    have_answered(&mut world, B4S[0]);
     let (port, _) = granted(&ask(&mut world, (B4S[0], INNER), &map(INNER, 7000, any(), 600)));
     for _ in 0..500 {
         world.pass(Duration::from_secs(1));
@@ -172,13 +183,93 @@ fn forged_requests_are_refused_and_counted() {
     send(&mut world, (B4S[0], public), &map(public, 7000, any(), 600));
     assert!(entered(&mut world).is_empty());
     assert_eq!(world.drops(DropReason::NotSubscriber), 1);
-    // The gateway's own address, and a host that names another one.
-    send(&mut world, (B4S[0], AFTR), &map(AFTR, 7000, any(), 600));
-    assert!(entered(&mut world).is_empty());
-    assert_eq!(world.drops(DropReason::Land), 1);
+    // The gateway's own address, and the others of its network that no B4 has.
+    for last in [0, 1, 7] {
+        let no_host = Ipv4Addr::new(192, 0, 0, last);
+        send(&mut world, (B4S[0], no_host), &map(no_host, 7000, any(), 600));
+        assert!(entered(&mut world).is_empty());
+    }
+    assert_eq!(world.drops(DropReason::NotSubscriber), 4);
+    // A host that names another one.
     let mismatch = map(OTHER, 7000, any(), 600);
     assert_eq!(ask(&mut world, (B4S[0], INNER), &mismatch)[3], 12, "ADDRESS_MISMATCH");
     assert_eq!((hosts(&mut world), world.observer.events.len()), (0, 0));
+}
+
+/// A request with a forged B4 needs no answer, and can be repeated. So the lifetime is short until
+/// a remote host has answered the B4, and places in the tables are free again soon.
+#[test]
+fn forged_b4s_keep_their_places_for_a_short_time() {
+    let mut settings = settings_with_pcp();
+    settings.engine.limits.subscribers = Some(50);
+    settings.pcp.requests_per_second = (1000, 1000);
+    let mut world = World::with_addresses(&settings);
+    for _ in 0..2 {
+        for number in 1..=100 {
+            let forged = (&*format!("2001:db8:b4:1::{number:x}"), INNER);
+            let answer = ask(&mut world, forged, &map(INNER, 7000, any(), 86_400));
+            match number <= 50 {
+                true => assert_eq!(granted(&answer).1, 120, "{number}"),
+                false => assert_eq!(answer[3], 8, "NO_RESOURCES"),
+            }
+        }
+        world.pass(Duration::from_secs(30));
+    }
+    assert_eq!(hosts(&mut world), 50);
+    for _ in 0..240 {
+        world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(hosts(&mut world), 0);
+    granted(&ask(&mut world, (B4S[0], INNER), &map(INNER, 7000, any(), 86_400)));
+}
+
+#[test]
+fn a_b4_gets_a_long_lifetime_when_it_has_been_answered() {
+    let lifetime = |settings: &Settings, is_answered: bool| {
+        let mut world = World::with_addresses(settings);
+        if is_answered {
+            have_answered(&mut world, B4S[0]);
+        }
+        let request = map(INNER, 7000, any(), 7200);
+        let lifetimes = [(), ()].map(|()| {
+            let answer = ask(&mut world, (B4S[0], INNER), &request);
+            world.pass(Duration::from_secs(1));
+            granted(&answer).1
+        });
+        assert_eq!(lifetimes[0], lifetimes[1]);
+        let short = granted(&ask(&mut world, (B4S[1], INNER), &map(INNER, 7000, any(), 60))).1;
+        (lifetimes[0], short)
+    };
+    let mut settings = settings_with_pcp();
+    assert_eq!(lifetime(&settings, false), (120, 120));
+    assert_eq!(lifetime(&settings, true), (7200, 120));
+    settings.pcp.lifetime.0 = Duration::from_secs(600);
+    assert_eq!(lifetime(&settings, false), (600, 600));
+    settings.pcp.lifetime.0 = Duration::from_secs(30);
+    assert_eq!(lifetime(&settings, false), (120, 60));
+    // The access network checks all sources, so nobody has to be answered.
+    settings.engine.limits.unanswered_give_way = false;
+    assert_eq!(lifetime(&settings, false), (7200, 60));
+}
+
+/// A server behind a B4 that nobody has answered before is answered by the first connection.
+#[test]
+fn a_server_gets_a_long_lifetime_after_its_first_connection() {
+    let mut world = world();
+    let mut request = map(INNER, 80, any(), 36_000);
+    request[36] = 6;
+    let (port, lifetime) = granted(&ask(&mut world, (B4S[0], INNER), &request));
+    assert_eq!(lifetime, 120);
+    let (client, server) = ((REMOTE, 5000), (INNER, 80));
+    world.outside.send(&to_outside(&tcp(client, (EXTERNAL, port), [1, 0], SYN, &[])));
+    assert_eq!(entered(&mut world).len(), 1);
+    // The opening session holds the mapping for its own time.
+    assert_eq!(granted(&ask(&mut world, (B4S[0], INNER), &request)), (port, 240));
+    world.inside.send(&tunneled(B4S[0], &tcp(server, client, [9, 2], SYN | ACK, &[])));
+    world.next_outside();
+    world.outside.send(&to_outside(&tcp(client, (EXTERNAL, port), [2, 10], ACK, &[])));
+    assert_eq!(entered(&mut world).len(), 1);
+    assert_eq!(granted(&ask(&mut world, (B4S[0], INNER), &request)), (port, 36_000));
 }
 
 #[test]
@@ -239,7 +330,9 @@ fn trusted_hosts_speak_for_others_behind_their_b4_alone() {
     let request = [map(INNER, 7000, any(), 600), third_party(OTHER)].concat();
     assert_eq!(ask(&mut world, (B4S[1], INNER), &request)[3], 5, "UNSUPP_OPTION");
     // Others than inner hosts.
-    for stranger in [AFTR, REMOTE, EXTERNAL, Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST] {
+    let broadcast = Ipv4Addr::new(192, 0, 0, 7);
+    for stranger in [AFTR, broadcast, REMOTE, EXTERNAL, Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST]
+    {
         let request = [map(INNER, 7001, any(), 600), third_party(stranger)].concat();
         let code = ask(&mut world, (B4S[0], INNER), &request)[3];
         assert!([2, 3, 6].contains(&code), "{stranger}: {code}");
@@ -252,6 +345,7 @@ fn filters_sessions_and_port_sets_are_as_for_hosts_of_ipv4() {
     settings.engine.filtering = natgate_engine::Behavior::AddressAndPortDependent;
     let mut world = World::with_addresses(&settings);
     let from = (B4S[0], INNER);
+    have_answered(&mut world, B4S[0]);
     let filter = [&[3, 0, 0, 20, 0, 128, 0, 0][..], &REMOTE.to_ipv6_mapped().octets()].concat();
     let request = [map(INNER, 7000, any(), 600), filter].concat();
     let (port, _) = granted(&ask(&mut world, from, &request));
@@ -282,6 +376,7 @@ fn filters_sessions_and_port_sets_are_as_for_hosts_of_ipv4() {
 fn hosts_behind_b4s_may_ask_by_nat_pmp() {
     let mut world = world();
     let from = (B4S[0], INNER);
+    have_answered(&mut world, B4S[0]);
     let answer = ask(&mut world, from, &[0, 0]);
     assert_eq!((&answer[..4], &answer[8..12]), (&[0, 128, 0, 0][..], &EXTERNAL.octets()[..]));
     let request = [&[0, 1, 0, 0][..], &7000_u16.to_be_bytes(), &[0; 2], &[0, 0, 2, 88]].concat();

@@ -33,6 +33,8 @@ pub(crate) fn tunnel_settings() -> Settings {
             ..Side6::default()
         },
         dslite: Some(DsliteSettings {
+            subscriber_length: 128,
+            b4_change_interval: std::time::Duration::ZERO,
             address: ipv6(AFTR),
             b4: vec![Prefix6 { address: ipv6("2001:db8:b4::"), len: 48 }],
             softwire: SoftwireSettings { mtu: None, path_mtu: true },

@@ -9,6 +9,7 @@ use natgate_ipv6::softwire::{
 use natgate_ipv6::{Pref64, Prefix6};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bindings of lw4o6.
 pub(super) const BINDINGS: u64 = 1_000_000;
@@ -45,7 +46,14 @@ const SOFTWIRE: SoftwireSettings = SoftwireSettings { mtu: None, path_mtu: false
 /// The AFTR of DS-Lite.
 pub(super) fn dslite() -> DsliteSettings {
     let b4 = Prefix6 { address: Ipv6Addr::from_bits(ENDS), len: 40 };
-    DsliteSettings { address: RELAY, b4: vec![b4], softwire: SOFTWIRE, static_hosts: Vec::new() }
+    DsliteSettings {
+        address: RELAY,
+        b4: vec![b4],
+        subscriber_length: 128,
+        b4_change_interval: Duration::ZERO,
+        softwire: SOFTWIRE,
+        static_hosts: Vec::new(),
+    }
 }
 
 /// The ends of the tunnel of a host of DS-Lite.

@@ -3,17 +3,29 @@
 use super::draft::Draft;
 use super::problem::{Located, Place, Report};
 use super::reader::Section;
+use super::sections::read_duration;
 use super::softwires::{read_end, read_softwire};
 use super::values6;
 use natgate_ipv6::softwire::{DsliteSettings, MapMode, SoftwireSettings};
 use natgate_ipv6::{Prefix6, StaticHost};
 use std::net::Ipv6Addr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Bounds of the bits that name a subscriber: a site's prefix, one address.
+const SUBSCRIBER_LENGTHS: (u64, u64) = (48, 128);
+/// Least time between two changes of a B4, if the file does not say (RFC 7785 section 4).
+const INTERVAL: Duration = Duration::from_secs(1800);
+/// Bounds of this time.
+const INTERVALS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 86_400);
 
 /// `[dslite]`. A faulty value is absent.
 pub(super) struct DsliteDraft {
     pub(super) place: Place,
     address: Option<Located<Ipv6Addr>>,
     b4: Vec<Located<Prefix6>>,
+    pub(super) subscriber_length: u8,
+    b4_change_interval: Duration,
     softwire: SoftwireSettings,
 }
 
@@ -34,10 +46,17 @@ pub(super) fn read(section: &Section<'_>) -> Option<DsliteDraft> {
             b4.extend(item.parsed("an IPv6 prefix", values6::prefix6_around));
         }
     }
+    let length = section.get("subscriber_length");
+    let length =
+        length.and_then(|value| value.integer(SUBSCRIBER_LENGTHS.0..=SUBSCRIBER_LENGTHS.1));
+    let interval = section.get("b4_change_interval");
+    let interval = interval.and_then(|value| read_duration(&value, &INTERVALS));
     Some(DsliteDraft {
         place: section.place.clone(),
         address,
         b4,
+        subscriber_length: length.map_or(128, |length| length as u8),
+        b4_change_interval: interval.unwrap_or(INTERVAL),
         softwire: read_softwire(section, true),
     })
 }
@@ -86,6 +105,8 @@ impl DsliteDraft {
         DsliteSettings {
             address: self.address.as_ref().expect("a table without its values is a problem").value,
             b4: self.b4.iter().map(|prefix| prefix.value).collect(),
+            subscriber_length: self.subscriber_length,
+            b4_change_interval: self.b4_change_interval,
             softwire: self.softwire,
             static_hosts,
         }

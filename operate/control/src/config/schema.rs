@@ -247,7 +247,10 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("siit.map", &["ipv6", "ipv4"]),
     ("clat", &["prefix", "source"]),
     ("nptv6", &["internal", "external", "icmp_errors"]),
-    ("dslite", &["address", "b4", "mtu", "mtu_discovery"]),
+    (
+        "dslite",
+        &["address", "b4", "subscriber_length", "b4_change_interval", "mtu", "mtu_discovery"],
+    ),
     (
         "lw4o6",
         &[

@@ -5,7 +5,8 @@ use super::draft::{Draft, StaticDraft, Targeted};
 use super::problem::{Located, Place, Report};
 use super::values::{self, Span};
 use super::values6;
-use natgate_engine::{Prefix, StaticMapping};
+use natgate_engine::StaticMapping;
+use natgate_ipv6::softwire::may_be_behind;
 use natgate_ipv6::{Prefix6, StaticHost};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Display, Formatter};
@@ -92,7 +93,7 @@ impl Draft {
             return StaticHost::first(&hosts, nat64.subscriber_length, workers);
         }
         let hosts = hosts.iter().filter_map(|(b4, inner)| Some((*b4, (*inner)?)));
-        StaticHost::first_behind(&hosts.collect::<Vec<_>>(), workers)
+        StaticHost::first_behind(&hosts.collect::<Vec<_>>(), self.subscriber_length(), workers)
     }
 
     /// The static mappings of hosts that have numbers as the translator has them: in the realm
@@ -111,7 +112,9 @@ impl Draft {
 
     /// Length of the prefix that is the subscriber of a host with a number.
     fn subscriber_length(&self) -> u8 {
-        self.ipv6.nat64.as_ref().map_or(128, |nat64| nat64.subscriber_length)
+        let of_nat64 = self.ipv6.nat64.as_ref().map(|nat64| nat64.subscriber_length);
+        let of_dslite = self.ipv6.dslite.as_ref().map(|dslite| dslite.subscriber_length);
+        of_nat64.or(of_dslite).unwrap_or(128)
     }
 
     /// The subscriber of an IPv6 host.
@@ -134,7 +137,22 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
             report.wrong(&realm.place, message);
         }
     }
+    have_one_b4_each(draft, report);
     have_room(draft, report);
+}
+
+/// Reports a host behind another B4 than a former host of its subscriber: a subscriber has one
+/// tunnel.
+fn have_one_b4_each(draft: &Draft, report: &Report<'_>) {
+    let mut b4s: BTreeMap<u128, Ipv6Addr> = BTreeMap::new();
+    for host in draft.numbered().filter(|host| host.inner.is_some()) {
+        let prefix = draft.subscriber6(host.address);
+        let first = *b4s.entry(prefix.address.to_bits()).or_insert(host.address);
+        if first != host.address {
+            let message = format!("{host} is of {prefix}, as {first} is, and a subscriber has one");
+            report.wrong(host.place, format!("{message} B4; write {first} as softwire"));
+        }
+    }
 }
 
 /// A host behind a B4 may send what DS-Lite translates.
@@ -158,13 +176,14 @@ fn is_behind_b4(
         report.wrong(&b4.place, format!("{message}; write the B4's address"));
     }
     let address = internal.value.0;
-    let own = Ipv4Addr::new(192, 0, 0, 1);
-    let of_tunnels = Prefix::new(own, 29);
-    let permitted = draft.subscribers.iter().map(|prefix| prefix.value).chain([of_tunnels]);
-    if address == own {
+    let permitted = draft.subscribers.iter().map(|prefix| prefix.value);
+    if address == Ipv4Addr::new(192, 0, 0, 1) {
         let message = format!("{address} is the gateway itself; write a host's address");
         report.wrong(&internal.place, message);
-    } else if !permitted.into_iter().any(|prefix| prefix.contains(address.to_bits())) {
+    } else if [0, 7].map(|last| Ipv4Addr::new(192, 0, 0, last)).contains(&address) {
+        let message = format!("{address} is no address of a host; write one from 192.0.0.2 on");
+        report.wrong(&internal.place, message);
+    } else if !may_be_behind(address, permitted) {
         let message = format!("{address} is not in nat.subscribers, so the host could not answer");
         report.wrong(&internal.place, format!("{message}; add its prefix there"));
     }
@@ -216,7 +235,7 @@ fn have_room(draft: &Draft, report: &Report<'_>) {
         all += u64::from(hosts.insert((address, host.inner)));
         let (count, each) = (hosts.len() as u64, subscribers.len() as u64);
         let message = if count > most_each.into() {
-            let of = host.inner.map_or_else(|| prefix.to_string(), |_| address.to_string());
+            let of = if prefix.len == 128 { address.to_string() } else { prefix.to_string() };
             format!("is host {count} of {of}, and a subscriber has at most {most_each} hosts")
         } else if each > most_subscribers.into() {
             format!("is in subscriber {each}, and limits.subscribers is {most_subscribers}")

@@ -3,6 +3,7 @@
 
 use super::plural;
 use super::text::grouped;
+use natgate_ipv6::Prefix6;
 use natgate_ipv6::softwire::{DsliteSettings, Lw4o6Settings, MapMode, MapRule, PortSets};
 use serde::Serialize;
 use std::fmt::{self, Formatter};
@@ -120,7 +121,14 @@ impl DsliteMeaning {
             let host = u128::from(prefix.len < 128);
             let b4 = Ipv6Addr::from_bits(prefix.address.to_bits() | host).to_string();
             let tunnel = (b4.clone(), settings.address.to_string());
-            SampleB4 { subscriber: b4, internal: INNER.to_string(), tunnel }
+            let subscriber = match settings.subscriber_length {
+                128 => b4,
+                len => {
+                    let prefix = Prefix6 { address: prefix.address, len };
+                    Prefix6 { address: prefix.first(), len }.to_string()
+                }
+            };
+            SampleB4 { subscriber, internal: INNER.to_string(), tunnel }
         });
         Self {
             address: settings.address.to_string(),
@@ -131,8 +139,8 @@ impl DsliteMeaning {
 
     pub(super) fn text(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "  dslite: tunnels from {} to {}", self.b4.join(", "), self.address)?;
-        let Some(SampleB4 { subscriber, internal, .. }) = &self.sample else { return Ok(()) };
-        writeln!(f, "    {internal} behind {subscriber} is a host of subscriber {subscriber}")
+        let Some(SampleB4 { subscriber, internal, tunnel }) = &self.sample else { return Ok(()) };
+        writeln!(f, "    {internal} behind {} is a host of subscriber {subscriber}", tunnel.0)
     }
 }
 

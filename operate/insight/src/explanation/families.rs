@@ -219,8 +219,8 @@ fn sender(step: &FamilyStep) -> Value {
             let text = match may_send {
                 true => format!("hosts in tunnels may have the inner address {inner}"),
                 false => format!(
-                    "the inner address {inner} may not send: nat.subscribers does not have it, and \
-                     it is not in 192.0.0.0/29"
+                    "the inner address {inner} may not send: it is neither in nat.subscribers nor \
+                     in 192.0.0.2 to 192.0.0.6, or it is 192.0.0.0, 192.0.0.1 or 192.0.0.7"
                 ),
             };
             let inner = inner.to_string();

@@ -141,9 +141,12 @@ fn dslite(
     for policy in &mut all {
         put_list(policy, "subscriber-match", subnets(&dslite.b4));
         //= rfc8513#section-3-defaults
-        policy.insert("subscriber-mask-v6".into(), 128.into());
+        let length = dslite.subscriber_length;
+        policy.insert("subscriber-mask-v6".into(), length.into());
         policy.insert("ietf-dslite:max-softwires-per-subscriber".into(), 1.into());
-        policy.insert("ietf-dslite:state-migrate".into(), false.into());
+        policy.insert("ietf-dslite:state-migrate".into(), (length < 128).into());
+        let interval = dslite.b4_change_interval.as_secs();
+        policy.insert("ietf-dslite:b4-address-change-limit".into(), interval.into());
         let clamping = match config.tcp_mss {
             Some(size) => json!({ "enable": true, "mss-value": size }),
             None => json!({ "enable": false }),
