@@ -26,7 +26,7 @@ fn fixed(internal: &str, external: &str, begun: Begun) -> StaticMapping {
 
 fn server(internal: &str, weight: u16) -> Server {
     let (address, port) = end(internal);
-    Server { internal: (address, port.unwrap()), weight, draining: false }
+    Server { internal: (address, port.unwrap()), weight, draining: false, backup: false }
 }
 
 fn service(servers: Vec<Server>, affinity: Affinity) -> Config {
