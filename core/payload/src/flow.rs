@@ -45,7 +45,7 @@ pub(crate) struct Flow {
     is_answered: bool,
 }
 
-const _: () = assert!(size_of::<Flow>() <= 256);
+const _: () = assert!(size_of::<Flow>() <= 288);
 
 /// Memory of the framework that all flows share.
 pub(crate) struct Tools<'t> {

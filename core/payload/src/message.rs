@@ -168,6 +168,11 @@ impl Context<'_> {
         }
     }
 
+    /// Lets an expectation end sooner. A message from outside may do so.
+    pub(crate) fn shorten(&mut self, expectation: &Expectation) {
+        self.ports.shorten(self.flow, expectation);
+    }
+
     /// Ends an expectation at the wish of the internal host.
     pub(crate) fn withdraw(&mut self, expectation: &Expectation) {
         if self.from == Side::Inside {
