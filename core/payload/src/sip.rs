@@ -19,6 +19,7 @@ use crate::Side;
 use crate::expectation::{Expectation, Uses, Wanted};
 use crate::message::{Context, Protocol, Step};
 use crate::reason::Reason;
+use crate::saved::saved;
 use crate::sdp::{Description, Edit};
 use crate::text::{self, Place};
 use alloc::format;
@@ -126,6 +127,20 @@ pub(crate) struct Sip {
     /// Bits of [`Part`]: the host leaves the usual port out there.
     short: u8,
     registrations: Registrations,
+}
+
+saved!(Port { internal, external, until });
+saved!(Open { medium, until, port });
+saved!(Registration { record, port, request, until, granted });
+saved!(Registrations { all, is_beyond });
+saved!(Sip { media, ports, next_port, open, next_open, short, registrations });
+
+impl Sip {
+    /// True if the numbers are possible.
+    pub(crate) fn is_sound(&self) -> bool {
+        usize::from(self.next_port) < self.ports.len()
+            && usize::from(self.next_open) < self.open.len()
+    }
 }
 
 impl Protocol for Sip {
