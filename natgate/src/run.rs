@@ -21,6 +21,7 @@ mod log;
 mod monitoring;
 mod neighbors;
 mod page;
+mod servers;
 mod signals;
 mod status;
 mod threads;

@@ -49,6 +49,7 @@ natgate show subscribers --limit 20
 natgate show bindings --external 203.0.113.7:1024
 natgate show domains
 natgate show expectations --json
+natgate show servers
 natgate show counters
 natgate show workers --json --socket /run/natgate/second.sock";
 
@@ -101,6 +102,8 @@ enum What {
     Domains,
     /// Flows that application-level gateways expect
     Expectations,
+    /// Servers of static mappings: shares and health
+    Servers,
 }
 
 impl What {
@@ -120,6 +123,7 @@ impl What {
             Self::Bindings => "bindings",
             Self::Domains => "domains",
             Self::Expectations => "expectations",
+            Self::Servers => "servers",
         }
     }
 

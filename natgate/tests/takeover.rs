@@ -6,7 +6,8 @@
 //! without them. One test runs at a time, because the tests share two cores with the gateways.
 
 use natgate_testnet::{
-    GATEWAY_INSIDE, REFLECTOR_PORT, SERVER1, TestNetwork, config, traffic, wait_for,
+    GATEWAY_INSIDE, POOL, REFLECTOR_PORT, SERVER1, SUBSCRIBER1, TestNetwork, config, traffic,
+    wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -25,7 +26,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngheir";
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Version of the take-over.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 /// A network with servers, in which one gateway takes over from another.
 struct TakeoverNetwork(TestNetwork);
@@ -448,4 +449,76 @@ fn a_service_is_upgraded_in_its_place() {
     kill_process(heir.0, Signal::TERM).unwrap();
     wait_for("the new one's end", PATIENCE, || Ok(heir.is_gone().then_some(()))).unwrap();
     old.ends_well();
+}
+
+/// Reads a line of a control connection.
+fn line(stream: &TcpStream) -> String {
+    let mut line = Vec::new();
+    let mut stream = stream;
+    while !line.ends_with(b"\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        line.extend(byte);
+    }
+    String::from_utf8(line).unwrap()
+}
+
+/// The client offers a port by PORT; the server sees an external one, and connects to it.
+fn transfer(network: &TakeoverNetwork, [client, server]: [&TcpStream; 2], port: u16) {
+    let node = network.0.node("sub1");
+    let own = SocketAddrV4::new(SUBSCRIBER1, port);
+    let listener = traffic::listen(node, own, PATIENCE).unwrap();
+    let [a, b, c, d] = SUBSCRIBER1.octets();
+    let command = format!("PORT {a},{b},{c},{d},{},{}\r\n", port >> 8, port & 0xff);
+    (&mut &*client).write_all(command.as_bytes()).unwrap();
+    let seen = line(server);
+    let numbers = seen.trim_end().strip_prefix("PORT ").expect("the command").split(',');
+    let numbers: Vec<u8> = numbers.map(|number| number.parse().unwrap()).collect();
+    let [a, b, c, d, high, low] = numbers[..] else { panic!("{seen}") };
+    let external = SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low]));
+    assert!(POOL.contains(external.ip()) && seen.len() != command.len(), "{seen}");
+    let from = SocketAddrV4::new(SERVER1, 0);
+    let data = network.0.node("server1");
+    let mut data = traffic::connect_from(data, from, external, PATIENCE).unwrap();
+    data.write_all(b"data").unwrap();
+    let (mut taken, _) = listener.accept().unwrap();
+    let mut bytes = [0; 4];
+    taken.read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"data");
+    (&mut &*server).write_all(b"226 Done\r\n").unwrap();
+    assert_eq!(line(client), "226 Done\r\n");
+}
+
+#[test]
+fn control_connections_are_read_on_after_a_take_over() {
+    let strict = "[nat]\nfiltering = \"address-and-port-dependent\"\n[alg]\nftp = true\n";
+    let network = TakeoverNetwork::new("af-packet", strict);
+    let old = network.first();
+    let service = SocketAddrV4::new(SERVER1, 21);
+    let listener = traffic::listen(network.0.node("server1"), service, PATIENCE).unwrap();
+    let anywhere = SocketAddrV4::new(SUBSCRIBER1, 0);
+    let client = network.0.node("sub1");
+    let client = traffic::connect_from(client, anywhere, service, PATIENCE).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    for stream in [&client, &server] {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+    (&mut &server).write_all(b"220 Ready\r\n").unwrap();
+    assert_eq!(line(&client), "220 Ready\r\n");
+    transfer(&network, [&client, &server], 40_001);
+    // A command that is not complete waits in the gateway.
+    (&mut &client).write_all(b"NO").unwrap();
+    thread::sleep(Duration::from_millis(100));
+    let heir = take_over(&network, &old, "heir");
+    old.ends_well();
+    (&mut &client).write_all(b"OP\r\n").unwrap();
+    assert_eq!(line(&server), "NOOP\r\n");
+    (&mut &server).write_all(b"200 Well\r\n").unwrap();
+    assert_eq!(line(&client), "200 Well\r\n");
+    transfer(&network, [&client, &server], 40_002);
+    let next = take_over(&network, &heir, "next");
+    heir.ends_well();
+    transfer(&network, [&client, &server], 40_003);
+    next.signal(Signal::TERM);
+    next.ends_well();
 }

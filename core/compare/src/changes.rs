@@ -38,6 +38,12 @@ impl Pair {
         legal("ports held", self.model.effects())
     }
 
+    /// Marks a server of a service as up or down, by their places in the configuration.
+    pub fn mark_server(&mut self, service: usize, server: usize, is_up: bool) {
+        self.engine.mark_server(service, server, is_up);
+        self.model.mark_server(service, server, is_up);
+    }
+
     /// Replaces the rules of both.
     ///
     /// # Errors

@@ -212,6 +212,14 @@ impl Engine {
         self.counters.recount_local(other, len);
     }
 
+    /// Marks a server of a service as up or down, both by their places in the configuration. A
+    /// server that is down gets no new sessions and keeps its present ones. At first all servers
+    /// are up; an engine of another process does not learn which are down. Places that do not
+    /// exist are ignored.
+    pub fn mark_server(&mut self, service: usize, server: usize, is_up: bool) {
+        self.services.mark(service, server, is_up);
+    }
+
     // ---- restarts ----
 
     /// Writes the taken ports of an external address to `into`: used ports, held ports and, in a

@@ -7,9 +7,12 @@
 //! server, no memory of addresses is needed: each server has a number for the address, and the
 //! highest number wins. The removal of a server does not change the numbers of the others
 //! (rendezvous hashing).
+//!
+//! A server that is down is left out of the choice, and backup servers are in it only while no
+//! other server is. The caller knows which servers are down; at first all are up.
 
-use crate::config::{Affinity, Config};
-use crate::endpoint::{AddressPort, External};
+use crate::config::{Affinity, Config, Server};
+use crate::endpoint::External;
 use crate::random::{Generator, HashKey};
 use alloc::vec::Vec;
 
@@ -20,7 +23,11 @@ struct Member {
     slot: u32,
     /// Address and port of the server.
     endpoint: u64,
-    /// Share in the choice; 0: no new sessions.
+    /// Share in the choice while the server is up and its turn has come; 0: no new sessions.
+    weight: u16,
+    is_backup: bool,
+    is_up: bool,
+    /// Share in the choice now.
     share: u16,
 }
 
@@ -28,6 +35,8 @@ struct Member {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     key: u64,
+    /// Place of the service in the configuration.
+    service: usize,
     /// Place of the first member, and number of members.
     first: usize,
     count: usize,
@@ -71,29 +80,58 @@ impl Services {
         config.services.iter().map(|service| of(service.servers.len()) as u64).sum()
     }
 
-    /// Begins a service of a protocol at an external endpoint.
-    pub(crate) fn add(&mut self, protocol: u8, external: External, affinity: Affinity) {
+    /// Begins a service of a protocol at an external endpoint. `service`: its place in the
+    /// configuration.
+    pub(crate) fn add(
+        &mut self,
+        service: usize,
+        protocol: u8,
+        external: External,
+        affinity: Affinity,
+    ) {
         let (key, first) = (key(protocol, external), self.members.len());
-        self.entries.push(Entry { key, first, count: 0, affinity, shares: 0 });
+        self.entries.push(Entry { key, service, first, count: 0, affinity, shares: 0 });
     }
 
-    /// Adds a server to the latest service.
-    pub(crate) fn add_server(
-        &mut self,
-        slot: u32,
-        AddressPort { address, port }: AddressPort,
-        share: u16,
-    ) {
-        let endpoint = u64::from(address) << 16 | u64::from(port);
-        self.members.push(Member { slot, endpoint, share });
+    /// Adds a server to the latest service. It is up.
+    pub(crate) fn add_server(&mut self, slot: u32, server: &Server) {
+        let (address, port) = server.internal;
+        let endpoint = u64::from(address.to_bits()) << 16 | u64::from(port);
+        let (weight, is_backup) = (server.share(), server.backup);
+        self.members.push(Member { slot, endpoint, weight, is_backup, is_up: true, share: 0 });
         let entry = self.entries.last_mut().expect("a service was begun");
         entry.count += 1;
-        entry.shares += u32::from(share);
     }
 
     /// Completes the additions: the services can be found now.
     pub(crate) fn settle(&mut self) {
         self.entries.sort_unstable_by_key(|entry| entry.key);
+        (0..self.entries.len()).for_each(|at| self.divide(at));
+    }
+
+    /// Marks a server of a service as up or down, for new sessions of all its protocols.
+    pub(crate) fn mark(&mut self, service: usize, server: usize, is_up: bool) {
+        for at in 0..self.entries.len() {
+            let Entry { service: of, first, count, .. } = self.entries[at];
+            if of == service && server < count {
+                self.members[first + server].is_up = is_up;
+                self.divide(at);
+            }
+        }
+    }
+
+    /// Divides the new sessions of a service among its servers.
+    fn divide(&mut self, at: usize) {
+        let entry = &mut self.entries[at];
+        let members = &mut self.members[entry.first..entry.first + entry.count];
+        let takes = |member: &Member| member.is_up && member.weight > 0;
+        let has_usual = members.iter().any(|member| takes(member) && !member.is_backup);
+        entry.shares = 0;
+        for member in members {
+            let is_in = takes(member) && (!has_usual || !member.is_backup);
+            member.share = if is_in { member.weight } else { 0 };
+            entry.shares += u32::from(member.share);
+        }
     }
 
     /// The slot of the mapping of the server for a new session from a remote address. `None`: there
@@ -193,17 +231,22 @@ mod tests {
     use super::*;
     use crate::random::Generator;
     use alloc::vec;
+    use core::net::Ipv4Addr;
 
     fn services(shares: &[u16], affinity: Affinity) -> (Services, Generator) {
+        let servers: Vec<_> = shares.iter().map(|&weight| (weight, false)).collect();
+        services_with_backups(&servers, affinity)
+    }
+
+    /// A service of servers with weights, some of them backups.
+    fn services_with_backups(servers: &[(u16, bool)], affinity: Affinity) -> (Services, Generator) {
         let mut generator = Generator::new([3; 32]);
         let mut services = Services::new(HashKey::new(&mut generator));
-        services.add(6, External::new(2, 80), affinity);
-        for (number, &share) in shares.iter().enumerate() {
-            services.add_server(
-                number as u32,
-                AddressPort::new(10 << 24 | number as u32, 8080),
-                share,
-            );
+        services.add(7, 6, External::new(2, 80), affinity);
+        for (number, &(weight, backup)) in servers.iter().enumerate() {
+            let internal = (Ipv4Addr::from_bits(10 << 24 | number as u32), 8080);
+            let server = Server { internal, weight, draining: false, backup };
+            services.add_server(number as u32, &server);
         }
         services.settle();
         (services, generator)
@@ -255,6 +298,52 @@ mod tests {
             let after = without.choose(6, External::new(2, 80), remote, &mut generator).unwrap();
             assert!(after != 2 && (before == 2 || before == after));
         }
+    }
+
+    #[test]
+    fn servers_that_are_down_get_nothing_and_backups_only_what_nobody_else_takes() {
+        for affinity in [Affinity::Address, Affinity::None] {
+            let of = [(1, false), (2, false), (1, true), (0, true)];
+            let (mut services, mut generator) = services_with_backups(&of, affinity);
+            let mut chosen = |services: &Services| {
+                let mut all: Vec<u32> = (0..2000)
+                    .filter_map(|remote| {
+                        services.choose(6, External::new(2, 80), remote, &mut generator)
+                    })
+                    .collect();
+                all.sort_unstable();
+                all.dedup();
+                all
+            };
+            assert_eq!(chosen(&services), [0, 1]);
+            services.mark(7, 0, false);
+            services.mark(6, 1, false);
+            services.mark(7, 9, false);
+            assert_eq!(chosen(&services), [1]);
+            services.mark(7, 1, false);
+            assert_eq!(chosen(&services), [2]);
+            services.mark(7, 2, false);
+            assert_eq!(chosen(&services), []);
+            services.mark(7, 0, true);
+            assert_eq!(chosen(&services), [0]);
+        }
+    }
+
+    #[test]
+    fn a_server_that_comes_back_gets_its_clients_back() {
+        let (mut services, mut generator) = services(&[1, 2, 3], Affinity::Address);
+        let mut chosen = |services: &Services| -> Vec<_> {
+            let choose = |remote| services.choose(6, External::new(2, 80), remote, &mut generator);
+            (0..2000).map(choose).collect()
+        };
+        let before = chosen(&services);
+        services.mark(7, 1, false);
+        let meanwhile = chosen(&services);
+        for (before, meanwhile) in before.iter().zip(&meanwhile) {
+            assert!(*meanwhile != Some(1) && (*before == Some(1) || before == meanwhile));
+        }
+        services.mark(7, 1, true);
+        assert_eq!(chosen(&services), before);
     }
 
     #[test]

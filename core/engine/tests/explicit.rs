@@ -492,6 +492,32 @@ fn what_a_hold_admits_can_become_less() {
     assert_eq!(lab.unmap(UDP, HOST, NONCE), Err(ExplicitError::NotExplicit));
 }
 
+#[test]
+fn a_hold_for_one_remote_address_can_end_sooner_and_never_later() {
+    let mut lab = Lab::new(&asking());
+    let filter = |last| RemoteFilter {
+        address: u32::from_be_bytes([198, 51, 100, last]),
+        prefix_len: 32,
+        port: 0,
+    };
+    let shorten = |lab: &mut Lab, nonce, last, seconds| {
+        let (of, lifetime) = ((UDP, 0, end(HOST)), Duration::from_secs(seconds));
+        lab.engine.shorten(lab.now, of, (nonce, filter(last)), lifetime);
+        let made = lab.engine.mappings().next();
+        made.and_then(|made| made.expires).map(|expires| expires.since(lab.now).as_secs())
+    };
+    assert_eq!(shorten(&mut lab, NONCE, 1, 60), None, "nothing is made");
+    let filters = [filter(1)];
+    lab.map(&MapRequest { filters: &filters, ..request(UDP, HOST, HOUR) }).unwrap();
+    assert_eq!(shorten(&mut lab, *b"another one!", 1, 60), Some(3600));
+    assert_eq!(shorten(&mut lab, NONCE, 2, 60), Some(3600));
+    assert_eq!(shorten(&mut lab, NONCE, 1, 4000), Some(3600));
+    assert_eq!(shorten(&mut lab, NONCE, 1, 60), Some(60));
+    assert_eq!(shorten(&mut lab, NONCE, 1, 90), Some(60));
+    lab.engine.admit_only(UDP, 0, end(HOST), NONCE, filter(2));
+    assert_eq!(shorten(&mut lab, NONCE, 1, 9), Some(60), "another address is admitted");
+}
+
 //= test rfc6887#section-15-sooner
 //= test rfc6887#section-15.1-closing
 #[test]

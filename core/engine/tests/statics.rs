@@ -26,7 +26,7 @@ fn fixed(internal: &str, external: &str, begun: Begun) -> StaticMapping {
 
 fn server(internal: &str, weight: u16) -> Server {
     let (address, port) = end(internal);
-    Server { internal: (address, port.unwrap()), weight, draining: false }
+    Server { internal: (address, port.unwrap()), weight, draining: false, backup: false }
 }
 
 fn service(servers: Vec<Server>, affinity: Affinity) -> Config {
@@ -131,6 +131,36 @@ fn a_draining_server_keeps_what_it_has_and_gets_nothing_new() {
     servers[1].weight = 0;
     let mut lab = Lab::new(&service(servers, Affinity::Address));
     assert_eq!(lab.refused(Side::Outside, &udp(REMOTE, WEB)), DropReason::Filtered);
+}
+
+#[test]
+fn a_server_that_is_down_keeps_its_sessions_and_a_backup_stands_in() {
+    let usual = [server("10.0.0.80:8080", 1), server("10.0.0.81:8080", 1)];
+    let backup = Server { backup: true, ..server("10.0.0.82:8080", 9) };
+    let mut lab = Lab::new(&service([&usual[..], &[backup]].concat(), Affinity::Address));
+    let before = reached(&mut lab, 30, 1);
+    let of = |server: &str| before.iter().filter(|(_, inner)| *inner == server).count();
+    assert!(of("10.0.0.80:8080") > 0 && of("10.0.0.81:8080") > 0);
+    assert_eq!(of("10.0.0.82:8080"), 0);
+    lab.engine.mark_server(0, 0, false);
+    assert_eq!(reached(&mut lab, 30, 1), before, "sessions stay");
+    let new = |lab: &mut Lab| -> BTreeSet<String> {
+        lab.wait_s(600.0);
+        reached(lab, 30, 1).into_values().collect()
+    };
+    assert_eq!(new(&mut lab), ["10.0.0.81:8080".to_owned()].into());
+    lab.engine.mark_server(0, 1, false);
+    assert_eq!(new(&mut lab), ["10.0.0.82:8080".to_owned()].into());
+    lab.engine.mark_server(0, 2, false);
+    lab.wait_s(600.0);
+    assert_eq!(lab.refused(Side::Outside, &udp(REMOTE, WEB)), DropReason::Filtered);
+    lab.engine.mark_server(0, 0, true);
+    lab.engine.mark_server(0, 1, true);
+    lab.wait_s(600.0);
+    assert_eq!(reached(&mut lab, 30, 1), before, "all clients are back");
+    // Places that do not exist.
+    lab.engine.mark_server(0, 3, false);
+    lab.engine.mark_server(9, 0, false);
 }
 
 #[test]

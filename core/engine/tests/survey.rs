@@ -30,7 +30,10 @@ fn lab() -> Lab {
         external: (ip4(external), port),
         begun: Begun::Anywhere,
     };
-    let server = |host: &str| Server { internal: (ip4(host), 80), weight: 1, draining: false };
+    let server = |host: &str| {
+        let internal = (ip4(host), 80);
+        Server { internal, weight: 1, draining: false, backup: false }
+    };
     let service = Service {
         realm: 0,
         protocol: Some(protocol::TCP),

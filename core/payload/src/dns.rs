@@ -15,6 +15,7 @@ mod message;
 
 use crate::message::{Context, Protocol, Step};
 use crate::reason::Reason;
+use crate::saved::saved;
 use core::net::Ipv4Addr;
 use edit::Draft;
 use message::{HEADER, Message};
@@ -43,6 +44,9 @@ struct Question {
 pub(crate) struct Dns {
     questions: [Question; QUESTIONS],
 }
+
+saved!(Question { id, until, asked, sent });
+saved!(Dns { questions });
 
 impl Protocol for Dns {
     fn read(&mut self, bytes: &[u8], context: &mut Context<'_>) -> Step {

@@ -108,6 +108,10 @@ pub trait Ports {
     /// external endpoint. `None`: there is no such expectation, or the address is not new.
     fn limit(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4>;
 
+    /// Lets an expectation that admits only the remote address of `wanted` end after the lifetime
+    /// of `wanted`, if it would end later.
+    fn shorten(&mut self, flow: &Endpoints, wanted: &Expectation);
+
     /// Ends an expectation.
     fn withdraw(&mut self, flow: &Endpoints, wanted: &Expectation);
 

@@ -5,17 +5,20 @@
 
 use crate::Side;
 use crate::expectation::{Endpoints, Ports};
+use crate::kind::Kind;
 use crate::message::{Budget, Context, Opened, Protocol, Step};
 use crate::outbox::{BUFFER, Outbox};
 use crate::protocols::Alg;
 use crate::reason::Reason;
 use crate::room::Room;
+use crate::saved::Saved;
 use crate::stream::direction::{Cause, Data, Direction, Read, Reader, Scratch, Taken};
 use crate::stream::edits::Edits;
 use crate::stream::segment::{self, Segment};
 use crate::stream::work::Pool;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::net::{SocketAddr, SocketAddrV4};
 use natgate_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 
 /// Lifetimes without packets, seconds: longer than those of the engine's sessions.
@@ -45,7 +48,7 @@ pub(crate) struct Flow {
     is_answered: bool,
 }
 
-const _: () = assert!(size_of::<Flow>() <= 256);
+const _: () = assert!(size_of::<Flow>() <= 288);
 
 /// Memory of the framework that all flows share.
 pub(crate) struct Tools<'t> {
@@ -165,6 +168,68 @@ impl Flow {
             is_closed: false,
             is_answered: false,
         }
+    }
+
+    /// The bytes of the flow for another process. `None`: the flow cannot be saved. The numbers of
+    /// realms and hosts belong to this process, and so do the calls of PPTP.
+    pub(crate) fn save(&self, pool: &Pool) -> Option<Vec<u8>> {
+        let Endpoints { internal, external, remote, remote_inside, realm } = self.endpoints;
+        let (SocketAddr::V4(internal), SocketAddr::V4(remote_inside)) = (internal, remote_inside)
+        else {
+            return None;
+        };
+        if realm != 0 || self.alg.kind() == Kind::Pptp {
+            return None;
+        }
+        let mut to = Vec::new();
+        [self.alg.kind() as u8, self.protocol].save(&mut to);
+        [internal, external, remote, remote_inside].iter().for_each(|end| end.save(&mut to));
+        [self.opener == Side::Outside, self.is_closed, self.is_answered].save(&mut to);
+        self.left.map(|reason| reason as u8).save(&mut to);
+        self.expires.save(&mut to);
+        self.budget.save(&mut to);
+        self.alg.save(&mut to);
+        self.directions.iter().for_each(|direction| direction.save(pool, &mut to));
+        Some(to)
+    }
+
+    /// Reads what [`Flow::save`] wrote. `None`: the bytes mean nothing, or no work is free.
+    pub(crate) fn restore(pool: &mut Pool, mut from: &[u8]) -> Option<Self> {
+        let from = &mut from;
+        let [kind, protocol] = Saved::restore(from)?;
+        let kind = Kind::ALL.into_iter().find(|one| *one as u8 == kind)?;
+        let (internal, external) = <(SocketAddrV4, SocketAddrV4)>::restore(from)?;
+        let (remote, remote_inside) = <(SocketAddrV4, SocketAddrV4)>::restore(from)?;
+        let [is_from_outside, is_closed, is_answered] = Saved::restore(from)?;
+        let left = match <Option<u8>>::restore(from)? {
+            Some(left) => Some(Reason::ALL.into_iter().find(|one| *one as u8 == left)?),
+            None => None,
+        };
+        let (expires, budget) = Saved::restore(from)?;
+        let alg = Alg::restore(kind, from)?;
+        let mut directions = [Direction::restore(pool, from)?, Direction::new()];
+        let second = Direction::restore(pool, from).filter(|_| from.is_empty());
+        let (internal, remote_inside) = (internal.into(), remote_inside.into());
+        let mut flow = Self {
+            endpoints: Endpoints { internal, external, remote, remote_inside, realm: 0 },
+            alg,
+            directions,
+            budget,
+            expires,
+            protocol,
+            opener: if is_from_outside { Side::Outside } else { Side::Inside },
+            left,
+            is_closed,
+            is_answered,
+        };
+        match second {
+            Some(second) => flow.directions[1] = second,
+            None => {
+                directions[0].close(pool);
+                return None;
+            }
+        }
+        Some(flow)
     }
 
     /// The side that sent the first packet.

@@ -14,6 +14,7 @@ use crate::Side;
 use crate::expectation::Uses;
 use crate::message::{Context, Protocol, Step};
 use crate::reason::Reason;
+use crate::saved::saved;
 use alloc::format;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::ops::Range;
@@ -121,6 +122,19 @@ pub(crate) struct Ftp {
     is_authenticating: bool,
     /// True if the client has turned the translation between families off.
     is_disabled: bool,
+}
+
+saved!(Command [
+    Other, Passive, PassiveAll, OtherFamily, Authentication, StatusOn, StatusOff, StatusUnknown,
+]);
+saved!(Unanswered { marked, count, others });
+saved!(Ftp { unanswered, open_reply, is_greeted, is_authenticating, is_disabled });
+
+impl Ftp {
+    /// True if the numbers are possible.
+    pub(crate) fn is_sound(&self) -> bool {
+        usize::from(self.unanswered.count) <= self.unanswered.marked.len()
+    }
 }
 
 impl Protocol for Ftp {

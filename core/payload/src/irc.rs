@@ -10,6 +10,7 @@ use crate::Side;
 use crate::expectation::{Expectation, Uses, Wanted};
 use crate::message::{Context, Protocol, Step};
 use crate::reason::Reason;
+use crate::saved::saved;
 use alloc::format;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use natgate_wire::protocol::TCP;
@@ -89,6 +90,8 @@ pub(crate) struct Irc {
     has_begun: bool,
     is_welcome: bool,
 }
+
+saved!(Irc { has_begun, is_welcome });
 
 impl Irc {
     /// A connection of a client that the server has welcomed.

@@ -37,6 +37,7 @@ mod protocols;
 mod reason;
 mod room;
 mod rtsp;
+mod saved;
 mod sdp;
 mod sip;
 mod stream;

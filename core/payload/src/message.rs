@@ -7,6 +7,7 @@
 use crate::Side;
 use crate::expectation::{CallStep, Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
 use crate::reason::Reason;
+use crate::saved::saved;
 use crate::stream::edits::Edits;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -39,6 +40,8 @@ pub(crate) struct Budget {
     tokens: u16,
     since: u32,
 }
+
+saved!(Budget { tokens, since });
 
 impl Budget {
     /// Most expectations at once.
@@ -166,6 +169,11 @@ impl Context<'_> {
         {
             self.opened.push(Opened { expectation, external });
         }
+    }
+
+    /// Lets an expectation end sooner. A message from outside may do so.
+    pub(crate) fn shorten(&mut self, expectation: &Expectation) {
+        self.ports.shorten(self.flow, expectation);
     }
 
     /// Ends an expectation at the wish of the internal host.

@@ -155,6 +155,36 @@ impl Payloads {
         &self.counters[kind as usize]
     }
 
+    /// The bytes of each flow, for another process with the same version of this crate. Flows of
+    /// further realms, of hosts of IPv6 and of PPTP are left out: their numbers have no meaning
+    /// there. A flow takes some hundred bytes, and up to 24 KiB while bytes wait.
+    pub fn save(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.flows.iter().flatten().filter_map(|flow| flow.save(&self.pool))
+    }
+
+    /// Takes a flow that [`Payloads::save`] of another process has written, if its protocol is
+    /// `wanted` for it. Returns `false` if the bytes mean nothing, or there is no room.
+    pub fn restore(
+        &mut self,
+        bytes: &[u8],
+        wanted: impl FnOnce(Kind, u8, &Endpoints) -> bool,
+    ) -> bool {
+        let Some(mut flow) = Flow::restore(&mut self.pool, bytes) else { return false };
+        let Endpoints { external, remote, .. } = flow.endpoints;
+        let (key, opener) = (Key::new(flow.protocol, external, remote), flow.opener());
+        let has_room = self.index.get(key).is_none() && !self.is_full_for(opener);
+        let is_wanted = wanted(flow.alg.kind(), flow.protocol, &flow.endpoints);
+        let free = if has_room && is_wanted { self.free.pop() } else { None };
+        let Some(at) = free else {
+            flow.close(&mut self.pool);
+            return false;
+        };
+        self.from_outside += usize::from(opener == Side::Outside);
+        self.flows[at as usize] = Some(flow);
+        self.index.insert(key, at);
+        true
+    }
+
     /// Replaces the secret of the index.
     ///
     /// # Panics

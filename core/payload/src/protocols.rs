@@ -7,8 +7,10 @@ use crate::kind::Kind;
 use crate::message::{Context, Protocol, Step};
 use crate::pptp::Pptp;
 use crate::rtsp::Rtsp;
+use crate::saved::Saved;
 use crate::sip::Sip;
 use crate::tftp::Tftp;
+use alloc::vec::Vec;
 
 /// Time that a flow of datagrams lasts without packets, seconds: longer than the engine's sessions,
 /// which end a flow in the normal case.
@@ -45,6 +47,30 @@ impl Alg {
             Kind::Ftp => Self::Ftp(Ftp::greeted()),
             Kind::Irc => Self::Irc(Irc::welcome()),
             Kind::Tftp | Kind::Sip | Kind::Rtsp | Kind::Dns | Kind::Pptp => Self::new(kind),
+        }
+    }
+
+    /// Appends the bytes of the state, without the kind.
+    pub(crate) fn save(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Ftp(ftp) => ftp.save(to),
+            Self::Sip(sip) => sip.save(to),
+            Self::Rtsp(rtsp) => rtsp.save(to),
+            Self::Irc(irc) => irc.save(to),
+            Self::Dns(dns) => dns.save(to),
+            Self::Tftp(Tftp) | Self::Pptp(Pptp) => {}
+        }
+    }
+
+    /// Reads the state of a protocol. `None`: the bytes mean nothing.
+    pub(crate) fn restore(kind: Kind, from: &mut &[u8]) -> Option<Self> {
+        match kind {
+            Kind::Ftp => Ftp::restore(from).filter(Ftp::is_sound).map(Self::Ftp),
+            Kind::Sip => Sip::restore(from).filter(Sip::is_sound).map(Self::Sip),
+            Kind::Rtsp => Rtsp::restore(from).filter(Rtsp::is_sound).map(Self::Rtsp),
+            Kind::Irc => Irc::restore(from).map(Self::Irc),
+            Kind::Dns => Dns::restore(from).map(Self::Dns),
+            Kind::Tftp | Kind::Pptp => Some(Self::new(kind)),
         }
     }
 

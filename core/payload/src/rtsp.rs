@@ -13,6 +13,7 @@ use crate::Side;
 use crate::expectation::{Expectation, Uses, Wanted};
 use crate::message::{Context, Protocol, Step};
 use crate::reason::Reason;
+use crate::saved::saved;
 use crate::text::{self, Header};
 use alloc::format;
 use alloc::vec::Vec;
@@ -49,6 +50,16 @@ pub(crate) struct Rtsp {
     /// The last streams.
     streams: [Stream; 8],
     next_stream: u8,
+}
+
+saved!(Stream { internal, external, is_pair });
+saved!(Rtsp { unread, streams, next_stream });
+
+impl Rtsp {
+    /// True if the numbers are possible.
+    pub(crate) fn is_sound(&self) -> bool {
+        usize::from(self.next_stream) < self.streams.len()
+    }
 }
 
 impl Protocol for Rtsp {

@@ -2,26 +2,36 @@
 //!
 //! A host inside writes its own endpoint into Via, Contact, routes and addresses of users. The
 //! framework writes the external endpoint instead, and puts the internal one back into what comes
-//! from outside. A registration keeps the endpoint's mapping as long as the registration lasts. A
-//! port of Contact or Via other than the flow's own gets an expectation of its own. `received` and
-//! `rport` (RFC 3581) stay as they are: they say what the other side has seen.
+//! from outside. A registration keeps the endpoint's mapping as long as the registration lasts, and
+//! no longer than the registrar grants. A port of Contact or Via other than the flow's own gets an
+//! expectation of its own. `received` and `rport` (RFC 3581) stay as they are: they say what the
+//! other side has seen.
 //!
 //! The media of an offer may come from anywhere until the other side's description says from where.
 //! A message from outside can only limit an expectation.
 //!
 //! Between families, SIP is left alone.
 
+mod message;
+mod registrations;
+
 use crate::Side;
 use crate::expectation::{Expectation, Uses, Wanted};
 use crate::message::{Context, Protocol, Step};
 use crate::reason::Reason;
+use crate::saved::saved;
 use crate::sdp::{Description, Edit};
-use crate::text::{self, Header, Place};
+use crate::text::{self, Place};
 use alloc::format;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::ops::Range;
+use message::{
+    Message, body_len, call, contacts, endpoints, expires, lifetime, may_be_message, named, record,
+    request, status,
+};
 use natgate_wire::protocol::{TCP, UDP};
+use registrations::{Registration, Registrations, seconds_left};
 
 /// Longest message, bytes: with one segment more, it fits into the window of held bytes.
 const LONGEST: usize = 6144;
@@ -29,28 +39,9 @@ const LONGEST: usize = 6144;
 /// The port of a URI without one (RFC 3261 section 19.1.2).
 const DEFAULT_PORT: u16 = 5060;
 
-/// Lifetime of a registration that says none, seconds (RFC 3261 section 10.2), and of an endpoint
-/// that is not registered: as long as a transaction of an invitation may last.
-const REGISTRATION: u16 = 3600;
+/// Lifetime of an endpoint that is not registered, seconds: as long as a transaction of an
+/// invitation may last.
 const TRANSACTION: u16 = 180;
-
-/// Headers with endpoints of the hosts, and their compact forms (RFC 3261 section 7.3.3).
-const HEADERS: [&str; 14] = [
-    "via",
-    "v",
-    "contact",
-    "m",
-    "route",
-    "record-route",
-    "path",
-    "from",
-    "f",
-    "to",
-    "t",
-    "refer-to",
-    "r",
-    "referred-by",
-];
 
 /// A port inside, and the external one that another flow's mapping has. The time at which the
 /// expectation ends has the low bits of seconds.
@@ -100,39 +91,6 @@ impl Open {
     }
 }
 
-/// Seconds until a time of which only the low bits are known; 0 if it has passed.
-fn seconds_left(until: u16, now: u32) -> u16 {
-    let left = until.wrapping_sub(now as u16);
-    if left <= REGISTRATION { left } else { 0 }
-}
-
-/// Registrations of a flow: hashes of their addresses of record.
-#[derive(Clone, Copy, Debug, Default)]
-struct Registrations {
-    all: [u16; 4],
-    /// True if there were more than four.
-    is_beyond: bool,
-}
-
-impl Registrations {
-    fn add(&mut self, record: u16) {
-        if self.all.contains(&record) {
-            return;
-        }
-        match self.all.iter_mut().find(|one| **one == 0) {
-            Some(free) => *free = record,
-            None => self.is_beyond = true,
-        }
-    }
-
-    /// Removes a registration. True: it was the last one.
-    fn remove(&mut self, record: u16) -> bool {
-        let found = self.all.iter_mut().find(|one| **one == record);
-        let is_known = found.map(|one| *one = 0).is_some();
-        is_known && !self.is_beyond && self.all == [0; 4]
-    }
-}
-
 /// Parts of a message in which a host writes its endpoint in one manner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
@@ -171,24 +129,17 @@ pub(crate) struct Sip {
     registrations: Registrations,
 }
 
-/// A whole message.
-#[derive(Clone, Copy)]
-struct Message<'m> {
-    bytes: &'m [u8],
-    head: usize,
-    headers: &'m [Header],
-}
+saved!(Port { internal, external, until });
+saved!(Open { medium, until, port });
+saved!(Registration { record, port, request, until, granted });
+saved!(Registrations { all, is_beyond });
+saved!(Sip { media, ports, next_port, open, next_open, short, registrations });
 
-impl Message<'_> {
-    /// The only header with one of two names. `None`: there is none, or there are several.
-    fn only(&self, long: &str, short: &str) -> Option<&Header> {
-        let mut all = self.headers.iter().filter(|h| h.name == long || h.name == short);
-        let first = all.next();
-        if all.next().is_some() { None } else { first }
-    }
-
-    fn value(&self, header: &Header) -> &[u8] {
-        &self.bytes[header.value.clone()]
+impl Sip {
+    /// True if the numbers are possible.
+    pub(crate) fn is_sound(&self) -> bool {
+        usize::from(self.next_port) < self.ports.len()
+            && usize::from(self.next_open) < self.open.len()
     }
 }
 
@@ -241,6 +192,7 @@ impl Sip {
                 self.edit_outbound(message, part, lifetime, context, &mut edits);
             }
         } else {
+            self.take_answer(message, context);
             self.edit_inbound(message, (None, 0..line), context, &mut edits);
             for header in named(message) {
                 let part = (Some(&header.name[..]), header.value.clone());
@@ -276,18 +228,25 @@ impl Sip {
             }
             let port = place.port.unwrap_or(DEFAULT_PORT);
             let external = if port == own_port {
-                if let (true, Some(lifetime @ 1..)) = (is_contact, lifetime)
-                    && self.expect(port, Wanted::EndpointOfFlow, lifetime, context).is_some()
-                {
-                    self.registrations.add(record(message));
+                if let (true, Some(asked @ 1..)) = (is_contact, lifetime) {
+                    let lifetime = self.lifetime_with_others(message, port, asked, context.now);
+                    if self.expect(port, Wanted::EndpointOfFlow, lifetime, context).is_some() {
+                        self.note_registration(message, port, asked, context.now);
+                    }
                 }
                 Some(context.flow().external)
             } else if is_reached {
                 // Other messages do not shorten a registration.
                 let known = self.known(|known| known.internal == port);
                 let left = known.map_or(0, |known| seconds_left(known.until, context.now));
+                let asked = lifetime.filter(|asked| is_contact && *asked > 0);
                 let lifetime = lifetime.unwrap_or(left).max(TRANSACTION);
-                self.expect(port, Wanted::AddressOfFlow, lifetime, context)
+                let lifetime = self.lifetime_with_others(message, port, lifetime, context.now);
+                let made = self.expect(port, Wanted::AddressOfFlow, lifetime, context);
+                if let Some(asked) = asked.filter(|_| made.is_some()) {
+                    self.note_registration(message, port, asked, context.now);
+                }
+                made
             } else {
                 self.known(|known| known.internal == port)
                     .map(|known| SocketAddrV4::new(*context.flow().external.ip(), known.external))
@@ -367,6 +326,88 @@ impl Sip {
         Some(external)
     }
 
+    /// The lifetime of an endpoint that other registrations need too.
+    fn lifetime_with_others(
+        &self,
+        message: &Message<'_>,
+        port: u16,
+        lifetime: u16,
+        now: u32,
+    ) -> u16 {
+        lifetime.max(self.registrations.need(port, Some(record(message)), now))
+    }
+
+    fn note_registration(&mut self, message: &Message<'_>, port: u16, asked: u16, now: u32) {
+        self.registrations.ask((record(message), port), request(message), asked, now);
+    }
+
+    /// Reads the registrar's answer to the last request of a registration (RFC 3261 section 10.3).
+    /// The registrar may grant less time than the host asked for, or nothing. More time is not
+    /// granted here: a message from outside prolongs nothing.
+    fn take_answer(&mut self, message: &Message<'_>, context: &mut Context<'_>) {
+        let Some(status @ 200..) = status(message) else { return };
+        let (record, request) = (record(message), request(message));
+        for at in 0..self.registrations.all.len() {
+            let one = self.registrations.all[at];
+            if request == 0 || (one.record, one.request) != (record, request) {
+                continue;
+            }
+            let left = match status {
+                200..300 => match self.granted(message, one.port, context) {
+                    Some(granted) => granted.min(seconds_left(one.until, context.now)),
+                    // The registrar names the contact otherwise: it counts as asked.
+                    None => seconds_left(one.until, context.now),
+                },
+                _ => seconds_left(one.granted, context.now),
+            };
+            let until = (context.now as u16).wrapping_add(left);
+            self.registrations.all[at] = Registration { until, granted: until, ..one };
+            self.shorten(one.port, context);
+        }
+    }
+
+    /// The time that an answer grants to the contact with an internal port, seconds. `None`: the
+    /// answer does not say.
+    fn granted(&self, message: &Message<'_>, port: u16, context: &Context<'_>) -> Option<u16> {
+        let flow = context.flow();
+        let external = match port == flow.internal.port() {
+            true => flow.external.port(),
+            false => self.known(|known| known.internal == port)?.external,
+        };
+        let is_it = |place: Place| {
+            let port = place.port.unwrap_or(DEFAULT_PORT);
+            (place.address, port) == (*flow.external.ip(), external)
+        };
+        let of_header = contacts(message).flat_map(|header| {
+            let parts = text::list(message.bytes, header.value.clone());
+            parts.into_iter().filter(|part| endpoints(message.bytes, part.clone()).any(is_it))
+        });
+        of_header.filter_map(|part| expires(message, &message.bytes[part])).max()
+    }
+
+    /// Keeps an endpoint no longer than its registrations need it, and a transaction may last.
+    fn shorten(&mut self, port: u16, context: &mut Context<'_>) {
+        if self.registrations.is_beyond {
+            return;
+        }
+        let lifetime = self.registrations.need(port, None, context.now).max(TRANSACTION);
+        let flow = *context.flow();
+        let is_own = port == flow.internal.port();
+        for known in self.ports.iter_mut().filter(|known| !is_own && known.internal == port) {
+            let left = seconds_left(known.until, context.now).min(lifetime);
+            known.until = (context.now as u16).wrapping_add(left);
+        }
+        context.shorten(&Expectation {
+            protocol: context.transport(),
+            remote: Some(*flow.remote.ip()),
+            remote_port: 0,
+            internal: SocketAddr::new(flow.internal.ip(), port),
+            wanted: if is_own { Wanted::EndpointOfFlow } else { Wanted::AddressOfFlow },
+            lifetime,
+            uses: Uses::Many,
+        });
+    }
+
     /// Ends what the registration has kept, if the message ends it and no other one needs it. The
     /// session with the registrar keeps the mapping until the answer.
     fn end_registration(
@@ -383,8 +424,9 @@ impl Sip {
             message.value(header) == b"*"
                 || endpoints(message.bytes, header.value.clone()).any(is_own)
         });
-        if is_of_host && self.registrations.remove(record(message)) {
-            let flow = *context.flow();
+        let flow = *context.flow();
+        let own_port = flow.internal.port();
+        if is_of_host && self.registrations.remove(record(message), own_port, context.now) {
             context.withdraw(&Expectation {
                 protocol: context.transport(),
                 remote: Some(*flow.remote.ip()),
@@ -463,137 +505,5 @@ impl Sip {
             let len = message.bytes.len() - message.head + added - removed;
             edits.push((header.value.clone(), format!("{len}").into_bytes()));
         }
-    }
-}
-
-/// Headers of a message with endpoints of the hosts.
-fn named<'m>(message: &'m Message<'_>) -> impl Iterator<Item = &'m Header> {
-    message.headers.iter().filter(|header| HEADERS.contains(&&header.name[..]))
-}
-
-/// Headers with contacts.
-fn contacts<'m>(message: &'m Message<'_>) -> impl Iterator<Item = &'m Header> {
-    message.headers.iter().filter(|header| header.name == "contact" || header.name == "m")
-}
-
-/// Endpoints in a part of a message, without values of parameters such as `received`, and without
-/// names in quotes.
-fn endpoints(bytes: &[u8], part: Range<usize>) -> impl Iterator<Item = Place> {
-    let (mut at, mut is_quoted, mut is_escaped) = (part.start, false, false);
-    let is_endpoint = move |place: &Place| {
-        for byte in &bytes[at..place.range.start] {
-            is_quoted ^= *byte == b'"' && !is_escaped;
-            is_escaped = is_quoted && *byte == b'\\' && !is_escaped;
-        }
-        at = place.range.start;
-        let before = at.checked_sub(1).map(|before| bytes[before]);
-        !is_quoted && before != Some(b'=')
-    };
-    text::addresses(bytes, part).into_iter().filter(is_endpoint)
-}
-
-/// True if bytes can be the start of a message (RFC 3261 section 7): a method or the version, and
-/// no version of another protocol at the end of the line.
-fn may_be_message(bytes: &[u8]) -> bool {
-    const VERSION: &[u8] = b"SIP/2.0 ";
-    if bytes.iter().zip(VERSION).all(|(one, other)| one == other) {
-        return true;
-    }
-    let count = bytes.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
-    let is_method = (1..=20).contains(&count) && bytes.get(count).is_none_or(|b| *b == b' ');
-    is_method && text::start_line(bytes).is_none_or(|line| line.ends_with(b" SIP/2.0"))
-}
-
-/// A hash of a text (FNV-1a).
-fn hash(text: &[u8]) -> u32 {
-    text.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
-}
-
-/// A hash of the call's name. Equal hashes of two calls can only narrow an expectation.
-fn call(message: &Message<'_>) -> u32 {
-    hash(message.only("call-id", "i").map_or(&[][..], |header| message.value(header)))
-}
-
-/// A hash of the address of record that a message registers, which is not 0.
-fn record(message: &Message<'_>) -> u16 {
-    let value = message.only("to", "t").map_or(&[][..], |header| message.value(header));
-    let start = value.iter().position(|byte| *byte == b'<').map_or(0, |at| at + 1);
-    let uri = value[start..].split(|byte| b">;".contains(byte)).next().unwrap_or_default();
-    let hash = hash(uri);
-    ((hash >> 16 ^ hash) as u16).max(1)
-}
-
-/// Length of a message's body (RFC 3261 section 18.3). `None`: it cannot be told.
-fn body_len(message: &Message<'_>, context: &Context<'_>) -> Option<usize> {
-    let is_length = |header: &&Header| header.name == "content-length" || header.name == "l";
-    let count = message.headers.iter().filter(is_length).count();
-    match (count, context.is_datagram) {
-        (0, true) => Some(message.bytes.len() - message.head),
-        (1, _) => {
-            let header = message.only("content-length", "l")?;
-            text::number(message.value(header)).map(|length| length as usize)
-        }
-        _ => None,
-    }
-}
-
-/// Lifetime of the registration that a message asks for, seconds: the longest of its contacts.
-/// `None`: it asks for none.
-fn lifetime(message: &Message<'_>) -> Option<u16> {
-    if !message.bytes.starts_with(b"REGISTER ") {
-        return None;
-    }
-    let header = message.only("expires", "expires").and_then(|h| text::number(message.value(h)));
-    let of_contact = |contact: &[u8]| {
-        const NAME: &[u8] = b"expires=";
-        let at = contact.windows(NAME.len()).position(|part| part.eq_ignore_ascii_case(NAME));
-        let parameter = at.and_then(|at| {
-            let digits = &contact[at + NAME.len()..];
-            let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            text::number(&digits[..count])
-        });
-        parameter.or(header).unwrap_or(u32::from(REGISTRATION)).min(u32::from(REGISTRATION)) as u16
-    };
-    let values = contacts(message).flat_map(|header| {
-        // A comma in a name can only make the result longer.
-        message.value(header).split(|byte| *byte == b',')
-    });
-    let is_contact = |value: &&[u8]| value.contains(&b':') || value.trim_ascii() == b"*";
-    values.filter(is_contact).map(of_contact).max()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_begins_with_a_method_or_the_version() {
-        for right in [&b"I"[..], b"INVITE sip:a@b SIP/2.0\r\n", b"SIP/2.0 200 OK\r\n", b"SIP/"] {
-            assert!(may_be_message(right), "{right:?}");
-        }
-        for bad in [&b"POST / HTTP/1.1\r\n"[..], b"\0\x01\0\x08", b"SIP/1.0 200 OK", b"invite "] {
-            assert!(!may_be_message(bad), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn a_registration_has_a_lifetime() {
-        let read = |text: &str| {
-            let headers = text::headers(text.as_bytes());
-            lifetime(&Message { bytes: text.as_bytes(), head: text.len(), headers: &headers })
-        };
-        assert_eq!(
-            read("REGISTER a SIP/2.0\r\nm: <sip:a>;expires=60\r\nExpires: 9\r\n\r\n"),
-            Some(60)
-        );
-        assert_eq!(read("REGISTER a SIP/2.0\r\nContact: <sip:a>\r\nExpires: 9\r\n\r\n"), Some(9));
-        let many = "REGISTER a SIP/2.0\r\nm: <sip:a>;expires=0, <sip:b>;expires=5\r\n";
-        assert_eq!(read(&format!("{many}Contact: \"a, b\" <sip:c>;expires=6\r\n\r\n")), Some(6));
-        assert_eq!(read("REGISTER a SIP/2.0\r\nContact: *\r\nExpires: 0\r\n\r\n"), Some(0));
-        let long = "REGISTER a SIP/2.0\r\nm: <sip:a>\r\nExpires: 99999999999\r\n\r\n";
-        assert_eq!(read(long), Some(3600));
-        // A question for the contacts that are registered.
-        assert_eq!(read("REGISTER a SIP/2.0\r\nExpires: 9\r\n\r\n"), None);
-        assert_eq!(read("INVITE a SIP/2.0\r\nExpires: 9\r\n\r\n"), None);
     }
 }

@@ -53,6 +53,29 @@ pub(crate) fn number(text: &[u8]) -> Option<u32> {
     dec_uint::<_, u32, winnow::error::ContextError>.parse(text.trim_ascii()).ok()
 }
 
+/// Parts of a list with commas between them (RFC 3261 section 7.3.1). Commas in quotes and in
+/// brackets do not count.
+pub(crate) fn list(text: &[u8], part: Range<usize>) -> Vec<Range<usize>> {
+    let (mut parts, mut start) = (Vec::new(), part.start);
+    let (mut is_quoted, mut is_escaped, mut is_uri) = (false, false, false);
+    for at in part.clone() {
+        match text[at] {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' if !is_uri => is_quoted = !is_quoted,
+            b'<' if !is_quoted => is_uri = true,
+            b'>' if !is_quoted => is_uri = false,
+            b',' if !is_quoted && !is_uri => {
+                parts.push(start..at);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(start..part.end);
+    parts
+}
+
 /// Reads a dotted IPv4 address.
 pub(crate) fn ipv4(input: &mut &[u8]) -> ModalResult<Ipv4Addr> {
     let next = || preceded('.', dec_uint::<_, u8, _>);
@@ -107,6 +130,14 @@ mod tests {
         let text: Vec<_> = all.iter().map(|h| (&h.name[..], &head[h.value.clone()])).collect();
         assert_eq!(text, [("one", &b"1"[..]), ("two", b"2;\r\n  3")]);
         assert_eq!(head_len(b"A b\r\n\r"), None);
+    }
+
+    #[test]
+    fn commas_in_quotes_and_in_brackets_divide_nothing() {
+        let text = br#"x "a, \", b" <sip:a,b>;c=1,<sip:d>, e"#;
+        let parts = list(text, 2..text.len());
+        let parts: Vec<_> = parts.into_iter().map(|part| &text[part]).collect();
+        assert_eq!(parts, [&br#""a, \", b" <sip:a,b>;c=1"#[..], b"<sip:d>", b" e"]);
     }
 
     #[test]

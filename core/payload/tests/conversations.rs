@@ -5,7 +5,7 @@ mod common;
 
 use common::{Link, Opening, Random, client_inside, client_inside_v6, pptp, server_inside};
 use natgate_payload::Side::{self, Inside, Outside};
-use natgate_payload::{Expectation, Kind};
+use natgate_payload::{Expectation, Kind, Limits, Payloads};
 
 /// A recorded conversation.
 struct Conversation {
@@ -86,11 +86,13 @@ const SIP: &[(Side, &str)] = &[
         Inside,
         "\r\nREGISTER sip:a.example SIP/2.0\r\n\
          Via: SIP/2.0/TCP 10.0.0.5:40000;branch=z9hG4bK1;rport\r\n\
+         To: <sip:u@a.example>\r\nCall-ID: 1\r\nCSeq: 1 REGISTER\r\n\
          m: <sip:u@10.0.0.5:40000;transport=tcp>;expires=600\r\nl: 0\r\n\r\n",
     ),
     (
         Outside,
         "SIP/2.0 200 OK\r\nVia: SIP/2.0/TCP 203.0.113.1:50000;branch=z9hG4bK1\r\n\
+         To: <sip:u@a.example>;tag=1\r\nCall-ID: 1\r\nCSeq: 1 REGISTER\r\nExpires: 300\r\n\
          Contact:\r\n <sip:u@203.0.113.1:50000;transport=tcp>\r\nContent-Length: 0\r\n\r\n",
     ),
     (
@@ -164,8 +166,13 @@ fn hold(
         link.repeat_until_acknowledged(*from);
     }
     assert_eq!(link.payloads.free_buffers(), 4, "{}: an idle flow has a buffer", conversation.name);
+    outcome(link)
+}
+
+/// What both hosts got, and the expectations that were made and shortened.
+fn outcome(link: Link) -> Outcome {
     let [inside, outside] = link.hosts;
-    (inside.received, outside.received, link.book.made)
+    (inside.received, outside.received, [link.book.made, link.book.shortened].concat())
 }
 
 fn whole(conversation: &Conversation) -> Outcome {
@@ -261,9 +268,7 @@ fn a_sender_that_waits_for_acknowledgments_goes_on() {
                 link.send(*from, at, at + 1);
             }
         }
-        let [inside, outside] = link.hosts;
-        let out = (inside.received, outside.received, link.book.made);
-        assert!(out == expected, "{}", conversation.name);
+        assert!(outcome(link) == expected, "{}", conversation.name);
     }
 }
 
@@ -320,4 +325,76 @@ fn sack_blocks_name_the_senders_own_bytes() {
     assert_eq!((link.hosts[0].sacked, link.hosts[0].acknowledged), (Some((noop, noop + 6)), 0));
     link.repeat_until_acknowledged(Inside);
     assert_eq!(link.heard(Outside), "PORT 203,0,113,1,234,98\r\nNOOP\r\nQUIT\r\n");
+}
+
+const LIMITS: Limits = Limits { flows: 8, buffers: 4 };
+
+/// Another process goes on with the flows.
+fn succeed(link: &mut Link) {
+    let mut heir = Payloads::new(LIMITS, [9; 32]);
+    for flow in link.payloads.save() {
+        for len in 0..flow.len() {
+            assert!(!heir.restore(&flow[..len], |_, _, _| true), "{len} bytes are a flow");
+        }
+        assert!(!heir.restore(&flow, |_, _, _| false));
+        assert_eq!((heir.flows(), heir.free_buffers()), (0, 4));
+        assert!(heir.restore(&flow, |_, _, _| true));
+        assert!(!heir.restore(&flow, |_, _, _| true), "it is there already");
+    }
+    assert_eq!(heir.flows(), link.payloads.flows());
+    assert_eq!(heir.free_buffers(), link.payloads.free_buffers());
+    link.payloads = heir;
+}
+
+#[test]
+fn another_process_goes_on_between_any_two_segments() {
+    let is_saved = |one: &Conversation| {
+        one.opening.endpoints.internal.is_ipv4() && one.opening.kind != Kind::Pptp
+    };
+    for conversation in conversations().iter().filter(|one| is_saved(one)) {
+        let expected = whole(conversation);
+        for size in [1, 13, usize::MAX] {
+            let mut link = Link::open(conversation.opening);
+            for (from, text) in &conversation.messages {
+                let start = link.write(*from, text);
+                for at in (0..text.len()).step_by(size.min(text.len())) {
+                    succeed(&mut link);
+                    let end = at.saturating_add(size).min(text.len());
+                    link.send(*from, start + at, start + end);
+                    succeed(&mut link);
+                }
+                link.repeat_until_acknowledged(*from);
+            }
+            assert!(outcome(link) == expected, "{} by {size}", conversation.name);
+        }
+    }
+}
+
+#[test]
+fn flows_that_mean_something_else_are_taken_or_not() {
+    let seed = 11;
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    for conversation in conversations() {
+        let mut link = Link::open(conversation.opening);
+        let (from, text) = &conversation.messages[0];
+        let start = link.write(*from, text);
+        link.send(*from, start, start + text.len() - 1);
+        for flow in link.payloads.save() {
+            for _ in 0..2000 {
+                let mut heir = Payloads::new(LIMITS, [9; 32]);
+                let mut other = flow.clone();
+                for _ in 0..=random.below(3) {
+                    let at = random.below(other.len());
+                    other[at] = random.next() as u8;
+                }
+                heir.restore(&other, |_, _, _| true);
+                let mut next = Link::open(conversation.opening);
+                next.payloads = heir;
+                let start = next.write(*from, text);
+                let packet = next.hosts[*from as usize].segment(start, start + text.len(), false);
+                next.process(*from, &packet);
+            }
+        }
+    }
 }

@@ -447,3 +447,93 @@ fn other_messages_do_not_shorten_a_registration() {
     let lifetimes: Vec<_> = telephone.book.made.iter().map(|made| made.lifetime).collect();
     assert_eq!(lifetimes, [900, 800, 180, 180, 180]);
 }
+
+/// A request to register, or its answer, with the number of the request.
+fn registration(line: &str, number: u32, contacts: &str) -> String {
+    let to = if line.starts_with("SIP") { "<sip:u@a.example>;tag=9" } else { "<sip:u@a.example>" };
+    let head = format!("t: {to}\r\ni: c@1\r\nCSeq: {number} REGISTER\r\n");
+    message(line, &format!("{head}{contacts}"), "")
+}
+
+const REGISTER: &str = "REGISTER sip:a.example SIP/2.0";
+
+#[test]
+fn the_registrar_grants_less_time_and_never_more() {
+    let mut telephone = client();
+    let contact = "m: <sip:u@10.0.0.5:40000>\r\n";
+    telephone.send(Inside, &registration(REGISTER, 1, &format!("{contact}Expires: 1800\r\n")));
+    let other = "Contact: \"x, 203.0.113.1:50000\" <sip:u@192.0.2.8>;expires=3000,";
+    let own = "<sip:u@203.0.113.1:50000;expires=7>;q=1;Expires=";
+    let granted = |time: u32| {
+        registration("SIP/2.0 200 OK", 1, &format!("{other} {own}{time}\r\nExpires: 1000\r\n"))
+    };
+    telephone.send(Outside, &registration("SIP/2.0 100 Trying", 1, ""));
+    telephone.send(Outside, &registration("SIP/2.0 200 OK", 2, &format!("{other} {own}9\r\n")));
+    telephone.send(Inside, &granted(9));
+    assert_eq!(telephone.book.shortened, []);
+    telephone.send(Outside, &granted(600));
+    // The answer again, and one that grants more.
+    telephone.send_at(105, Outside, &granted(700));
+    // A request again, which asks for the whole time.
+    telephone.send_at(
+        105,
+        Inside,
+        &registration(REGISTER, 2, &format!("{contact}Expires: 60\r\n")),
+    );
+    telephone.send_at(105, Outside, &registration("SIP/2.0 200 OK", 2, "Expires: 60\r\n"));
+    let shortened: Vec<_> =
+        telephone.book.shortened.iter().map(|one| (one.wanted, one.lifetime)).collect();
+    let own = Wanted::EndpointOfFlow;
+    assert_eq!(shortened, [(own, 600), (own, 500), (own, 180)]);
+    // What was granted before is kept until the answer.
+    let made: Vec<_> = telephone.book.made.iter().map(|one| one.lifetime).collect();
+    assert_eq!(made, [1800, 500]);
+    let one = telephone.book.shortened[0];
+    assert_eq!((one.internal.port(), one.remote), (40000, Some("198.51.100.2".parse().unwrap())));
+}
+
+#[test]
+fn a_refused_registration_keeps_only_what_was_granted_before() {
+    let mut telephone = client();
+    let asked = |number| registration(REGISTER, number, "m: <sip:u@10.0.0.5:40000>\r\n");
+    let refused = |status, number| registration(&format!("SIP/2.0 {status} No"), number, "");
+    telephone.send(Inside, &asked(1));
+    telephone.send(Outside, &refused(401, 1));
+    telephone.send(Inside, &asked(2));
+    // The refusal of the first request comes again.
+    telephone.send(Outside, &refused(401, 1));
+    let granted = "Contact: <sip:u@203.0.113.1:50000>;expires=900\r\n";
+    telephone.send(Outside, &registration("SIP/2.0 200 OK", 2, granted));
+    telephone.send_at(105, Inside, &asked(3));
+    telephone.send_at(105, Outside, &refused(407, 3));
+    let shortened: Vec<_> = telephone.book.shortened.iter().map(|one| one.lifetime).collect();
+    assert_eq!(shortened, [180, 900, 800]);
+}
+
+#[test]
+fn a_port_is_kept_for_the_longest_of_its_registrations() {
+    let mut telephone = client();
+    let of = |line: &str, user: &str, contact: &str| {
+        let head = format!("To: sip:{user}@a;x=1\r\nCall-ID: c@1\r\nCSeq: 1 REGISTER\r\n");
+        message(line, &format!("{head}Contact: {contact}\r\n"), "")
+    };
+    for user in ["u", "v"] {
+        telephone.send(Inside, &of(REGISTER, user, "<sip:x@10.0.0.5:5070>;expires=3000"));
+    }
+    let granted = |time| format!("<sip:x@203.0.113.1:60002>;expires={time}");
+    for (user, time) in [("u", 2000), ("v", 100), ("w", 5)] {
+        telephone.send(Outside, &of("SIP/2.0 200 OK", user, &granted(time)));
+    }
+    let shortened: Vec<_> = telephone
+        .book
+        .shortened
+        .iter()
+        .map(|one| (one.wanted, one.internal.port(), one.lifetime))
+        .collect();
+    let other = Wanted::AddressOfFlow;
+    assert_eq!(shortened, [(other, 5070, 3000), (other, 5070, 2000)]);
+    // Other messages from that port keep the rest of the time.
+    let text = message("OPTIONS a SIP/2.0", "v: SIP/2.0/UDP 10.0.0.5:5070\r\n", "");
+    telephone.send_at(105, Inside, &text);
+    assert_eq!(telephone.book.made.last().unwrap().lifetime, 1900);
+}

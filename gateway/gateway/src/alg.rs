@@ -187,6 +187,24 @@ impl Stage {
         self.calls = Calls::new(seed);
     }
 
+    /// The control flows as bytes, for another process.
+    pub(crate) fn saved_flows(&self) -> Vec<Vec<u8>> {
+        self.payloads.save().collect()
+    }
+
+    /// Takes control flows of another process whose protocol is on here, too.
+    pub(crate) fn restore_flows(&mut self, flows: &[Vec<u8>]) {
+        let Self { payloads, settings, servers, .. } = self;
+        let is_wanted = |kind, protocol, ends: &Endpoints| {
+            let server = servers.get(&(protocol, ends.external)).map(|(kind, _)| *kind);
+            server.or_else(|| settings.kind(protocol, ends.remote.port())) == Some(kind)
+        };
+        for flow in flows {
+            // A flow that is not taken passes unread, as one that began before its protocol was on.
+            payloads.restore(flow, is_wanted);
+        }
+    }
+
     /// Puts new settings in force, and learns the servers behind static mappings of the engine's
     /// configuration.
     pub(crate) fn renew(&mut self, settings: &AlgSettings, config: &Config) {

@@ -58,6 +58,8 @@ pub struct Legacy {
     pub division: Option<Division>,
     /// Hosts of NAT64 or DS-Lite of each worker.
     pub hosts: Vec<Vec<CarriedHost>>,
+    /// Control flows of application-level gateways of each worker, each as bytes.
+    pub flows: Vec<Vec<Vec<u8>>>,
 }
 
 impl Legacy {
@@ -72,6 +74,7 @@ impl Legacy {
             }
             sum.epochs.extend(one.epochs);
             sum.hosts.extend(one.hosts);
+            sum.flows.extend(one.flows);
             if number == 0 {
                 (sum.addresses, sum.division) = (one.addresses, one.division);
             }

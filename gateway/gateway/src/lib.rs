@@ -49,6 +49,7 @@ pub mod fleet;
 mod folder_owner;
 mod fragment;
 mod handover;
+mod health;
 mod inside_routes;
 mod kernel;
 mod limits;
@@ -95,6 +96,10 @@ pub use folder_owner::{
     check_make_folder, check_open, create_anew, give_to_folder_owner, make_folder, open_or_create,
 };
 pub use handover::{Legacy, Writing, Written};
+pub use health::{
+    CheckFailure, CheckKind, HealthSettings, LONGEST_REQUEST, MOST_CHECKED, ServerChange,
+    ServerHealth, ServerState,
+};
 pub use kernel::{AnnounceSettings, AnnouncedRoutes, KernelSettings, LearnSettings};
 pub use limits::{MOST_DEVICES, MOST_WORKERS};
 pub use link::Link;

@@ -2,6 +2,7 @@
 
 use crate::alg::OpenExpectation;
 use crate::command::{CommandError, Commander};
+use crate::health::ServerHealth;
 use crate::link::Link;
 use crate::router::{LearntRoutes, NeighborInfo};
 use crate::router6::NeighborInfo6;
@@ -184,6 +185,19 @@ impl Commander {
             all.extend(self.question(worker, Question::Expectations)?);
         }
         all.sort_by_key(|open| (open.made.time, open.made.external));
+        Ok(all)
+    }
+
+    /// State of the servers that are checked, in the order of the configuration.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn servers(&self) -> Result<Vec<ServerHealth>, CommandError> {
+        let mut all = Vec::new();
+        for worker in 0..self.workers() {
+            all.extend(self.question(worker, Question::Servers)?);
+        }
+        all.sort_by_key(|server| server.place);
         Ok(all)
     }
 

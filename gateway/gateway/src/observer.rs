@@ -2,6 +2,7 @@
 
 use crate::alg::{AlgCounters, AlgExpectation, Kind as AlgKind};
 use crate::fleet::SliceChange;
+use crate::health::ServerChange;
 use crate::load::LoadNow;
 use crate::pcp::PcpCounters;
 use crate::router::{NeighborInfo, NeighborReport, RouterCounters};
@@ -41,6 +42,9 @@ pub trait Observer {
 
     /// Reports a claim to the address of a neighbour.
     fn neighbor(&mut self, _: &NeighborReport) {}
+
+    /// Reports that a server of a service has gone down or come up.
+    fn server(&mut self, _: &ServerChange) {}
 
     /// Reports the state, because it was asked for.
     fn status(&mut self, status: &Status<'_>);

@@ -3,6 +3,7 @@
 use crate::alg::AlgSettings;
 use crate::bindings::Bindings;
 use crate::fleet::FleetSettings;
+use crate::health::HealthSettings;
 use crate::kernel::KernelSettings;
 use crate::limits::{FEWEST_NEIGHBORS, MOST_NEIGHBORS};
 use crate::link::Link;
@@ -193,6 +194,8 @@ pub struct Settings {
     pub monitoring: MonitoringSettings,
     /// Application-level gateways.
     pub alg: AlgSettings,
+    /// Health checks of the servers of each service, in the order of the engine's services.
+    pub health: Vec<Option<HealthSettings>>,
     /// Settings of IPv6; its translators stand beside the engine.
     pub ipv6: natgate_ipv6::Settings,
     /// File of the bindings of lw4o6, which is read again when it changes.
@@ -295,6 +298,7 @@ impl Settings {
             pcp: PcpSettings::default(),
             monitoring: MonitoringSettings::default(),
             alg: AlgSettings::default(),
+            health: Vec::new(),
             ipv6: natgate_ipv6::Settings::default(),
             bindings: None,
             router6: Settings6::default(),

@@ -8,6 +8,7 @@
 //! Each worker has its own subscribers; a list is the concatenation of the workers' lists.
 
 use crate::alg::{AlgCounters, Kind as AlgKind, OpenExpectation, Stage};
+use crate::health::{Health, ServerHealth};
 use crate::link::Link;
 use crate::load::LoadNow;
 use crate::router::{LearntRoutes, NeighborInfo, RouterCounters};
@@ -248,6 +249,8 @@ macro_rules! lists {
             Neighbors6(SyncSender<Vec<(Link, NeighborInfo6)>>),
             /// Asks for the expectations whose flow may begin.
             Expectations(SyncSender<Vec<OpenExpectation>>),
+            /// Asks for the health of servers.
+            Servers(SyncSender<Vec<ServerHealth>>),
             /// Asks for the learnt routes.
             Learnt(SyncSender<Arc<LearntRoutes>>),
             /// Asks to remove mappings or sessions.
@@ -301,6 +304,8 @@ pub(crate) struct SurveyContext<'a> {
     pub(crate) neighbors6: &'a dyn Fn() -> Vec<(Link, NeighborInfo6)>,
     /// The application-level gateways, if any is on.
     pub(crate) alg: Option<&'a Stage>,
+    /// The health checks, if there are any.
+    pub(crate) health: Option<&'a Health>,
     /// True if this worker owns a host. Every worker has the static mappings, their blocks and the
     /// deterministic ranges; the host's worker lists them.
     pub(crate) has_host: &'a dyn Fn(u16, Ipv4Addr) -> bool,
@@ -319,6 +324,27 @@ impl SurveyContext<'_> {
     fn expectations(&mut self) -> Vec<OpenExpectation> {
         let (translator, now) = (self.translator, self.now);
         self.alg.map(|alg| alg.open(self.engine, translator, now)).unwrap_or_default()
+    }
+
+    /// State of the servers that this worker checks.
+    fn servers(&self) -> Vec<ServerHealth> {
+        self.health.map(|health| health.servers(self.has_host)).unwrap_or_default()
+    }
+
+    /// Answers a question whose answer is short; returns any other question. If the receiver has
+    /// ended, the answer is not needed and is lost.
+    fn answer_at_once(&mut self, question: Question) -> Option<Question> {
+        match question {
+            Question::Numbers((prefix, len), reply) => {
+                let _ = reply.send(self.translator.and_then(|one| one.numbers(prefix, len)));
+            }
+            Question::Neighbors6(reply) => drop(reply.send((self.neighbors6)())),
+            Question::Expectations(reply) => drop(reply.send(self.expectations())),
+            Question::Servers(reply) => drop(reply.send(self.servers())),
+            Question::Learnt(reply) => drop(reply.send((self.learnt)())),
+            other => return Some(other),
+        }
+        None
     }
 
     /// Removes one turn's share of mappings or sessions.
@@ -349,7 +375,7 @@ impl Inquiry {
         self.turns += 1;
         let late = self.turns >= MOST_TURNS;
         let turns = self.turns;
-        let question = match self.question {
+        let question = match sight.answer_at_once(self.question)? {
             Question::Figures(mut figures, reply) => {
                 (sight.figures)(sight.engine, &mut figures);
                 // If the receiver has ended, the answer is not needed and is lost.
@@ -366,22 +392,11 @@ impl Inquiry {
                 let _ = reply.send(hosts);
                 return None;
             }
-            Question::Numbers((prefix, len), reply) => {
-                let _ = reply.send(sight.translator.and_then(|one| one.numbers(prefix, len)));
-                return None;
-            }
-            Question::Neighbors6(reply) => {
-                let _ = reply.send((sight.neighbors6)());
-                return None;
-            }
-            Question::Expectations(reply) => {
-                let _ = reply.send(sight.expectations());
-                return None;
-            }
-            Question::Learnt(reply) => {
-                let _ = reply.send((sight.learnt)());
-                return None;
-            }
+            Question::Numbers(..)
+            | Question::Neighbors6(_)
+            | Question::Expectations(_)
+            | Question::Servers(_)
+            | Question::Learnt(_) => return None,
             Question::Clear(mut removal, reply) => {
                 sight.remove(&mut removal);
                 if removal.done || late {

@@ -104,8 +104,8 @@ impl Worker {
         self.engine_mut().finish_restoration(restoration)
     }
 
-    /// Restores neighbours, the PCP epoch, and hosts of NAT64 or DS-Lite. `number` is the
-    /// predecessor's number among its workers.
+    /// Restores neighbours, the PCP epoch, hosts of NAT64 or DS-Lite, and control flows of
+    /// application-level gateways. `number` is the predecessor's number among its workers.
     ///
     /// # Errors
     /// [`UnfitHost`]: the worker is not to be used.
@@ -120,6 +120,9 @@ impl Worker {
         }
         if let Some(&epoch) = legacy.epochs.get(number) {
             self.go_on_since(epoch, &legacy.addresses, now);
+        }
+        if let Some(flows) = legacy.flows.get(number) {
+            self.adopt_flows(flows);
         }
         legacy.hosts.get(number).map_or(Ok(()), |hosts| self.adopt_hosts(hosts, now))
     }

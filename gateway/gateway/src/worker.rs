@@ -5,6 +5,7 @@
 //! The caller passes the time in; nothing here waits.
 
 mod algs;
+mod checked;
 mod families;
 mod leaving;
 mod legacy;
@@ -18,6 +19,7 @@ mod together;
 use crate::alg::{Algs, Aside};
 use crate::command::{CommandRunner, Commands};
 use crate::fleet::{Fleet, SliceChange};
+use crate::health::Health;
 use crate::limits::{LONGEST, MOST_DEVICES};
 use crate::link::Link;
 use crate::load::Load;
@@ -66,6 +68,8 @@ pub struct Worker {
     /// Packets taken from other workers in one go.
     parcels: Vec<(usize, HandedPacket)>,
     began: Timestamp,
+    /// A secret of the worker.
+    seed: [u8; 32],
     /// Mappings made until the last turn in which packets came.
     made: u64,
     /// Events that found no room in the translator and have been reported as lost.
@@ -94,6 +98,7 @@ impl Worker {
         let router = Router::new(settings, &macs)?;
         let mut config = settings.engine.clone();
         let families = Families::new(settings, &mut config, seed, &macs)?;
+        let checked = (&settings.engine.services[..], &settings.health[..]);
         let mut engine = Engine::new(&config, seed, now).map_err(WorkerError::Engine)?;
         engine.populate();
         let mut pcp = PcpService::new(&settings.pcp, &settings.engine, now);
@@ -114,6 +119,7 @@ impl Worker {
                 families,
                 algs: Algs::new(&settings.alg, &config, seed),
                 algs_aside: Aside::new(seed),
+                health: Health::new(checked, seed, now),
             },
             devices,
             scratch: vec![0; HEADROOM + LONGEST],
@@ -123,6 +129,7 @@ impl Worker {
             fleet: None,
             parcels: Vec::with_capacity(BATCH),
             began: now,
+            seed,
             made: 0,
             events_lost: 0,
         };
@@ -246,6 +253,8 @@ impl Worker {
         self.stages.router.advance(now);
         self.report(now);
         self.serve(now);
+        self.check_servers(now);
+        self.mark_servers(observer);
         self.send_queued();
         self.stages.attend_ipv6(now, &mut transmitters(&mut self.devices));
         let mut parts = self.stages.command_parts(now, &mut self.devices);
@@ -256,6 +265,7 @@ impl Worker {
             }
             self.stages.renew_ipv6(&settings);
             self.stages.pcp.renew(&settings.pcp, self.stages.engine.config(), now);
+            self.renew_checks(&settings, now);
             self.follow_mtus_anew();
             if let Some(fleet) = &mut self.fleet {
                 fleet.renew(&self.stages.engine);
@@ -324,6 +334,7 @@ impl Worker {
             self.writer.as_ref().map(PortStateWriter::next_deadline),
             self.stages.team.as_ref().and_then(Member::next_deadline),
             self.stages.pcp.next_deadline(),
+            self.stages.health.as_ref().map(|health| health.next_deadline()),
             self.stages.families.as_ref().and_then(|families| families.router.next_deadline()),
             self.clerk.is_busy().then_some(Timestamp(0)),
             self.fleet.as_ref().map(|fleet| fleet.next_deadline()),

@@ -1,7 +1,7 @@
 //! The process that hands over: it listens, and serves one heir at a time.
 
 use crate::HandoverError;
-use crate::message::{MOST_HOSTS, Message, send_records};
+use crate::message::{MOST_FLOWS, MOST_HOSTS, Message, send_records};
 use natgate_engine::{Config, HANDOVER_VERSION};
 use natgate_gateway::{Clock, Commander, Device, Legacy, Writing, Written, panics};
 use rustix::fs::Mode;
@@ -246,6 +246,11 @@ impl<'a> HaltedGateway<'a> {
         for (worker, hosts) in (0..).zip(&self.legacy.hosts) {
             for hosts in hosts.chunks(MOST_HOSTS) {
                 say(stream, &Message::Hosts { worker, hosts: hosts.to_vec() })?;
+            }
+        }
+        for (worker, flows) in (0..).zip(&self.legacy.flows) {
+            for flows in flows.chunks(MOST_FLOWS) {
+                say(stream, &Message::Flows { worker, flows: flows.to_vec() })?;
             }
         }
         Ok(())

@@ -46,6 +46,8 @@ pub struct Heir {
     restorations: Vec<Restoration>,
     /// Hosts of NAT64 or DS-Lite of each worker.
     hosts: Vec<Vec<CarriedHost>>,
+    /// Control flows of application-level gateways of each worker.
+    flows: Vec<Vec<Vec<u8>>>,
 }
 
 impl Heir {
@@ -63,7 +65,8 @@ impl Heir {
         match Message::receive(&stream)? {
             Message::Welcome { time, steady, closes } => {
                 let clock = Clock::like((Timestamp(time), steady));
-                Ok(Self { stream, clock, closes, restorations: Vec::new(), hosts: Vec::new() })
+                let (restorations, hosts, flows) = (Vec::new(), Vec::new(), Vec::new());
+                Ok(Self { stream, clock, closes, restorations, hosts, flows })
             }
             Message::Refused(sentence) => Err(HandoverError::Refused(sentence)),
             _ => Err(HandoverError::Damaged("it does not answer")),
@@ -126,6 +129,7 @@ impl Heir {
         let restored = self.finish(workers)?;
         let now = self.clock.now();
         legacy.hosts = std::mem::take(&mut self.hosts);
+        legacy.flows = std::mem::take(&mut self.flows);
         for (number, worker) in workers.iter_mut().enumerate() {
             worker.go_on(now, number, &legacy).map_err(HandoverError::Host)?;
         }
@@ -175,8 +179,9 @@ impl Heir {
         workers: &mut [Worker],
         between: fn(&mut Worker),
     ) -> Result<u64, HandoverError> {
-        let Self { stream, restorations, hosts, .. } = self;
+        let Self { stream, restorations, hosts, flows, .. } = self;
         hosts.resize(workers.len(), Vec::new());
+        flows.resize(workers.len(), Vec::new());
         thread::scope(|scope| {
             let (mut inboxes, mut readers) = (Vec::new(), Vec::new());
             for (worker, restoration) in workers.iter_mut().zip(restorations) {
@@ -190,7 +195,7 @@ impl Heir {
                     Ok(())
                 }));
             }
-            let written = deal(stream, inboxes, hosts);
+            let written = deal(stream, inboxes, (hosts, flows));
             for reader in readers {
                 let read = reader.join().unwrap_or_else(|panic| resume_unwind(panic));
                 // A read error is more precise than the closed channel that it causes.
@@ -201,12 +206,12 @@ impl Heir {
     }
 }
 
-/// Distributes records to the threads that read them until a pass is over, and keeps the hosts of
-/// each worker.
+/// Distributes records to the threads that read them until a pass is over, and keeps the hosts and
+/// the control flows of each worker.
 fn deal(
     stream: &UnixStream,
     inboxes: Vec<SyncSender<Vec<u8>>>,
-    all: &mut [Vec<CarriedHost>],
+    (all, all_flows): (&mut [Vec<CarriedHost>], &mut [Vec<Vec<u8>>]),
 ) -> Result<u64, HandoverError> {
     loop {
         match Message::receive(stream)? {
@@ -218,6 +223,10 @@ fn deal(
             Message::Hosts { worker, hosts } => match all.get_mut(usize::from(worker)) {
                 Some(own) => own.extend(hosts),
                 None => return Err(HandoverError::Damaged("hosts that nobody takes")),
+            },
+            Message::Flows { worker, flows } => match all_flows.get_mut(usize::from(worker)) {
+                Some(own) => own.extend(flows),
+                None => return Err(HandoverError::Damaged("flows that nobody takes")),
             },
             Message::Over(written) => return Ok(written),
             Message::Refused(sentence) => return Err(HandoverError::Refused(sentence)),

@@ -35,6 +35,9 @@ pub(crate) enum Message {
     Halted(Legacy),
     /// Old process, after [`Message::Halted`]: some hosts of NAT64 or DS-Lite of one worker.
     Hosts { worker: u16, hosts: Vec<CarriedHost> },
+    /// Old process, after [`Message::Halted`]: some control flows of application-level gateways of
+    /// one worker, each as bytes.
+    Flows { worker: u16, flows: Vec<Vec<u8>> },
     /// Old process: records of one of its workers.
     Records { worker: u16, records: Vec<u8> },
     /// Old process: the pass is over; the number of mappings in it.
@@ -53,6 +56,9 @@ const RECORDS: u8 = 7;
 
 /// Most hosts of a message.
 pub(crate) const MOST_HOSTS: usize = 1 << 17;
+
+/// Most control flows of a message. Each takes up to 24 KiB.
+pub(crate) const MOST_FLOWS: usize = 512;
 
 impl Message {
     /// First message of a new process.
@@ -77,6 +83,7 @@ impl Message {
             Self::Close => 11,
             Self::Closed => 12,
             Self::Hosts { .. } => 13,
+            Self::Flows { .. } => 14,
         }
     }
 
@@ -101,6 +108,14 @@ impl Message {
                     to.extend(host.address.to_le_bytes());
                     to.extend(host.inner.to_le_bytes());
                     to.extend(host.number.to_le_bytes());
+                });
+                bytes
+            }
+            Self::Flows { worker, flows } => {
+                let mut bytes = worker.to_le_bytes().to_vec();
+                put_list(&mut bytes, flows, |to, flow| {
+                    to.extend((flow.len() as u32).to_le_bytes());
+                    to.extend(flow);
                 });
                 bytes
             }
@@ -162,6 +177,7 @@ impl Message {
             11 => Self::Close,
             12 => Self::Closed,
             13 => Self::Hosts { worker: from.u16()?, hosts: from.list(read_host)? },
+            14 => Self::Flows { worker: from.u16()?, flows: from.list(Fields::bytes)? },
             _ => return None,
         };
         from.0.is_empty().then_some(message)
@@ -219,6 +235,14 @@ impl Fields<'_> {
         self.u8().filter(|flag| *flag < 2).map(|flag| flag == 1)
     }
 
+    /// Reads bytes that are preceded by their number.
+    fn bytes(&mut self) -> Option<Vec<u8>> {
+        let len = self.u32()?;
+        let (bytes, rest) = self.0.split_at_checked(len as usize)?;
+        self.0 = rest;
+        Some(bytes.to_vec())
+    }
+
     /// Reads a list that is preceded by its length.
     fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.u32()?;
@@ -233,8 +257,8 @@ fn put_list<T>(to: &mut Vec<u8>, list: &[T], mut one: impl FnMut(&mut Vec<u8>, &
 }
 
 fn legacy_bytes(legacy: &Legacy) -> Vec<u8> {
-    // Hosts go by themselves.
-    let Legacy { known, epochs, addresses, division, hosts: _ } = legacy;
+    // Hosts and flows go by themselves.
+    let Legacy { known, epochs, addresses, division, hosts: _, flows: _ } = legacy;
     let mut bytes = Vec::new();
     put_list(&mut bytes, known, |to, known| {
         to.push(u8::from(known.link.side == Side::Outside));
@@ -280,7 +304,7 @@ fn read_legacy(from: &mut Fields<'_>) -> Option<Legacy> {
             })?,
         }),
     };
-    Some(Legacy { known, epochs, addresses, division, hosts: Vec::new() })
+    Some(Legacy { known, epochs, addresses, division, hosts: Vec::new(), flows: Vec::new() })
 }
 
 fn read_host(from: &mut Fields<'_>) -> Option<CarriedHost> {

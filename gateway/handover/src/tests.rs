@@ -432,11 +432,13 @@ fn messages_come_through_and_damaged_ones_do_not() {
                 addresses: vec![(3, vec![(1000, 0), (24, 1)])],
             }),
             hosts: Vec::new(),
+            flows: Vec::new(),
         }),
         Message::Hosts {
             worker: 1,
             hosts: vec![CarriedHost { address: 5 << 64 | 7, inner: 9, number: 11 }],
         },
+        Message::Flows { worker: 2, flows: vec![vec![], vec![4, 5, 6]] },
         Message::Records { worker: 1, records: vec![1, 2, 3] },
         Message::Over(9),
         Message::Close,

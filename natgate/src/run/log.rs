@@ -6,6 +6,7 @@
 
 use super::links::DownLinks;
 use super::neighbors::NeighborLines;
+use super::servers;
 use super::status::WorkerStatus;
 use super::{name, say};
 use crate::Failure;
@@ -19,7 +20,8 @@ use natgate_gateway::fleet::{Node, SliceChange};
 use natgate_gateway::ipv6::HostName;
 use natgate_gateway::router::NeighborReport;
 use natgate_gateway::{
-    AlgExpectation, Clock, LogSettings, LogTo, Observer, Settings, Status, Worker, create_anew,
+    AlgExpectation, Clock, LogSettings, LogTo, Observer, ServerChange, Settings, Status, Worker,
+    create_anew,
 };
 use natgate_io::{Change, Device, LinkInfo};
 use natgate_logs::{Feed, Gap, InForce, Logs, OpenError};
@@ -309,6 +311,12 @@ impl Observer for Log {
         if let Some(line) = self.neighbors.line(Instant::now(), report, realm.map(|name| &**name)) {
             say(line);
         }
+    }
+
+    fn server(&mut self, change: &ServerChange) {
+        let realms = &self.names.realms;
+        let realm = realms.get(usize::from(change.realm)).filter(|_| realms.len() > 1);
+        say(servers::line(change, realm.map(|name| &**name)));
     }
 
     fn reconfigured(&mut self, settings: Settings) {

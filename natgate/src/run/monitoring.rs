@@ -13,12 +13,16 @@ use natgate_control::routes::announced;
 use natgate_control::socket::{Response, Server, blocking};
 use natgate_engine::{Change, Event, Filter, MappingInfo};
 use natgate_gateway::fleet::{FleetAsker, FleetRequest};
-use natgate_gateway::{CommandError, LogWhat, MetricsPlace, MonitoringSettings, panics};
+use natgate_gateway::{
+    CommandError, LogWhat, MetricsPlace, MonitoringSettings, ServerHealth, ServerState, Settings,
+    panics,
+};
 use natgate_logs::{Record, SinkMetrics, Subscribers};
 use natgate_metrics::snmp::{Agent, Reached, Sources, View};
 use natgate_metrics::yang::{Export, MappingState, state};
-use natgate_metrics::{Figures, ListenerFigures, Reloads, SinkFigures, export};
+use natgate_metrics::{Figures, ListenerFigures, Reloads, ServerFigures, SinkFigures, export};
 use serde_json::json;
+use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -79,6 +83,21 @@ pub(super) fn sinks(metrics: impl Fn() -> Vec<SinkMetrics> + Send + Sync + 'stat
         up: sink.connected,
     };
     Arc::new(move || metrics().into_iter().map(figures).collect())
+}
+
+/// Figures of a server that is checked.
+fn server(settings: &Settings, health: &ServerHealth) -> Option<ServerFigures> {
+    let (service, number) = health.place;
+    let service = settings.engine.services.get(service)?;
+    let end = |(address, port)| SocketAddrV4::new(address, port);
+    Some(ServerFigures {
+        external: end(service.external),
+        internal: end(service.servers.get(number)?.internal),
+        realm: settings.realm_name(service.realm).to_owned(),
+        up: health.state != ServerState::Down,
+        succeeded: health.checks[0],
+        failed: health.checks[1],
+    })
 }
 
 impl MonitoringState {
@@ -174,6 +193,8 @@ impl MonitoringState {
         let mut figures =
             Figures::gather((&settings.engine, &settings.ipv6), self.began, &told, timings);
         figures.bindings = settings.bindings.as_ref().map(|all| all.table().len() as u64);
+        let health = self.reloader.commander().servers().map_err(|error| error.to_string())?;
+        figures.servers = health.iter().filter_map(|one| server(&settings, one)).collect();
         figures.sinks = (self.sinks)();
         let listener = |listener: Listener| ListenerFigures {
             name: listener.name(),

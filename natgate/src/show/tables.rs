@@ -149,6 +149,21 @@ const EXPECTATIONS: &[Column] = &[
     column("realm", "realm", 0),
 ];
 
+const SERVERS: &[Column] = &[
+    column("external", "external", 21),
+    column("protocol", "protocol", 8),
+    column("internal", "internal", 21),
+    column("weight", "weight", 6),
+    column("drains", "drain", 6),
+    column("backup", "backup", 6),
+    column("state", "state", 9),
+    column("since", "since_s", 9),
+    column("succeeded", "succeeded", 9),
+    column("failed", "failed", 9),
+    column("failure", "failure", 19),
+    column("realm", "realm", 0),
+];
+
 /// A table that gets its rows one by one. A column grows with the longest of its values so far,
 /// such as an IPv6 address.
 pub(super) struct Table(Vec<Column>);
@@ -167,6 +182,7 @@ impl Table {
             What::Bindings => BINDINGS,
             What::Domains => DOMAINS,
             What::Expectations => EXPECTATIONS,
+            What::Servers => SERVERS,
             What::Mappings | What::Counters | What::Health | What::Workers => MAPPINGS,
         };
         Self(columns.to_vec())
@@ -278,6 +294,10 @@ pub(crate) fn health(object: &Value) -> String {
     for hop in list("next_hops") {
         let place = [&hop["address"], &hop["side"]].map(word).join(" ");
         row("next hop", place, word(&hop["state"]));
+    }
+    for server in list("servers") {
+        let place = [&server["internal"], &server["external"]].map(word).join(" of ");
+        row("server", place, word(&server["state"]));
     }
     for log in list("logs") {
         let [waiting, lost] = ["waiting", "lost"].map(|key| word(&log[key]));

@@ -11,7 +11,9 @@ mod management;
 mod overload;
 mod p4;
 mod recovery;
+
 mod routes;
+mod servers;
 mod soak;
 mod tester;
 mod top;

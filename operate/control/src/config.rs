@@ -19,6 +19,7 @@ mod dnat_checks;
 mod draft;
 mod dslite;
 mod fleet;
+mod health;
 mod ipv6;
 mod ipv6_checks;
 mod kernel;

@@ -159,6 +159,9 @@ fn the_words_name_everything() {
          [[static]]\nexternal = \"198.51.100.3:80\"\nservers = [\
          { internal = \"10.0.0.5:80\", weight = 2 }, { internal = \"10.0.0.6:80\" },\
          { internal = \"10.0.0.7:80\", drain = true }]\n\
+         [[static]]\nexternal = \"198.51.100.3:81\"\naffinity = \"none\"\nservers = [\
+         { internal = \"10.0.0.5:81\" }, { internal = \"10.0.0.6:81\", backup = true }]\n\
+         [static.health]\nkind = \"http\"\ntarget = \"/well\"\nport = 8080\nfailures = 1\n\
          [[rule]]\nkind = \"bypass\"\nmatch = { destination = \"10.9.0.0/16\", port = 53 }\n\
          [[rule]]\nkind = \"drop\"\nmatch = { source = \"10.8.0.0/16\" }\npriority = 2\n\
          [[rule]]\nkind = \"snat\"\nmatch = { source = \"10.7.0.0/16\" }\n\
@@ -186,6 +189,11 @@ fn the_words_name_everything() {
         "    10.0.0.5:80, weight 2, 67 % of new sessions",
         "    10.0.0.6:80, weight 1, 33 % of new sessions",
         "    10.0.0.7:80, weight 1, drains: gets no new sessions",
+        "    10.0.0.5:81, weight 1, 100 % of new sessions",
+        "    10.0.0.6:81, weight 1, backup: gets new sessions while no other server takes any",
+        "    checked by GET /well to port 8080 every 5s, answered within 2s",
+        "    down after 1 failed check, up after 2 successful ones in a row; sessions of a server \
+         that is down stay",
         "  rule: destination 10.9.0.0/16 port 53 passes untranslated",
         "  rule: source 10.8.0.0/16 (priority 2) is dropped",
         "  rule: source 10.7.0.0/16 uses 203.0.113.1 of pool default",

@@ -12,7 +12,8 @@ mod series;
 use crate::Figures;
 use fleet::fleet;
 use parts::{
-    algs, announced, devices, domains, engine, listeners, logs, pools, reloads, router, workers,
+    algs, announced, devices, domains, engine, listeners, logs, pools, reloads, router, servers,
+    workers,
 };
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
@@ -30,6 +31,7 @@ pub fn prometheus_text(figures: &Figures) -> (String, &'static str) {
     });
     engine(&mut page, figures);
     algs(&mut page, figures);
+    servers(&mut page, figures);
     domains(&mut page, figures);
     pools(&mut page, &figures.pools);
     workers(&mut page, &figures.workers);

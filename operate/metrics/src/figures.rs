@@ -9,6 +9,7 @@ use natgate_gateway::router::RouterCounters;
 use natgate_gateway::router6::Router6Counters;
 use natgate_gateway::{AlgCounters, AlgKind, AnnouncedRoutes, LoadNow, TimingNow};
 use natgate_io::Statistics;
+use std::net::SocketAddrV4;
 use std::time::SystemTime;
 
 /// All figures of a gateway.
@@ -28,6 +29,8 @@ pub struct Figures {
     pub bindings: Option<u64>,
     /// Counters of the application-level gateways that are on.
     pub algs: Vec<(AlgKind, AlgCounters)>,
+    /// Servers that are checked.
+    pub servers: Vec<ServerFigures>,
     /// Lost packets that the gateway made itself.
     pub own_lost: u64,
     /// Frames that were not sent to the gateway.
@@ -173,6 +176,23 @@ pub struct Reloads {
     pub last_success: Option<SystemTime>,
 }
 
+/// A server of a static mapping, and its health checks.
+#[derive(Clone, Debug)]
+pub struct ServerFigures {
+    /// External endpoint of the static mapping.
+    pub external: SocketAddrV4,
+    /// Internal endpoint.
+    pub internal: SocketAddrV4,
+    /// Name of the realm of the internal endpoint.
+    pub realm: String,
+    /// False if the server gets no new sessions because its checks fail.
+    pub up: bool,
+    /// Checks that succeeded.
+    pub succeeded: u64,
+    /// Checks that failed.
+    pub failed: u64,
+}
+
 impl Figures {
     /// Figures of a gateway that has just started.
     pub fn new(began: SystemTime) -> Self {
@@ -184,6 +204,7 @@ impl Figures {
             domains: Vec::new(),
             bindings: None,
             algs: Vec::new(),
+            servers: Vec::new(),
             own_lost: 0,
             not_addressed: 0,
             mappings: Filled::default(),

@@ -29,5 +29,5 @@ pub use exporter::{MOST_SCRAPERS, Source, export};
 pub use exposition::prometheus_text;
 pub use figures::{
     DeviceFigures, DomainFigures, Figures, Filled, ListenerFigures, PoolFigures, PortFigures,
-    Reloads, SinkFigures, WorkerFigures,
+    Reloads, ServerFigures, SinkFigures, WorkerFigures,
 };

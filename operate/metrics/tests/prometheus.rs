@@ -58,6 +58,10 @@ fn figures_are_found_where_they_belong() {
         r#"natgate_pool_blocks{pool="default",state="free"} 116"#,
         r#"natgate_router6_events_total{kind="errors_made"} 15"#,
         r#"natgate_alg_expectations_total{alg="ftp"} 17"#,
+        "natgate_server_up{external=\"203.0.113.1:80\",internal=\"10.0.0.5:8080\",\
+         realm=\"default\"} 0",
+        "natgate_server_checks_total{external=\"203.0.113.1:80\",internal=\"10.0.0.5:8080\",\
+         realm=\"default\",result=\"failed\"} 28",
         "natgate_domain_packets_total{domain=\"2001:db8:8000::/40\",kind=\"map-e\",\
          direction=\"outbound\"} 21",
         r#"natgate_domain_bytes_total{domain="dslite",kind="dslite",direction="inbound"} 24"#,

@@ -261,16 +261,17 @@ fn one_way() -> impl Strategy<Value = Vec<StaticMapping>> {
 fn services() -> impl Strategy<Value = Vec<Service>> {
     let servers = [(INSIDE[3], 5000), (INSIDE[0], 5000), (INSIDE[3], 5001), (INSIDE[1], 80)];
     let server = (prop::sample::select(servers.to_vec()), 0u16..3, prop::bool::weighted(0.2));
+    let server = (server, prop::bool::weighted(0.3));
     let affinity = prop::sample::select(vec![Affinity::Address, Affinity::None]);
     let protocol = prop::sample::select(vec![None, Some(TCP), Some(UDP)]);
     let place = prop_oneof![3 => Just((FIXED[0], 80)), 2 => Just((FIXED[1], 2001))];
     (prop::collection::vec(server, 1..4), affinity, protocol, place).prop_map(
         |(servers, affinity, protocol, (address, port))| {
             let mut members: Vec<Server> = Vec::new();
-            for ((host, port), weight, draining) in servers {
+            for (((host, port), weight, draining), backup) in servers {
                 let internal = (end(host, 0).address, port);
                 if members.iter().all(|other| other.internal != internal) {
-                    members.push(Server { internal, weight, draining });
+                    members.push(Server { internal, weight, draining, backup });
                 }
             }
             let external = (end(address, 0).address, port);

@@ -151,6 +151,8 @@ pub(crate) enum Operation {
     Rules(Vec<Rule>, usize),
     /// Another configuration, as far as it can replace the one in force.
     Reconfigure(Box<Other>),
+    /// A server of the first service goes down or comes up.
+    Server(usize, bool),
     /// A host requests a mapping.
     Ask(Ask),
     Wait(Wait),

@@ -303,6 +303,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         3 => other().prop_map(|other| Operation::Reconfigure(Box::new(other))),
         4 => pool_edits(),
         16 => ask().prop_map(Operation::Ask),
+        3 => (0usize..3, any::<bool>()).prop_map(|(server, up)| Operation::Server(server, up)),
     ]
 }
 

@@ -111,6 +111,7 @@ impl World {
                 let told = self.wait(wait);
                 self.pair.advance(told)?;
             }
+            Operation::Server(server, is_up) => self.pair.mark_server(0, *server, *is_up),
             Operation::Restart(seed) => self.restart(*seed)?,
             Operation::Rules(rules, realm) => self.replace_rules(rules, *realm)?,
             Operation::Reconfigure(other) => {

@@ -71,6 +71,8 @@ pub struct Server {
     pub weight: u16,
     /// True if the server gets no new sessions, and only keeps its present ones.
     pub draining: bool,
+    /// True if the server gets new sessions only while no other server takes any.
+    pub backup: bool,
 }
 
 impl Server {

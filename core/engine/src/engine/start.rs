@@ -174,12 +174,12 @@ impl Engine {
 
     /// Makes the mappings of services, one for each server.
     pub(super) fn make_services(&mut self) -> Result<(), ConfigError> {
-        for service in self.config.services.clone() {
+        for (place, service) in self.config.services.clone().into_iter().enumerate() {
             let (address, port) = service.external;
             let index = self.external.index(address.to_bits()).unwrap_or(NONE);
             for protocol in served(&service) {
                 self.take_fixed(protocol, External::new(index, port))?;
-                self.services.add(protocol, External::new(index, port), service.affinity);
+                self.services.add(place, protocol, External::new(index, port), service.affinity);
                 for (number, server) in service.servers.iter().enumerate() {
                     let (address, internal_port) = server.internal;
                     let new = NewMapping {
@@ -198,8 +198,7 @@ impl Engine {
                     if number == 0 {
                         self.external.take(protocol, index, port, slot);
                     }
-                    let endpoint = AddressPort::new(address.to_bits(), internal_port);
-                    self.services.add_server(slot, endpoint, server.share());
+                    self.services.add_server(slot, server);
                 }
             }
         }

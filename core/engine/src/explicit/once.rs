@@ -1,10 +1,13 @@
 //! Changes of what a hold admits: a single session from outside, fewer remote endpoints, or none.
 
+use super::holds::{Hold, New};
 use super::{Nonce, RemoteFilter, is_mapped};
 use crate::endpoint::{AddressPort, Internal};
 use crate::engine::Engine;
 use crate::event::Endpoint;
 use crate::host::Host;
+use crate::time::Timestamp;
+use core::time::Duration;
 
 impl Engine {
     /// Limits what [`Engine::map`] admits to one session that begins outside: that of a filter of
@@ -41,6 +44,29 @@ impl Engine {
         let is_added = self.holds.filters_mut(hold).add(filter);
         self.note_change(slot);
         is_added.then(|| self.endpoint_of(slot))
+    }
+
+    /// Lets a hold end sooner, after `lifetime`, but not before the mapping's sessions. A hold that
+    /// ends before stays as it is, and so does one that admits another remote endpoint than that of
+    /// `filter`. Nothing is made.
+    pub fn shorten(
+        &mut self,
+        now: Timestamp,
+        (protocol, realm, internal): (u8, u16, Endpoint),
+        (nonce, filter): (Nonce, RemoteFilter),
+        lifetime: Duration,
+    ) {
+        self.observe(now);
+        let Some(hold) = self.hold_with(nonce, protocol, realm, internal) else { return };
+        let Hold { slot, until, filters, .. } = *self.holds.get(hold);
+        let sooner = self.until(slot, lifetime);
+        if sooner >= until || *filters.as_slice() != [filter] {
+            return;
+        }
+        let host = Host::new(realm, internal.address.to_bits());
+        let new = New { slot, remote: None, host, nonce, until: sooner, filters };
+        self.holds.put(new, self.tick);
+        self.note_change(slot);
     }
 
     /// Removes a filter of a hold, and with the last filter the hold.

@@ -8,7 +8,7 @@ use crate::{RemoteFilter, TimeoutSet};
 use alloc::vec::Vec;
 
 /// Version of the format. A reader refuses every other version.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

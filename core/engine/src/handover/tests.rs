@@ -297,6 +297,10 @@ fn written(engine: &Engine, export: &mut Export, budget: u32) -> Vec<u8> {
     out
 }
 
+fn server(address: u32) -> Server {
+    Server { internal: (ip(address), 4000), weight: 1, draining: false, backup: false }
+}
+
 fn config(kind: usize) -> Config {
     let range = |first: u32, last: u32| AddressRange { first: ip(first), last: ip(last) };
     let pool = PoolConfig {
@@ -312,8 +316,6 @@ fn config(kind: usize) -> Config {
     config.limits.icmp_errors_per_second = 1_000_000;
     config.limits.extra_sessions = Some(400);
     config.limits.explicit_mappings = 200;
-    let server =
-        |address: u32| Server { internal: (ip(address), 4000), weight: 1, draining: false };
     match kind {
         0 => {}
         1 => config.mapping = Behavior::AddressAndPortDependent,

@@ -19,6 +19,8 @@ pub struct Filter {
     pub realm: Option<u16>,
     /// A prefix of the subscriber's address.
     pub subscriber: Option<Prefix>,
+    /// The internal port.
+    pub internal_port: Option<u16>,
     /// A prefix of the external address.
     pub external: Option<Prefix>,
     /// The external port.
@@ -44,6 +46,7 @@ enum Addresses {
 pub(super) struct Sought {
     realm: Option<u16>,
     subscriber: Option<Prefix>,
+    internal_port: Option<u16>,
     external: Option<Addresses>,
     pub(super) port: Option<u16>,
     remote: Option<Prefix>,
@@ -112,6 +115,7 @@ impl Engine {
         Some(Sought {
             realm: self.realm_meant(filter.realm),
             subscriber: filter.subscriber,
+            internal_port: filter.internal_port,
             external,
             port: filter.external_port,
             remote: filter.remote,
@@ -146,6 +150,7 @@ impl Engine {
         let External { index, port } = mapping.external();
         self.table.is_live(slot)
             && sought.has_host(mapping.host())
+            && sought.internal_port.is_none_or(|one| one == mapping.internal().port)
             && self.has_external(index, sought)
             && sought.port.is_none_or(|one| one == port)
             && sought.protocol.is_none_or(|one| one == mapping.protocol)

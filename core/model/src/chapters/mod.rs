@@ -41,6 +41,8 @@ pub(crate) struct State {
     started: Timestamp,
     /// Static mappings and servers.
     fixed: Vec<services::StaticEntry>,
+    /// Servers that are down.
+    down: services::Down,
     /// The server for new sessions, by service and remote address.
     bound: BTreeMap<(u8, Endpoint, Ipv4Addr), Endpoint>,
     /// The engine's choices between servers (see [`Model::hint_servers`]).
@@ -78,7 +80,8 @@ impl State {
     pub(crate) fn new(config: &Config, now: Timestamp) -> Self {
         Self {
             started: now,
-            fixed: services::fixed(config),
+            fixed: services::fixed(config, &services::Down::new()),
+            down: services::Down::new(),
             bound: BTreeMap::new(),
             hint: services::Hint::default(),
             evicted: BTreeMap::new(),

@@ -13,7 +13,7 @@ impl Model {
     /// `still_held` is as in [`Model::advance`].
     pub fn reconfigure(&mut self, config: &Config, still_held: Option<StillHeld<'_>>) -> Effects {
         self.go_on(config);
-        self.chapters.fixed = services::fixed(config);
+        self.chapters.fixed = services::fixed(config, &self.chapters.down);
         if self.chapters.holds_room == 0 {
             self.chapters.holds_room = config.limits.explicit_mappings as usize; // 14.27
         }

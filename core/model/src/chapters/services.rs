@@ -5,8 +5,8 @@ use crate::chapters::MappingMarks;
 use crate::points::DecisionPoints as _;
 use crate::{Key, Mapping, Model, has_ports};
 use natgate_engine::{
-    Affinity, Begun, Config, DropReason, Endpoint, MappingKind, SessionInfo, Side, TimeoutSet,
-    Verdict,
+    Affinity, Begun, Config, DropReason, Endpoint, MappingKind, Service, SessionInfo, Side,
+    TimeoutSet, Verdict,
 };
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +39,11 @@ pub(crate) struct Hint {
     drop: Option<DropReason>,
 }
 
+/// Servers that are down: places of the service and the server in the configuration.
+pub(crate) type Down = BTreeSet<(usize, usize)>;
+
 /// All static mappings and servers.
-pub(crate) fn fixed(config: &Config) -> Vec<StaticEntry> {
+pub(crate) fn fixed(config: &Config, down: &Down) -> Vec<StaticEntry> {
     let statics = config.statics.iter().map(|one| StaticEntry {
         realm: one.realm,
         protocol: one.protocol,
@@ -49,20 +52,46 @@ pub(crate) fn fixed(config: &Config) -> Vec<StaticEntry> {
         begun: one.begun,
         server: None,
     });
-    let services = config.services.iter().flat_map(|service| {
-        service.servers.iter().map(move |server| StaticEntry {
+    let services = config.services.iter().enumerate().flat_map(|(place, service)| {
+        let open = open_servers(service, |server| down.contains(&(place, server)));
+        service.servers.iter().zip(open).map(move |(server, is_open)| StaticEntry {
             realm: service.realm,
             protocol: service.protocol,
             internal: (server.internal.0, Some(server.internal.1)),
             external: (service.external.0, Some(service.external.1)),
             begun: Begun::Outside,
-            server: Some((server.weight > 0 && !server.draining, service.affinity)),
+            server: Some((is_open, service.affinity)),
         })
     });
     statics.chain(services).collect()
 }
 
+/// 4.12, 4.26: for each server of a service, true if it gets new sessions.
+fn open_servers(service: &Service, is_down: impl Fn(usize) -> bool) -> Vec<bool> {
+    let servers = service.servers.iter().enumerate();
+    let willing = servers.map(|(number, server)| {
+        (server.weight > 0 && !server.draining && !is_down(number), server.backup)
+    });
+    let willing: Vec<(bool, bool)> = willing.collect();
+    let has_usual = willing.iter().any(|&(is_willing, is_backup)| is_willing && !is_backup);
+    let open = willing.iter().map(|&(is_willing, is_backup)| is_willing && is_backup != has_usual);
+    open.collect()
+}
+
 impl Model {
+    /// 4.26: marks a server of a service as up or down, by their places in the configuration.
+    pub fn mark_server(&mut self, service: usize, server: usize, is_up: bool) {
+        match is_up {
+            true => self.chapters.down.remove(&(service, server)),
+            false => self.chapters.down.insert((service, server)),
+        };
+        self.chapters.fixed = fixed(&self.config, &self.chapters.down);
+        let Some(service) = self.config.services.get(service) else { return };
+        let (address, port) = service.external;
+        let external = Endpoint { address, port };
+        self.chapters.bound.retain(|(_, other, _), _| *other != external);
+    }
+
     /// Makes static mappings with ports that do not exist yet.
     pub(crate) fn make_statics(&mut self) {
         for fixed in self.chapters.fixed.clone() {

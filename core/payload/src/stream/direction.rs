@@ -11,6 +11,7 @@ use super::edits::Edits;
 use super::held::WINDOW;
 use super::sequence::{distance, earlier, is_before, later};
 use super::work::Pool;
+use crate::saved::Saved;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
@@ -155,6 +156,50 @@ impl Direction {
             is_ended: false,
             stamp: 0,
         }
+    }
+
+    /// Appends the bytes of a flow that is saved.
+    pub(crate) fn save(&self, pool: &Pool, to: &mut Vec<u8>) {
+        [self.next, self.acked, self.confirmed, self.older, self.stamp].save(to);
+        [self.window, self.mss].save(to);
+        [self.is_started, self.is_ended, self.work != NO_WORK].save(to);
+        if self.work != NO_WORK {
+            let work = pool.get(self.work);
+            work.held.save(to);
+            work.edits.save(to);
+        }
+    }
+
+    /// Reads what [`Direction::save`] wrote. `None`: the bytes mean nothing, or no work is free.
+    pub(crate) fn restore(pool: &mut Pool, from: &mut &[u8]) -> Option<Self> {
+        let [next, acked, confirmed, older, stamp] = Saved::restore(from)?;
+        let [window, mss] = Saved::restore(from)?;
+        let [is_started, is_ended, has_work] = Saved::restore(from)?;
+        // What is not acknowledged fits into any window (RFC 7323 section 2.3).
+        let is_possible = !is_before(next, acked) && mss >= 64;
+        is_possible.then_some(())?;
+        let mut direction = Self {
+            next,
+            acked,
+            confirmed,
+            older,
+            work: NO_WORK,
+            window,
+            mss,
+            is_started,
+            is_ended,
+            stamp,
+        };
+        if has_work {
+            direction.work = pool.borrow(next)?;
+            let work = pool.get_mut(direction.work);
+            let restored = work.held.restore(from).and_then(|()| work.edits.restore(from));
+            if restored.is_none() {
+                direction.close(pool);
+                return None;
+            }
+        }
+        Some(direction)
     }
 
     /// Starts the stream behind a SYN.

@@ -6,6 +6,7 @@
 //! never decreases, and the end of one segment is the start of the next, wherever the cut is.
 
 use super::sequence::distance;
+use crate::saved::{Saved, restore_bytes, save_bytes};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -68,6 +69,28 @@ impl Edits {
         self.texts.extend_from_slice(text);
         self.list.push(Edit { start, len, text: at, text_len: text.len() as u16 });
         true
+    }
+
+    /// Appends the bytes of a flow that is saved.
+    pub(crate) fn save(&self, to: &mut Vec<u8>) {
+        (self.list.len() as u16).save(to);
+        for edit in &self.list {
+            edit.start.save(to);
+            edit.len.save(to);
+            save_bytes(&self.texts[usize::from(edit.text)..][..usize::from(edit.text_len)], to);
+        }
+    }
+
+    /// Reads what [`Edits::save`] wrote. `None`: the bytes mean nothing.
+    pub(crate) fn restore(&mut self, from: &mut &[u8]) -> Option<()> {
+        self.clear();
+        for _ in 0..u16::restore(from)? {
+            let (start, len) = <(u32, u16)>::restore(from)?;
+            let text = restore_bytes(from)?;
+            let is_behind = self.list.last().is_none_or(|last| distance(start, last.end()) >= 0);
+            (is_behind && self.push(start, len.into(), text)).then_some(())?;
+        }
+        Some(())
     }
 
     /// Adds the edits of a draft, whose first byte has the number `start`. False: there is no room,

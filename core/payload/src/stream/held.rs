@@ -5,6 +5,7 @@
 //! there never changes: a later segment with other bytes for the same numbers is ignored.
 
 use super::sequence::distance;
+use crate::saved::{Saved, restore_bytes, save_bytes};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -35,6 +36,27 @@ impl Held {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges[0].1 == 0
+    }
+
+    /// Appends the bytes of a flow that is saved.
+    pub(crate) fn save(&self, to: &mut Vec<u8>) {
+        self.base.save(to);
+        for (from, end) in self.ranges {
+            from.save(to);
+            save_bytes(&self.bytes[usize::from(from)..usize::from(end)], to);
+        }
+    }
+
+    /// Reads what [`Held::save`] wrote. `None`: the bytes mean nothing.
+    pub(crate) fn restore(&mut self, from: &mut &[u8]) -> Option<()> {
+        self.reset(u32::restore(from)?);
+        for _ in 0..MOST_RANGES {
+            let start = u16::restore(from)?;
+            let bytes = restore_bytes(from)?;
+            let at = self.base.wrapping_add(start.into());
+            self.insert(at, bytes).then_some(())?;
+        }
+        Some(())
     }
 
     /// Sequence number of the window's first byte.

@@ -36,6 +36,7 @@ impl Random {
 pub(crate) struct Book {
     pub(crate) made: Vec<Expectation>,
     pub(crate) withdrawn: Vec<Expectation>,
+    pub(crate) shortened: Vec<Expectation>,
     pub(crate) next: u16,
     /// Internal endpoints that have a port.
     pub(crate) named: Vec<SocketAddr>,
@@ -73,6 +74,10 @@ impl Ports for Book {
         }
         self.made.push(*wanted);
         Some(SocketAddrV4::new(*flow.external.ip(), 60_002 + 2 * at as u16))
+    }
+
+    fn shorten(&mut self, _: &Endpoints, wanted: &Expectation) {
+        self.shortened.push(*wanted);
     }
 
     fn withdraw(&mut self, _: &Endpoints, wanted: &Expectation) {

@@ -32,6 +32,8 @@ impl Ports for NoPorts<'_> {
         self.expect(flow, wanted)
     }
 
+    fn shorten(&mut self, _: &Endpoints, _: &Expectation) {}
+
     fn withdraw(&mut self, _: &Endpoints, _: &Expectation) {}
 
     fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {

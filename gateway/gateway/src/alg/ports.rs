@@ -129,6 +129,15 @@ impl Ports for EnginePorts<'_> {
         external.map(|external| SocketAddrV4::new(external.address, external.port))
     }
 
+    fn shorten(&mut self, flow: &Endpoints, wanted: &Expectation) {
+        let internal = self.hosts.in_engine(wanted.internal);
+        if let Some((internal, filter)) = internal.zip(filter(wanted)) {
+            let lifetime = Duration::from_secs(wanted.lifetime.into());
+            let of = (wanted.protocol, flow.realm, end(internal));
+            self.engine.shorten(self.now, of, (OWNER, filter), lifetime);
+        }
+    }
+
     fn withdraw(&mut self, flow: &Endpoints, wanted: &Expectation) {
         let internal = self.hosts.in_engine(wanted.internal);
         if let Some((internal, filter)) = internal.zip(filter(wanted)) {

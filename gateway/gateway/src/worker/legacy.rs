@@ -31,12 +31,14 @@ impl Worker {
         let first = self.stages.team.as_ref().filter(|team| team.number() == 0);
         let families = self.stages.families.as_ref();
         let hosts = families.and_then(|families| families.translator.hosts());
+        let algs = self.stages.algs.as_ref();
         Legacy {
             known: self.stages.router.acquaintances(),
             epochs: vec![self.stages.pcp.epoch()],
             addresses: self.stages.pcp.addresses().to_vec(),
             division: first.and_then(|team| team.partition().division()),
             hosts: vec![hosts.map_or_else(Vec::new, |hosts| hosts.carried().collect())],
+            flows: vec![algs.map_or_else(Vec::new, |algs| algs.stage.saved_flows())],
         }
     }
 
@@ -69,6 +71,13 @@ impl Worker {
         let families = self.stages.families.as_mut();
         families
             .map_or(Ok(()), |families| families.translator.adopt_hosts(hosts.iter().copied(), now))
+    }
+
+    /// Takes the control flows of another process.
+    pub(crate) fn adopt_flows(&mut self, flows: &[Vec<u8>]) {
+        if let Some(algs) = &mut self.stages.algs {
+            algs.stage.restore_flows(flows);
+        }
     }
 
     /// Continues the service for requests for mappings of another process that lost none since

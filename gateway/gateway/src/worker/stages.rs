@@ -6,6 +6,7 @@ use super::leaving::{Finished, Leaving};
 use super::serve;
 use crate::alg::{Algs, Aside};
 use crate::counters::Origin;
+use crate::health::Health;
 use crate::limits::MOST_DEVICES;
 use crate::link::Link;
 use crate::links::Header;
@@ -46,6 +47,8 @@ pub(super) struct Stages {
     pub(super) algs: Option<Box<Algs>>,
     /// Those that are not needed now.
     pub(super) algs_aside: Aside,
+    /// Health checks of servers, if there are any.
+    pub(super) health: Option<Box<Health>>,
 }
 
 /// Packets of one batch. The frames stay in place from one stage to the next, because moving a
@@ -448,7 +451,7 @@ impl Stages {
     }
 
     /// Takes a packet to the gateway itself that the translator does not understand, if it is a
-    /// request for a mapping or for the program.
+    /// request for a mapping, for the program, or the answer to a check of a server.
     //= rfc6887#section-8.2-interface
     #[cold]
     fn take_own(&mut self, now: Timestamp, realm: u16, frame: &mut Frame<'_>) {
@@ -462,6 +465,12 @@ impl Stages {
         {
             let sender = serve::sender((&self.router, &self.engine), realm, hardware, client);
             taken = self.pcp.admit(now, request, sender);
+        }
+        if taken == Admission::NoRequest
+            && let Some(health) = &mut self.health
+            && health.take(now, realm, packet, own)
+        {
+            taken = Admission::Waiting;
         }
         if realm == 0 && taken == Admission::NoRequest {
             taken = self.local_tcp.take(packet, own);

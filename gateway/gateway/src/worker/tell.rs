@@ -4,6 +4,7 @@ use super::Worker;
 use super::families::{Families, input_counters};
 use super::stages::Stages;
 use crate::alg::Algs;
+use crate::health::Health;
 use crate::link::Link;
 use crate::load::Load;
 use crate::router::Router;
@@ -26,7 +27,7 @@ impl Worker {
         let Self { stages, devices, clerk, .. } = self;
         let (engine, mut teller) = stages.teller(devices, now);
         let (router, cables, team) = (teller.router, teller.cables, teller.team);
-        let (families, algs) = (teller.families, teller.algs);
+        let (families, algs, health) = (teller.families, teller.algs, teller.health);
         let mut neighbors = |list: &mut Vec<_>| {
             for link in links(cables) {
                 router.tell_neighbors(link, |neighbor| {
@@ -51,6 +52,7 @@ impl Worker {
                 [Link::inside(0), Link::OUTSIDE].into_iter().flat_map(neighbors).collect()
             },
             alg: algs.map(|algs| &algs.stage),
+            health,
             has_host: &|realm, address| team.is_none_or(|team: &Member| team.has(realm, address)),
         });
     }
@@ -71,6 +73,7 @@ struct FigureWriter<'a> {
     load: &'a Load,
     families: Option<&'a Families>,
     algs: Option<&'a Algs>,
+    health: Option<&'a Health>,
     not_addressed: u64,
     devices: &'a mut Devices,
 }
@@ -82,9 +85,11 @@ impl Stages {
         devices: &'a mut Devices,
         now: Timestamp,
     ) -> (&'a mut Engine, FigureWriter<'a>) {
-        let Self { engine, router, cables, team, load, not_addressed, families, algs, .. } = self;
+        let Self { engine, router, cables, team, load, not_addressed, families, .. } = self;
+        let (algs, health) = (&self.algs, &self.health);
         let (team, not_addressed) = (team.as_ref(), *not_addressed);
         let (families, algs) = (families.as_deref(), algs.as_deref());
+        let health = health.as_deref();
         let parts = FigureWriter {
             now,
             router,
@@ -93,6 +98,7 @@ impl Stages {
             load,
             families,
             algs,
+            health,
             not_addressed,
             devices,
         };
@@ -102,7 +108,8 @@ impl Stages {
 
 impl FigureWriter<'_> {
     fn write(&mut self, engine: &Engine, figures: &mut Figures) {
-        let Self { now, router, cables, team, load, families, algs, not_addressed, devices } = self;
+        let Self { now, router, cables, team, load, families, algs, .. } = self;
+        let Self { not_addressed, devices, .. } = self;
         let losses = router.losses();
         figures.worker = team.map_or((0, 1), |team| (team.number(), team.workers()));
         figures.now = *now;

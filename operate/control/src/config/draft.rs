@@ -21,8 +21,8 @@ use natgate_engine::{
     Server, Service, Side, SideConfig, StaticMapping, TimeoutSet,
 };
 use natgate_gateway::{
-    AlgKind, AlgSettings, Backend, ControlSettings, InsideRoutes, LogSettings, LogWhat,
-    MonitoringSettings, PageSettings, PcpSettings, ReceiveMode, Route, RuleAlgs, Settings,
+    AlgKind, AlgSettings, Backend, ControlSettings, HealthSettings, InsideRoutes, LogSettings,
+    LogWhat, MonitoringSettings, PageSettings, PcpSettings, ReceiveMode, Route, RuleAlgs, Settings,
     SideSettings, StateSettings, WorkerSettings,
 };
 use natgate_wire::arp::Mac;
@@ -199,6 +199,7 @@ pub(super) enum Targeted {
         place: Place,
         members: Vec<ServerDraft>,
         affinity: Affinity,
+        health: Option<Located<HealthSettings>>,
     },
 }
 
@@ -207,6 +208,7 @@ pub(super) struct ServerDraft {
     pub(super) internal: Located<(Ipv4Addr, u16)>,
     pub(super) weight: u16,
     pub(super) draining: bool,
+    pub(super) backup: bool,
 }
 
 /// The application-level gateways that a rule names.
@@ -299,8 +301,7 @@ impl Draft {
 
     /// Converts a draft without problems to settings.
     pub(super) fn into_settings(self) -> Settings {
-        let targets = self.targets();
-        let timeout_sets = self.timeout_sets();
+        let (targets, timeout_sets) = (self.targets(), self.timeout_sets());
         let names = self.realm_names();
         let mut all_rules = vec![Vec::new(); self.realms.len() + 1];
         for rule in &self.rules {
@@ -357,6 +358,7 @@ impl Draft {
             state: self.state,
             pcp: self.pcp,
             alg: self.alg,
+            health: self.statics.iter().filter_map(StaticDraft::health).collect(),
             control: self.control,
             logs: self.logs,
             page: self.page,
@@ -511,6 +513,12 @@ impl StaticDraft {
         }
     }
 
+    /// For servers: their health checks, if there are any.
+    fn health(&self) -> Option<Option<HealthSettings>> {
+        let Targeted::Servers { health, .. } = &self.target else { return None };
+        Some(health.as_ref().map(|health| health.value.clone()))
+    }
+
     fn service(&self, realm: u16) -> Option<Service> {
         let Targeted::Servers { members, affinity, .. } = &self.target else { return None };
         let (address, ports) = self.external.value;
@@ -518,6 +526,7 @@ impl StaticDraft {
             internal: member.internal.value,
             weight: member.weight,
             draining: member.draining,
+            backup: member.backup,
         };
         Some(Service {
             realm,

@@ -5,6 +5,7 @@
 //! There may be a million ports, so ranges are compared as ranges.
 
 use super::draft::{Draft, PoolDraft, ServerDraft, StaticDraft, Targeted};
+use super::health;
 use super::problem::{Located, Place, Report};
 use super::statics6;
 use super::values::Span;
@@ -24,6 +25,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     do_not_overlap(draft, report);
     internals(draft, report);
     statics6::check(draft, report);
+    health::check(draft, report);
     for mapping in &draft.statics {
         if let Targeted::Servers { place, members, .. } = &mapping.target {
             servers_differ(members, report);

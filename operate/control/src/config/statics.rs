@@ -4,6 +4,7 @@
 //! A faulty table is left out of the draft, so that the checks compare valid tables only.
 
 use super::draft::{ServerDraft, StaticDraft, Targeted};
+use super::health::read_health;
 use super::problem::Located;
 use super::reader::{Section, Value};
 use super::realms;
@@ -56,7 +57,8 @@ fn read_target(section: &Section<'_>, begun: Option<&Located<Option<Begun>>>) ->
         (value.word(&words), value)
     });
     let Some(servers) = section.get("servers") else {
-        if let Some((_, value)) = affinity {
+        let of_servers = affinity.map(|(_, value)| value).or_else(|| section.get("health"));
+        if let Some(value) = of_servers {
             value.wrong("has no effect here; only a static mapping with servers has it");
         }
         let host = read_host(&section.require("internal", "\"10.0.0.80:8080\"")?);
@@ -85,10 +87,11 @@ fn read_target(section: &Section<'_>, begun: Option<&Located<Option<Begun>>>) ->
     }
     let tables = section.tables("servers", "static.servers");
     let members: Vec<ServerDraft> = tables.iter().filter_map(read_server).collect();
+    let health = read_health(section).ok()?;
     if members.len() < count {
         return None;
     }
-    Some(Targeted::Servers { place: servers.place, members, affinity })
+    Some(Targeted::Servers { place: servers.place, members, affinity, health })
 }
 
 /// Reads the internal endpoint of a host of either family.
@@ -150,8 +153,12 @@ fn read_server(section: &Section<'_>) -> Option<ServerDraft> {
         Some(value) => value.boolean()?,
         None => false,
     };
+    let backup = match section.get("backup") {
+        Some(value) => value.boolean()?,
+        None => false,
+    };
     let internal = Located { value: (address, port), place };
-    Some(ServerDraft { internal, weight, draining })
+    Some(ServerDraft { internal, weight, draining, backup })
 }
 
 fn read_endpoint(value: &Value<'_>) -> Option<Located<(Ipv4Addr, Option<Span>)>> {

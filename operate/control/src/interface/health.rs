@@ -17,7 +17,9 @@ use axum::extract::{RawQuery, State};
 use natgate_engine::Side;
 use natgate_gateway::router::NeighborInfo;
 use natgate_gateway::router6::{NeighborInfo6, NeighborState6};
-use natgate_gateway::{CommandError, Figures, Link, LoadNow, Settings, panics};
+use natgate_gateway::{
+    CommandError, Figures, Link, LoadNow, ServerHealth, ServerState, Settings, panics,
+};
 use natgate_logs::SinkMetrics;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -59,6 +61,7 @@ pub(super) struct History {
 struct Answers {
     figures: Vec<Figures>,
     neighbors: Vec<Neighbor>,
+    servers: Vec<ServerHealth>,
 }
 
 /// A neighbour of a link.
@@ -137,6 +140,7 @@ async fn examine(interface: &Arc<Interface>, place: usize) -> Answer {
     let workers = interface.workers(answers.is_none().then_some(&before), &mut alarms);
     let links = answers.as_ref().map(|all| links(&all.figures, &settings, &mut alarms));
     let hops = answers.as_ref().map(|all| next_hops(&all.neighbors, &settings, &mut alarms));
+    let servers = answers.as_ref().map(|all| servers(&all.servers, &settings, &mut alarms));
     let announced = settings.kernel.announce.as_ref().map(|announce| {
         let routes = announced();
         if routes.missing > 0 {
@@ -162,17 +166,44 @@ async fn examine(interface: &Arc<Interface>, place: usize) -> Answer {
         "running_s": interface.began.elapsed().as_secs_f64(),
         "links": links,
         "next_hops": hops,
+        "servers": servers,
         "logs": logs,
         "routes": { "announced": announced, "learnt": learnt },
         "workers": workers,
     })))
 }
 
+/// States of the servers that are checked.
+fn servers(health: &[ServerHealth], settings: &Settings, alarms: &mut Vec<Alarm>) -> Vec<Value> {
+    let is_down = |one: &ServerHealth| one.state == ServerState::Down;
+    let server = |one: &ServerHealth| {
+        let (service, number) = one.place;
+        let service = settings.engine.services.get(service)?;
+        let (address, port) = service.servers.get(number)?.internal;
+        let (external, external_port) = service.external;
+        if is_down(one) {
+            let server = format!("server {address}:{port} of {external}:{external_port} is down");
+            let mut others = health.iter().filter(|other| other.place.0 == one.place.0);
+            alarms.push(match others.all(is_down) {
+                true => Alarm::critical(server),
+                false => Alarm::warning(server),
+            });
+        }
+        Some(json!({
+            "internal": format!("{address}:{port}"),
+            "external": format!("{external}:{external_port}"),
+            "state": one.state.name(),
+        }))
+    };
+    health.iter().filter_map(server).collect()
+}
+
 fn ask(interface: &Interface) -> Result<Answers, CommandError> {
     let figures = interface.commander().figures()?;
     let of_ipv4 = interface.commander().neighbors()?.into_iter().flatten().map(Neighbor::from);
     let of_ipv6 = interface.commander().neighbors6()?.into_iter().map(Neighbor::from);
-    Ok(Answers { figures, neighbors: of_ipv4.chain(of_ipv6).collect() })
+    let servers = interface.commander().servers()?;
+    Ok(Answers { figures, neighbors: of_ipv4.chain(of_ipv6).collect(), servers })
 }
 
 /// The host name of the machine, from the kernel.

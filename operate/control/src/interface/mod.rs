@@ -14,6 +14,7 @@ pub mod health;
 mod lists;
 mod pools;
 pub mod query;
+mod servers;
 mod softwires;
 #[cfg(test)]
 mod tests;
@@ -129,6 +130,7 @@ impl Interface {
             .route("/v1/routes", get(lists::routes))
             .route("/v1/rules", get(lists::rules))
             .route("/v1/schema", get(schema))
+            .route("/v1/servers", get(servers::servers))
             .route("/v1/sessions", get(lists::sessions))
             .route("/v1/status", get(figures::status))
             .route("/v1/subscribers", get(lists::subscribers))
@@ -167,6 +169,7 @@ impl Interface {
             }
         };
         Ok(Filter {
+            internal_port: None,
             realm: asked.realm.as_ref().map(realm).transpose()?,
             subscriber: asked.subscriber,
             external: asked.external,

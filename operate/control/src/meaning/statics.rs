@@ -1,9 +1,12 @@
 //! Static mappings and services as text. Consecutive ports are shown as ranges.
 
 use super::text::{endpoint, plural};
+use crate::config::show_duration;
 use natgate_engine::{Affinity, Begun, Server, Service, StaticMapping};
+use natgate_gateway::{CheckKind, HealthSettings};
 use natgate_ipv6::StaticHost;
 use std::fmt::{self, Formatter};
+use std::iter;
 
 /// Most lines about static mappings, and about services.
 const MOST: usize = 20;
@@ -70,7 +73,7 @@ fn name(protocol: Option<u8>) -> &'static str {
 pub(super) fn explain<'s>(
     f: &mut Formatter<'_>,
     statics: &[StaticMapping],
-    services: &[Service],
+    (services, health): (&[Service], &[Option<HealthSettings>]),
     of_realm: impl Fn(u16) -> String,
     host: impl Fn(&StaticMapping) -> Option<&'s StaticHost>,
 ) -> fmt::Result {
@@ -89,8 +92,12 @@ pub(super) fn explain<'s>(
     if let Some(more) = runs.len().checked_sub(MOST).filter(|more| *more > 0) {
         writeln!(f, "  and {} more", plural(more as u64, "static mapping", "static mappings"))?;
     }
-    for service in services.iter().take(MOST) {
+    let none = iter::repeat(&None);
+    for (service, health) in services.iter().zip(health.iter().chain(none)).take(MOST) {
         show_service(f, service, &of_realm(service.realm))?;
+        if let Some(health) = health {
+            show_health(f, health)?;
+        }
     }
     match services.len().checked_sub(MOST).filter(|more| *more > 0) {
         Some(more) => writeln!(f, "  and {} more", plural(more as u64, "service", "services")),
@@ -100,7 +107,10 @@ pub(super) fn explain<'s>(
 
 fn show_service(f: &mut Formatter<'_>, service: &Service, of: &str) -> fmt::Result {
     let Service { protocol, external: (address, port), servers, affinity, .. } = service;
-    let all: u32 = servers.iter().map(|server| u32::from(server.share())).sum();
+    let is_usual = |server: &&Server| !server.backup && server.share() > 0;
+    let has_usual = servers.iter().any(|server| is_usual(&server));
+    let all = servers.iter().filter(|server| server.backup != has_usual);
+    let all: u32 = all.map(|server| u32::from(server.share())).sum();
     let affinity = match affinity {
         Affinity::Address => "a remote address keeps its server",
         Affinity::None => "session by session",
@@ -108,13 +118,37 @@ fn show_service(f: &mut Formatter<'_>, service: &Service, of: &str) -> fmt::Resu
     let count = plural(servers.len() as u64, "server", "servers");
     writeln!(f, "  service: {address}:{port}, {}, has {count}{of}, {affinity}", name(*protocol))?;
     for server in servers {
-        let Server { internal: (address, port), weight, draining } = *server;
+        let Server { internal: (address, port), weight, draining, backup } = *server;
+        let is_spare = backup && has_usual;
         let share = match (draining, u32::from(weight) * 100) {
             (true, _) => "drains: gets no new sessions".to_owned(),
             (false, 0) => "gets no new sessions".to_owned(),
+            (false, _) if is_spare => {
+                "backup: gets new sessions while no other server takes any".to_owned()
+            }
             (false, parts) => format!("{} % of new sessions", (parts + all / 2) / all.max(1)),
         };
         writeln!(f, "    {address}:{port}, weight {weight}, {share}")?;
     }
     Ok(())
+}
+
+/// Writes how servers are checked.
+fn show_health(f: &mut Formatter<'_>, health: &HealthSettings) -> fmt::Result {
+    let HealthSettings { interval, timeout, failures, successes, ends_sessions, .. } = health;
+    let what = match &health.kind {
+        CheckKind::Tcp => "a connection of TCP".to_owned(),
+        CheckKind::Icmp => "an echo request".to_owned(),
+        CheckKind::Http { path, .. } => format!("GET {path}"),
+    };
+    let port = health.port.map(|port| format!(" to port {port}")).unwrap_or_default();
+    let [every, within] = [interval, timeout].map(|time| show_duration(*time));
+    let down = plural(u64::from(*failures), "failed check", "failed checks in a row");
+    let up = plural(u64::from(*successes), "successful one", "successful ones in a row");
+    let sessions = if *ends_sessions { "end" } else { "stay" };
+    writeln!(f, "    checked by {what}{port} every {every}, answered within {within}")?;
+    writeln!(
+        f,
+        "    down after {down}, up after {up}; sessions of a server that is down {sessions}"
+    )
 }

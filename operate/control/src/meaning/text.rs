@@ -280,7 +280,8 @@ impl Meaning {
             self.settings.ipv6.static_host(number)
         };
         let of_realm = |realm| self.of_realm(realm);
-        statics::explain(f, &config.statics, &config.services, of_realm, host)
+        let services = (&config.services[..], &self.settings.health[..]);
+        statics::explain(f, &config.statics, services, of_realm, host)
     }
 
     fn rules(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -18,6 +18,8 @@ pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let realms_differ = realms(own) != realms(next) || links(old) != links(new);
     let (own6, next6) = (&old.router6, &new.router6);
     let hosts = |settings: &Settings| settings.ipv6.static_hosts().to_vec();
+    let statics_differ =
+        own.statics != next.statics || hosts(old) != hosts(new) || old.health != new.health;
     let tables = [
         (pools(own) != pools(next), "pool"),
         (nat_differs, "nat"),
@@ -25,7 +27,7 @@ pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (own.classes != next.classes, "class"),
         (own.timeouts != next.timeouts, "timeouts"),
         (own.port_timeouts != next.port_timeouts, "timeout"),
-        (own.statics != next.statics || hosts(old) != hosts(new), "static"),
+        (statics_differ, "static"),
         (realms_differ, "realm"),
         (rules(own) != rules(next), "rule"),
         (routes(old) != routes(new) || own6.routes != next6.routes, "route"),

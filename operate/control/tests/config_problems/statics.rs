@@ -141,6 +141,10 @@ fn services() {
             &["10:12 static[0].affinity: has no effect here"],
         ),
         (
+            &service(&format!("{host}\n[static.health]\nkind = \"tcp\"")),
+            &["10:1 static[0].health: has no effect here"],
+        ),
+        (
             &service(&format!("direction = \"both\"\nservers = [{{ {host} }}]")),
             &["9:13 static[0].direction: servers are \"inbound\""],
         ),
@@ -189,4 +193,51 @@ fn forwarded_ports_in_shares() {
     )]);
     let own = plan.to_owned() + &mapping("10.0.0.1:1-252", "1276-1527");
     assert!(read_text(&format!("{SMALLEST}{own}"), "t").is_ok());
+}
+
+#[test]
+fn health_checks() {
+    let checked = |keys: &str| {
+        format!(
+            "[[static]]\nexternal = \"203.0.113.1:80\"\n\
+             servers = [{{ internal = \"10.0.0.80:80\" }}]\n[static.health]\n{keys}\n"
+        )
+    };
+    let key = "static[0].health";
+    let long = format!("kind = \"http\"\ntarget = \"/{}\"", "x".repeat(500));
+    for (keys, said) in [
+        ("interval = \"1s\"", format!("{key}.kind: is missing")),
+        ("kind = \"ping\"", format!("{key}.kind: \"ping\"")),
+        ("kind = \"tcp\"\ninterval = \"50ms\"", format!("{key}.interval: 50ms is out of bounds")),
+        (
+            "kind = \"tcp\"\ninterval = \"1s\"\ntimeout = \"2s\"",
+            format!("{key}.timeout: is longer than interval"),
+        ),
+        ("kind = \"tcp\"\nfailures = 0", format!("{key}.failures: 0 is out of bounds")),
+        ("kind = \"icmp\"\nport = 80", format!("{key}.port: has no effect with kind = \"icmp\"")),
+        ("kind = \"tcp\"\ntarget = \"/\"", format!("{key}.target: has no effect with kind")),
+        ("kind = \"http\"\ntarget = \"x\"", format!("{key}.target: \"x\" is no path")),
+        ("kind = \"http\"\nhost = \"a b\"", format!("{key}.host: \"a b\" is no host name")),
+        ("kind = \"tcp\"\nsessions = \"go\"", format!("{key}.sessions: \"go\"")),
+        (&long, format!("{key}: makes a request of ")),
+    ] {
+        let text = format!("{SMALLEST}{}", checked(keys));
+        let problems = read_text(&text, "t.toml").err().unwrap_or_default();
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        let is_said = problems.len() == 1 && problems[0].contains(&said);
+        assert!(is_said, "{keys}: {problems:?}, not {said}");
+    }
+    let one = |last: u8| format!("{{ internal = \"10.0.0.{last}:80\", backup = true }}");
+    let warned = |servers: &str, health: &str| {
+        let services = format!("[[static]]\nexternal = \"203.0.113.1:80\"\n{servers}\n{health}");
+        let read = read_text(&format!("{SMALLEST}{services}"), "t.toml").expect("it can be run");
+        read.warnings.iter().map(|warning| warning.message.clone()).collect::<Vec<_>>()
+    };
+    let all = warned(&format!("servers = [{}, {}]", one(5), one(6)), "");
+    assert!(all.len() == 1 && all[0].starts_with("every server is a backup"), "{all:?}");
+    let usual = "{ internal = \"10.0.0.4:80\" }";
+    let servers = format!("servers = [{usual}, {}]", one(5));
+    let all = warned(&servers, "");
+    assert!(all.len() == 1 && all[0].starts_with("a backup server without health"), "{all:?}");
+    assert_eq!(warned(&servers, "[static.health]\nkind = \"tcp\"\n"), [""; 0]);
 }

@@ -1,7 +1,9 @@
 //! The families of each part of the gateway.
 
 use super::series::Page;
-use crate::{DeviceFigures, Figures, ListenerFigures, PoolFigures, SinkFigures, WorkerFigures};
+use crate::{
+    DeviceFigures, Figures, ListenerFigures, PoolFigures, ServerFigures, SinkFigures, WorkerFigures,
+};
 use natgate_engine::{Direction, DropReason, Outcome};
 use natgate_gateway::{AlgReason, Durations, TimingNow};
 use natgate_io::Statistics;
@@ -77,6 +79,34 @@ pub(super) fn algs(page: &mut Page, figures: &Figures) {
         for (kind, counters) in &figures.algs {
             for (reason, count) in AlgReason::ALL.iter().zip(counters.refused) {
                 series.add(&[("alg", kind.name()), ("reason", reason.name())], count as f64);
+            }
+        }
+    });
+}
+
+/// Servers of static mappings that are checked.
+pub(super) fn servers(page: &mut Page, figures: &Figures) {
+    let ends = |server: &ServerFigures| (server.external.to_string(), server.internal.to_string());
+    let help = "1 for a server that gets sessions, 0 for one whose health checks fail.";
+    page.gauge("server_up", help, |series| {
+        for server in &figures.servers {
+            let (external, internal) = ends(server);
+            let labels =
+                [("external", &external[..]), ("internal", &internal), ("realm", &server.realm)];
+            series.add(&labels, f64::from(u8::from(server.up)));
+        }
+    });
+    page.counter("server_checks_total", "Health checks of servers, by result.", |series| {
+        for server in &figures.servers {
+            let (external, internal) = ends(server);
+            for (result, count) in [("succeeded", server.succeeded), ("failed", server.failed)] {
+                let labels = [
+                    ("external", &external[..]),
+                    ("internal", &internal),
+                    ("realm", &server.realm),
+                    ("result", result),
+                ];
+                series.add(&labels, count as f64);
             }
         }
     });

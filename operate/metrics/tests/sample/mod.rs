@@ -10,7 +10,7 @@ use natgate_gateway::{AlgCounters, AlgKind, AlgReason, AnnouncedRoutes, LoadNow,
 use natgate_io::Statistics;
 use natgate_metrics::{
     DeviceFigures, DomainFigures, Figures, Filled, ListenerFigures, PoolFigures, PortFigures,
-    Reloads, SinkFigures, WorkerFigures,
+    Reloads, ServerFigures, SinkFigures, WorkerFigures,
 };
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -28,6 +28,14 @@ pub(crate) fn figures() -> Figures {
     let mut alg = AlgCounters { expectations: 17, ..AlgCounters::default() };
     alg.refused[AlgReason::LowPort as usize] = 19;
     figures.algs = vec![(AlgKind::Ftp, alg)];
+    figures.servers = vec![ServerFigures {
+        external: "203.0.113.1:80".parse().unwrap(),
+        internal: "10.0.0.5:8080".parse().unwrap(),
+        realm: "default".to_owned(),
+        up: false,
+        succeeded: 27,
+        failed: 28,
+    }];
     let domain = |kind, name: &str, of: u64| DomainFigures {
         kind,
         name: name.to_owned(),
