@@ -118,7 +118,7 @@ pub use handover::{
 pub use host::bucket;
 pub use limits::{Limit, LimitOwner, Standing};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
-pub use pair::{CopyChange, CopyFacts, Duty};
+pub use pair::{CopyChange, CopyFacts, Duty, PairPort};
 pub use parse::is_martian;
 pub use prefetch::prefetch;
 pub use random::HashKey;

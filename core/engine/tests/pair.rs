@@ -6,9 +6,10 @@ use common::*;
 use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Copied, Copies, CopyChange, Cursor,
     DeterministicConfig, DropReason, Duty, Endpoint, Explicit, ExplicitError, Filter, Limits,
-    MapRequest, PeerRequest, PoolConfig, Pooling, Prefix, Reconfiguration, RemoteFilter, Side,
-    WantedEndpoint,
+    MapRequest, PairPort, PeerRequest, PoolConfig, Pooling, Prefix, Reconfiguration, RemoteFilter,
+    Side, WantedEndpoint,
 };
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const A: &str = "203.0.113.1";
@@ -71,9 +72,9 @@ fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) -> usize {
                     placed += usize::from(matches!(copied, Copied::Made(_)));
                 }
             }
-            CopyChange::Ended { key, protocol, external } => {
+            CopyChange::Ended(key, port) => {
                 to.engine.end_copy(copies, key);
-                from.engine.end_rest(protocol, external);
+                from.engine.end_rest(port);
             }
         }
     }
@@ -111,7 +112,7 @@ fn changes_name_what_a_partner_must_hear_of() {
     assert_eq!(changes(&mut a), [], "data changes no state");
     a.wait_s(400.0);
     let ended = changes(&mut a);
-    let [CopyChange::Changed(changed), CopyChange::Ended { key: ended, protocol: 17, .. }] =
+    let [CopyChange::Changed(changed), CopyChange::Ended(ended, PairPort { protocol: 17, .. })] =
         ended[..]
     else {
         panic!("{ended:?}: the first session ends before the mapping does")
@@ -130,7 +131,9 @@ fn a_port_rests_until_the_partner_has_forgotten_it() {
         a.wait_s(5_000.0);
         assert_eq!(a.engine.resting(), 1);
         assert!(is_lost(&mut a, &udp("10.0.0.6:4000", REMOTE)), "the port rests, however long");
-        a.engine.end_rest(17, endpoint(&external));
+        let remote = Ipv4Addr::UNSPECIFIED;
+        let port = PairPort { protocol: 17, external: endpoint(&external), remote, number: 0 };
+        a.engine.end_rest(port);
         assert_eq!(a.engine.resting(), 0);
         if hold_down > 0 {
             a.wait_s(118.0);
@@ -142,6 +145,89 @@ fn a_port_rests_until_the_partner_has_forgotten_it() {
         a.wait_s(4.0);
         assert_eq!(a.external_of(&udp("10.0.0.6:4000", REMOTE)), external);
     }
+}
+
+/// A packet of GRE between two hosts.
+fn gre(source: &str, destination: &str) -> Vec<u8> {
+    let address = |text: &str| text.parse::<Ipv4Addr>().unwrap().to_bits();
+    ip(47, address(source), address(destination), b"tunnel")
+}
+
+#[test]
+fn an_address_rests_for_a_remote_host_after_a_mapping_without_a_port() {
+    const PEER: &str = "198.51.100.7";
+    let mut a = node(&[A], (2000, 2999), 120);
+    a.out(&gre("10.0.0.5", PEER));
+    a.wait_s(5_000.0);
+    assert_eq!((a.engine.mappings().count(), a.engine.resting()), (0, 1));
+    assert_eq!(a.refused(Side::Inside, &gre("10.0.0.6", PEER)), DropReason::Ambiguous);
+    a.out(&gre("10.0.0.6", "198.51.100.8"));
+    // The partner's copy leads to the same host.
+    assert_eq!(ends(&a.out(&gre("10.0.0.5", PEER))).0, A);
+    a.wait_s(5_000.0);
+    let ports: Vec<PairPort> = changes(&mut a)
+        .into_iter()
+        .filter_map(|change| match change {
+            CopyChange::Ended(_, port) if port.remote.to_string() == PEER => Some(port),
+            _ => None,
+        })
+        .collect();
+    let [first, second] = ports[..] else { panic!("{ports:?}") };
+    a.engine.end_rest(second);
+    assert_eq!(a.refused(Side::Inside, &gre("10.0.0.6", PEER)), DropReason::Ambiguous);
+    a.engine.end_rest(first);
+    assert_eq!(ends(&a.out(&gre("10.0.0.6", PEER))).0, A, "there is no hold-down");
+    assert_eq!(a.engine.resting(), 1, "towards the other remote host");
+}
+
+#[test]
+fn mappings_without_ports_go_to_the_partner_and_come_back() {
+    const PEERS: [&str; 2] = ["198.51.100.7", "198.51.100.8"];
+    let (mut a, mut b) = (node(&[A], (2000, 2999), 120), node(&[B], (2000, 2999), 120));
+    PEERS.iter().for_each(|peer| _ = a.out(&gre("10.0.0.5", peer)));
+    let mut at_b = begin(&a, &mut b);
+    assert_eq!(follow(&mut a, &mut b, &mut at_b), 2);
+    for peer in PEERS {
+        assert_eq!(ends(&b.inward(&gre(peer, A))).1, "10.0.0.5");
+        assert_eq!(ends(&b.out(&gre("10.0.0.5", peer))).0, A);
+    }
+    assert_eq!(ends(&b.out(&gre("10.0.0.6", PEERS[0]))).0, B, "its own address for its own");
+    // The address moves, and the former owner has the mappings already.
+    a.engine.set_duty(range(A), PARTNER);
+    b.engine.set_duty(range(A), OWNER);
+    let mut at_a = begin(&b, &mut a);
+    for key in 0..b.engine.copy_extent() {
+        let mut record = Vec::new();
+        if b.engine.copy_record(key, &mut record).is_some() {
+            let copied = a.engine.copy(&mut at_a, key, &record).expect("a whole record");
+            assert!(matches!(copied, Copied::Made(_)), "adopted, or new");
+        }
+    }
+    assert_eq!(a.engine.mappings().count(), 3);
+    while a.engine.end_strangers(&at_a, |_| true, 0, u32::MAX).is_some() {}
+    assert_eq!(a.engine.mappings().count(), 3, "each has its key");
+    b.wait_s(5_000.0);
+    follow(&mut b, &mut a, &mut at_a);
+    assert_eq!((a.engine.mappings().count(), b.engine.mappings().count()), (0, 0));
+    assert_eq!((a.engine.resting(), b.engine.resting()), (0, 0));
+}
+
+#[test]
+fn a_copy_without_a_port_gives_way_to_the_record_of_another_host() {
+    const PEER: &str = "198.51.100.7";
+    let (mut a, mut b) = (node(&[A], (2000, 2999), 120), node(&[B], (2000, 2999), 120));
+    a.out(&gre("10.0.0.5", PEER));
+    let mut at_b = begin(&a, &mut b);
+    follow(&mut a, &mut b, &mut at_b);
+    a.wait_s(5_000.0);
+    let [.., CopyChange::Ended(_, port)] = changes(&mut a)[..] else { panic!("an end") };
+    a.engine.end_rest(port);
+    a.out(&udp("10.0.0.9:1", REMOTE));
+    a.out(&gre("10.0.0.6", PEER));
+    // The end of the first was lost; its slot has another mapping now.
+    follow(&mut a, &mut b, &mut at_b);
+    assert_eq!(ends(&b.inward(&gre(PEER, A))).1, "10.0.0.6");
+    assert_eq!(b.engine.mappings().count(), 2);
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub use settings::{FleetSettings, PartnerSettings, SliceSettings};
 pub use status::{FleetStatus, LinkStatus, SliceChange, SliceStatus};
 
 use crate::pcp::CommonEpoch;
-use natgate_engine::{CopyChange, Endpoint, Engine, Timestamp};
+use natgate_engine::{CopyChange, Endpoint, Engine, PairPort, Timestamp};
 use natgate_pair::{Boot, Claim, Holding, Ownership, Role, View};
 use slice::{LEAST_ROOM, Slice};
 use std::collections::VecDeque;
@@ -128,7 +128,7 @@ pub struct Fleet {
     slices: Vec<Slice>,
     young: Young,
     /// Ports whose rest has ended.
-    ending: VecDeque<u64>,
+    ending: VecDeque<u128>,
     changes: Vec<CopyChange>,
     requests: Receiver<Asked>,
     /// Time of the next view for the link; 0: at once.
@@ -394,12 +394,12 @@ impl Fleet {
                         outbound.sender.change(key, now.0);
                     }
                 }
-                CopyChange::Ended { key, protocol, external } => {
-                    let port = written(protocol, external);
-                    let slice = self.slices.iter_mut().find(|slice| slice.has(external.address));
+                CopyChange::Ended(key, port) => {
+                    let address = port.external.address;
+                    let slice = self.slices.iter_mut().find(|slice| slice.has(address));
                     let send = |message| _ = self.link.send(message);
-                    if !slice.is_some_and(|slice| slice.note_end(key, port, now, send)) {
-                        engine.end_rest(protocol, external);
+                    if !slice.is_some_and(|slice| slice.note_end(key, written(port), now, send)) {
+                        engine.end_rest(port);
                     }
                 }
             }
@@ -570,11 +570,17 @@ fn outbound_of(slices: &mut [Slice], address: Ipv4Addr) -> Option<&mut slice::Ou
 }
 
 /// A port as a number.
-fn written(protocol: u8, Endpoint { address, port }: Endpoint) -> u64 {
-    u64::from(protocol) << 48 | u64::from(address.to_bits()) << 16 | u64::from(port)
+fn written(PairPort { protocol, external, remote, number }: PairPort) -> u128 {
+    let Endpoint { address, port } = external;
+    let remote = u128::from(number) << 96 | u128::from(remote.to_bits()) << 64;
+    let address = u128::from(address.to_bits()) << 16;
+    remote | u128::from(protocol) << 48 | address | u128::from(port)
 }
 
-fn end_rest(engine: &mut Engine, port: u64) {
+fn end_rest(engine: &mut Engine, port: u128) {
     let address = Ipv4Addr::from_bits((port >> 16) as u32);
-    engine.end_rest((port >> 48) as u8, Endpoint { address, port: port as u16 });
+    let external = Endpoint { address, port: port as u16 };
+    let remote = Ipv4Addr::from_bits((port >> 64) as u32);
+    let (protocol, number) = ((port >> 48) as u8, (port >> 96) as u32);
+    engine.end_rest(PairPort { protocol, external, remote, number });
 }

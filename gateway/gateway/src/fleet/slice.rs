@@ -64,7 +64,7 @@ pub(super) struct Slice {
     pub(super) is_disputed: bool,
     /// Ports of copies that have ended by themselves. They rest until the partner has no mapping
     /// without a key, or has ended.
-    orphans: BTreeSet<u64>,
+    orphans: BTreeSet<u128>,
     /// The latest owner that was reported, and the epoch.
     reported: Option<(Node, Epoch)>,
 }
@@ -164,7 +164,7 @@ impl Slice {
         engine: &Engine,
         [destination, source]: [Option<Stream>; 2],
         now: Timestamp,
-    ) -> Vec<u64> {
+    ) -> Vec<u128> {
         let id = |stream| StreamId { slice: self.number, worker: 0, stream };
         let mut ended = Vec::new();
         if self.outbound.as_ref().map(|outbound| outbound.sender.id()) != destination.map(id) {
@@ -234,7 +234,7 @@ impl Slice {
     pub(super) fn note_end(
         &mut self,
         slot: u32,
-        port: u64,
+        port: u128,
         now: Timestamp,
         send: impl FnOnce(Vec<u8>),
     ) -> bool {
@@ -263,7 +263,7 @@ impl Slice {
     }
 
     /// Ports of orphans whose rest ends: the partner has no mapping without a key, or has ended.
-    pub(super) fn settled_orphans(&mut self, owns: bool) -> BTreeSet<u64> {
+    pub(super) fn settled_orphans(&mut self, owns: bool) -> BTreeSet<u128> {
         let is_settled = owns && self.outbound.as_ref().is_none_or(|out| out.sender.is_swept());
         if is_settled { std::mem::take(&mut self.orphans) } else { BTreeSet::new() }
     }

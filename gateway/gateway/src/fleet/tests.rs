@@ -1,5 +1,6 @@
 //! Two nodes with their engines, over a link that loses, repeats and reorders.
 
+mod portless;
 mod realms;
 mod requests;
 
@@ -326,7 +327,9 @@ impl Process {
             let realm = self.realm_name(id.realm);
             ((id.protocol, ends(id.external)), (realm, ends(id.internal)))
         };
-        self.engine.mappings().map(mapping).collect()
+        // Without ports, one endpoint may lead to several hosts.
+        let has_port = |((number, _), _): &((u8, External), Place)| *number != protocol::GRE;
+        self.engine.mappings().map(mapping).filter(has_port).collect()
     }
 }
 
@@ -432,6 +435,12 @@ impl Pair {
 
     fn below(&self, bound: u64) -> u64 {
         self.wire().below(bound)
+    }
+
+    /// True if both nodes find no fault in any slice.
+    fn status_is_whole(&self) -> bool {
+        let mut all = [&self.a, &self.b].into_iter().flatten().map(Process::status);
+        all.all(|status| status.slices.iter().all(|slice| slice.fault().is_none()))
     }
 
     fn wire(&self) -> std::sync::MutexGuard<'_, Wire> {
@@ -767,6 +776,10 @@ fn history(seed: u64) {
                 judge.request(pair.either(to_a), flow, choice >= 54);
                 pair.run(0.05);
             }
+            44.. => {
+                judge.tunnel(&mut pair, to_a, host);
+                pair.run(0.05);
+            }
             _ => {
                 judge.hear_of_losses(&pair);
                 let flags = [SYN, ACK, FIN | ACK, RST][pair.below(4) as usize];
@@ -795,6 +808,7 @@ struct Judge {
     /// The host that had each block of ports, and the time of its last packet.
     blocks: BTreeMap<External, (u64, u8)>,
     grants: requests::Grants,
+    tunnels: portless::Tunnels,
 }
 
 impl Judge {

@@ -53,8 +53,9 @@ pub enum Copied {
 const REALM_0: u8 = 0;
 const NAMED: u8 = 1;
 
-/// Identity of a copy: protocol, external endpoint, tick of its creation.
-type Made = (u8, AddressPort, u32);
+/// Identity of a copy: protocol, external endpoint, for a protocol without ports the remote
+/// address, tick of its creation.
+type Made = (u8, AddressPort, u32, u32);
 
 /// Ends of a mapping in a record, with which a caller finds the engine for the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,8 +213,7 @@ impl Engine {
             restoration.put(fields.number, ABSENT);
             return Ok(if realm.is_some() { Copied::NoPlace } else { Copied::NoRealm });
         }
-        let created = self.created(self.table.mapping(slot));
-        copies.note(fields.number, Some((fields.protocol, fields.external, created)));
+        copies.note(fields.number, Some(self.identity_of(slot)));
         Ok(Copied::Made(essence))
     }
 
@@ -286,8 +286,8 @@ impl Engine {
     /// The slot that has the port of a record.
     fn owner_of(&self, fields: &MappingFields) -> Option<u32> {
         let AddressPort { address, port } = fields.external;
-        let index = self.external.index(address).filter(|_| has_ports(fields.protocol))?;
-        self.external.owner(fields.protocol, index, port)
+        let external = External::new(self.external.index(address)?, port);
+        self.owner_at(fields.protocol, external, fields.remote)
     }
 
     /// Forgets the key of the slot that has the port of a record, if the slot has another mapping
@@ -304,12 +304,7 @@ impl Engine {
     /// other engine has copied the mapping from it. The time of creation stays, because times that
     /// were moved twice may differ by a tick.
     fn adopt(&mut self, copies: &mut Copies, fields: &mut MappingFields) {
-        let AddressPort { address, port } = fields.external;
-        let Some(index) = self.external.index(address).filter(|_| has_ports(fields.protocol))
-        else {
-            return;
-        };
-        let Some(slot) = self.external.owner(fields.protocol, index, port) else { return };
+        let Some(slot) = self.owner_of(fields) else { return };
         let mapping = self.table.mapping(slot);
         let of_internal = AddressPort::new(mapping.host().address(), mapping.internal().port);
         if mapping.is_static()
@@ -332,10 +327,15 @@ impl Engine {
         if !self.table.is_live(slot) {
             return false;
         }
+        made == self.identity_of(slot)
+    }
+
+    fn identity_of(&self, slot: u32) -> Made {
         let mapping = self.table.mapping(slot);
-        let external = mapping.external();
-        let address = self.external.address(external.index);
-        made == (mapping.protocol, AddressPort::new(address, external.port), self.created(mapping))
+        let External { index, port } = mapping.external();
+        let external = AddressPort::new(self.external.address(index), port);
+        let remote = if has_ports(mapping.protocol) { 0 } else { mapping.first.remote().address };
+        (mapping.protocol, external, remote, self.created(mapping))
     }
 }
 
