@@ -6,8 +6,8 @@ use common::*;
 use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Copied, Copies, CopyChange, Cursor,
     DeterministicConfig, DropReason, Duty, Endpoint, Explicit, ExplicitError, Filter, Limits,
-    MapRequest, PairPort, PeerRequest, PoolConfig, Pooling, Prefix, Reconfiguration, RemoteFilter,
-    Side, WantedEndpoint,
+    MapRequest, NoNumbers, PairPort, PeerRequest, PoolConfig, Pooling, Prefix, Reconfiguration,
+    RemoteFilter, Side, WantedEndpoint,
 };
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -67,8 +67,11 @@ fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) -> usize {
         match change {
             CopyChange::Changed(key) => {
                 let mut record = Vec::new();
-                if from.engine.copy_record(key, &mut record).is_some() {
-                    let copied = to.engine.copy(copies, key, &record).expect("a whole record");
+                if from.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
+                    let copied = to
+                        .engine
+                        .copy(copies, &mut NoNumbers, (key, &record))
+                        .expect("a whole record");
                     placed += usize::from(matches!(copied, Copied::Made(_)));
                 }
             }
@@ -198,8 +201,9 @@ fn mappings_without_ports_go_to_the_partner_and_come_back() {
     let mut at_a = begin(&b, &mut a);
     for key in 0..b.engine.copy_extent() {
         let mut record = Vec::new();
-        if b.engine.copy_record(key, &mut record).is_some() {
-            let copied = a.engine.copy(&mut at_a, key, &record).expect("a whole record");
+        if b.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
+            let copied =
+                a.engine.copy(&mut at_a, &mut NoNumbers, (key, &record)).expect("a whole record");
             assert!(matches!(copied, Copied::Made(_)), "adopted, or new");
         }
     }
@@ -285,8 +289,11 @@ fn a_mapping_goes_to_the_partner_and_comes_back() {
         changes(&mut b);
         for key in 0..b.engine.copy_extent() {
             let mut record = Vec::new();
-            if b.engine.copy_record(key, &mut record).is_some() {
-                let copied = a.engine.copy(&mut at_a, key, &record).expect("a whole record");
+            if b.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
+                let copied = a
+                    .engine
+                    .copy(&mut at_a, &mut NoNumbers, (key, &record))
+                    .expect("a whole record");
                 assert!(matches!(copied, Copied::Made(_)), "adopted, or new");
             }
         }
@@ -300,8 +307,8 @@ fn a_mapping_goes_to_the_partner_and_comes_back() {
     let mut at_a = begin(&b, &mut a);
     for key in 0..b.engine.copy_extent() {
         let mut record = Vec::new();
-        if b.engine.copy_record(key, &mut record).is_some() {
-            a.engine.copy(&mut at_a, key, &record).expect("a whole record");
+        if b.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
+            a.engine.copy(&mut at_a, &mut NoNumbers, (key, &record)).expect("a whole record");
         }
     }
     b.wait_s(400.0);
@@ -364,8 +371,8 @@ fn mappings_that_the_owner_does_not_have_end() {
     let mut at_a = begin(&b, &mut a);
     for key in 0..b.engine.copy_extent() {
         let mut record = Vec::new();
-        if b.engine.copy_record(key, &mut record).is_some() {
-            a.engine.copy(&mut at_a, key, &record).expect("a whole record");
+        if b.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
+            a.engine.copy(&mut at_a, &mut NoNumbers, (key, &record)).expect("a whole record");
         }
     }
     assert_eq!(a.engine.mappings().count(), 2);
@@ -393,8 +400,11 @@ fn other_settings_of_either_engine_leave_the_copies() {
     assert_eq!(b.engine.mappings().count(), 2);
     let key = (0..2).find_map(|slot| copies.key(slot)).expect("a copy");
     let mut record = Vec::new();
-    a.engine.copy_record(key, &mut record).expect("it is there");
-    assert!(b.engine.copy(&mut copies, key + 1000, &record).is_err(), "the record of another key");
+    a.engine.copy_record(key, &NoNumbers, &mut record).expect("it is there");
+    assert!(
+        b.engine.copy(&mut copies, &mut NoNumbers, (key + 1000, &record)).is_err(),
+        "the record of another key"
+    );
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -510,7 +520,7 @@ fn changes_of_a_request_are_changes_for_the_partner() {
     map(&mut a, &request(HOUR / 4)).expect("granted");
     let mut copies = begin(&a, &mut b);
     follow(&mut a, &mut b, &mut copies);
-    let fingerprint = |lab: &Lab| lab.engine.copy_record(0, &mut Vec::new());
+    let fingerprint = |lab: &Lab| lab.engine.copy_record(0, &NoNumbers, &mut Vec::new());
     let before = fingerprint(&a);
     a.wait_s(100.0);
     map(&mut a, &request(HOUR)).expect("renewed");

@@ -22,6 +22,7 @@ pub use status::{FleetStatus, LinkStatus, SliceChange, SliceStatus};
 
 use crate::pcp::CommonEpoch;
 use natgate_engine::{CopyChange, Endpoint, Engine, PairPort, Timestamp};
+use natgate_ipv6::CopiedHosts;
 use natgate_pair::{Boot, Claim, Holding, Ownership, Role, View};
 use slice::{LEAST_ROOM, Slice};
 use std::collections::VecDeque;
@@ -207,13 +208,19 @@ impl Fleet {
     }
 
     /// The engine has other settings.
-    pub(crate) fn renew(&mut self, engine: &Engine) {
-        let requests = self.slices.iter_mut().filter_map(|slice| slice.renew(engine));
+    pub(crate) fn renew(&mut self, engine: &Engine, hosts: &CopiedHosts<'_>) {
+        let requests = self.slices.iter_mut().filter_map(|slice| slice.renew(engine, hosts));
         requests.for_each(|request| _ = self.link.send(request));
     }
 
-    /// Does one turn's work, between two batches of packets.
-    pub(crate) fn turn(&mut self, now: Timestamp, engine: &mut Engine) {
+    /// Does one turn's work, between two batches of packets. `hosts` are those with numbers in the
+    /// engine.
+    pub(crate) fn turn(
+        &mut self,
+        now: Timestamp,
+        engine: &mut Engine,
+        hosts: &mut CopiedHosts<'_>,
+    ) {
         self.last_turn = now;
         // A slice that is given away in this turn takes the loss along.
         let lost = engine.explicit_lost();
@@ -232,7 +239,7 @@ impl Fleet {
                 has_more = false;
                 break;
             };
-            self.receive(&message, now, engine);
+            self.receive(&message, now, (engine, hosts));
         }
         if let Some(view) = self.link.heard() {
             self.hear(&view);
@@ -247,7 +254,7 @@ impl Fleet {
             let _ = reply.send(self.answer(request, now, engine));
         }
         self.settle(now, engine);
-        self.send(now, engine);
+        self.send(now, engine, hosts);
         self.give_away(now, engine);
         self.tell(now);
     }
@@ -262,10 +269,15 @@ impl Fleet {
         self.new_owners.drain(..)
     }
 
-    fn receive(&mut self, bytes: &[u8], now: Timestamp, engine: &mut Engine) {
+    fn receive(
+        &mut self,
+        bytes: &[u8],
+        now: Timestamp,
+        state: (&mut Engine, &mut CopiedHosts<'_>),
+    ) {
         let Some((id, message)) = natgate_pair::read(bytes) else { return };
         let Some(slice) = self.slices.get_mut(usize::from(id.slice)) else { return };
-        if let Some(answer) = slice.receive(engine, (id, message), bytes, now) {
+        if let Some(answer) = slice.receive(state, (id, message), bytes, now) {
             self.link.send(answer);
         }
         if let Some(outbound) = &mut slice.outbound {
@@ -407,7 +419,7 @@ impl Fleet {
         self.changes = changes;
     }
 
-    fn send(&mut self, now: Timestamp, engine: &Engine) {
+    fn send(&mut self, now: Timestamp, engine: &Engine, hosts: &CopiedHosts<'_>) {
         if now >= self.next_look {
             self.next_look = now.plus(LOOKS);
             self.link_status = self.link.status();
@@ -425,7 +437,7 @@ impl Fleet {
                 outbound.sender.expire(before, now.0);
             }
             let send = |message| link.send(message);
-            slice.send(engine, (now, room, SENT_A_TURN), (young, epoch), send);
+            slice.send((engine, hosts), (now, room, SENT_A_TURN), (young, epoch), send);
         }
     }
 
