@@ -39,6 +39,8 @@ does not record the configuration of that time, nobody is named as the subscribe
 date and a time with an offset, now, or a time before now, such as -10m (s, m, h, d). A time in the
 future is an error. Each answer has the span of time that the log covers, and the gaps in the log,
 in JSON as \"covered\" and \"gaps\".
+Of a pair, the asked node searches its own log. The sentence on standard error, and \"not_asked\" in
+JSON, has the name of the other node; its log names the subscriber if it had the slice at that time.
 
 Without --protocol there is an answer for each protocol. The exit code is 1, with a sentence on
 standard error, if no subscriber is known.

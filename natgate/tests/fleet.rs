@@ -3,6 +3,9 @@
 //! Needs root, and fails without it. The test steers: it changes the routes of the routers on
 //! both sides, as they do by BFD.
 
+#[path = "fleet/hosts.rs"]
+mod hosts;
+
 use natgate_testnet::traffic::{connect, listen, udp_socket};
 use natgate_testnet::{
     PAIR_SERVER, PAIR_SUBSCRIBER, PairNetwork, PairNode, PairSide, Turn, wait_for,
@@ -11,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,9 +72,14 @@ fn repeat(mut stream: TcpStream) -> io::Result<()> {
 
 /// The endpoint that the server sees. Datagrams that are lost are sent again.
 fn seen(socket: &UdpSocket) -> String {
+    seen_by(socket, PAIR_SERVER.into())
+}
+
+/// As [`seen`], with the server's address as the client knows it.
+fn seen_by(socket: &UdpSocket, server: SocketAddr) -> String {
     let mut buffer = [0; 100];
     for _ in 0..20 {
-        socket.send_to(b"?", PAIR_SERVER).expect("sent");
+        socket.send_to(b"?", server).expect("sent");
         if let Ok(len) = socket.recv(&mut buffer) {
             return String::from_utf8_lossy(&buffer[..len]).into_owned();
         }

@@ -67,6 +67,30 @@ fn what_nobody_has_is_a_sentence_and_exit_code_1() {
 }
 
 #[test]
+fn a_search_of_one_nodes_log_names_the_other_node() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("who-pair");
+    std::fs::create_dir_all(folder.join("spool")).expect("the test may write its directory");
+    let file = folder.join("pair.toml");
+    let pair = include_str!("../../packaging/examples/pair-a.toml");
+    let log = format!("[[log]]\nkind = \"spool\"\nfolder = {:?}\n", folder.join("spool"));
+    std::fs::write(&file, format!("{pair}\n{log}")).expect("the test may write its directory");
+    let ask = |more: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_natgate"))
+            .args(["who", "203.0.113.1:2300", "--at", "-10m", "-c"])
+            .arg(&file)
+            .args(more)
+            .output()
+            .expect("the program can be started")
+    };
+    let output = ask(&["--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("the log of node b was not searched"));
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((&answer["subscriber"], &answer["not_asked"]), (&Value::Null, &json!(["b"])));
+    assert!(text(&ask(&[]).stderr).contains("the log of node b was not searched"));
+}
+
+#[test]
 fn help_has_an_example() {
     let output = who(&["--help"]);
     assert_eq!(output.status.code(), Some(0));

@@ -1,5 +1,6 @@
 //! What the two engines of a pair must have alike for the same ports to be the same subscribers':
-//! pools with computed ports, sizes of blocks, and the mapping behavior (`docs/design/pair.md`).
+//! pools with computed ports, sizes of blocks, the mapping behavior, and what hosts with numbers
+//! are (`docs/design/pair.md`).
 //!
 //! Each key of the configuration has a sum of its values over the pools of some addresses. Equal
 //! configurations have equal sums, in whatever order the pools are. Different ones have the same
@@ -15,7 +16,7 @@ pub struct Arithmetic([u64; Arithmetic::KEYS.len()]);
 
 impl Arithmetic {
     /// The keys of the configuration, in the order of the sums.
-    pub const KEYS: [&str; 9] = [
+    pub const KEYS: [&str; 12] = [
         "allocation",
         "nat.block.size",
         "addresses",
@@ -25,6 +26,9 @@ impl Arithmetic {
         "ports_per_subscriber",
         "dynamic_ports",
         "nat.mapping",
+        "nat64.prefixes",
+        "nat64.subscriber_length",
+        "dslite.address",
     ];
     /// Bytes of [`Arithmetic::write`].
     pub const LEN: usize = 8 * Self::KEYS.len();
@@ -43,6 +47,13 @@ impl Arithmetic {
             }
         }
         sums
+    }
+
+    /// Sets the sum of a key that the engine does not know, from its value.
+    pub fn set(&mut self, key: &str, value: &[u8]) {
+        if let Some(place) = Self::KEYS.iter().position(|known| *known == key) {
+            self.0[place] = fingerprint(value);
+        }
     }
 
     fn add(&mut self, config: &Config, pool: &PoolConfig, allocation: &Allocation) {
@@ -159,6 +170,9 @@ mod tests {
         let mut other = config(vec![computed(plan(28))]);
         other.mapping = crate::Behavior::AddressDependent;
         assert_eq!(own.differences(&Arithmetic::of(&other, &[range(2, 2)])), ["nat.mapping"]);
+        let mut of_hosts = own;
+        of_hosts.set("nat64.subscriber_length", &[64]);
+        assert_eq!(own.differences(&of_hosts), ["nat64.subscriber_length"]);
     }
 
     #[test]

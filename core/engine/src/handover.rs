@@ -29,7 +29,10 @@ use crate::config::Behavior;
 pub use export::{Export, Exported};
 pub use record::VERSION;
 pub(crate) use record::fingerprint;
-pub use restore::{Copied, Copies, CopyEnds, Restoration, RestoreError, Restored};
+pub use restore::{
+    Copied, Copies, CopyEnds, HostIdentity, HostNumbers, NoNumbers, Restoration, RestoreError,
+    Restored,
+};
 
 /// Names of the counters of mappings made and gone, in the order of
 /// [`quota_class`](crate::protocols::quota_class).

@@ -112,13 +112,13 @@ pub use explicit::{
 };
 pub use external::{BlockConflict, ConflictReason, Draining, PoolChange};
 pub use handover::{
-    Copied, Copies, CopyEnds, Export, Exported, Restoration, RestoreError, Restored,
-    VERSION as HANDOVER_VERSION,
+    Copied, Copies, CopyEnds, Export, Exported, HostIdentity, HostNumbers, NoNumbers, Restoration,
+    RestoreError, Restored, VERSION as HANDOVER_VERSION,
 };
 pub use host::bucket;
 pub use limits::{Limit, LimitOwner, Standing};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
-pub use pair::{CopyChange, CopyFacts, Duty};
+pub use pair::{CopyChange, CopyFacts, Duty, PairPort};
 pub use parse::is_martian;
 pub use prefetch::prefetch;
 pub use random::HashKey;

@@ -5,11 +5,14 @@
 
 use crate::endpoint::{AddressPort, External};
 use crate::engine::Engine;
+use crate::host::Host;
 use crate::protocols::has_ports;
 use crate::session::{Idle, State};
-use crate::table::SessionRef;
+use crate::table::{Mapping, SessionRef};
 use crate::time::{TICK, nanos};
 use crate::{AddressRange, Copies, Endpoint, Timestamp};
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
@@ -18,6 +21,9 @@ const KEPT: u32 = u32::MAX;
 
 /// Ticks between looks at a hold that does not end.
 const KEPT_LOOK: u32 = 8;
+
+/// Ended mappings without ports that may rest before no new one begins.
+const MOST_PORTLESS: u32 = 1 << 16;
 
 /// The part of an engine in external addresses that it shares with another engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,16 +43,27 @@ pub struct Duty {
 pub enum CopyChange {
     /// The mapping with this key has come, or has other sessions or states.
     Changed(u32),
-    /// A mapping has ended. Its port rests until [`Engine::end_rest`].
-    Ended {
-        /// The key that the mapping had.
-        key: u32,
-        /// Protocol of the port.
-        protocol: u8,
-        /// The port.
-        external: Endpoint,
-    },
+    /// The mapping with this key has ended. Its port rests until [`Engine::end_rest`].
+    Ended(u32, PairPort),
 }
+
+/// An external port of a mapping, as one that rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairPort {
+    /// Protocol.
+    pub protocol: u8,
+    /// The port. A protocol without ports has port 0.
+    pub external: Endpoint,
+    /// For a protocol without ports the remote address, to which the external endpoint leads to one
+    /// subscriber; otherwise 0.0.0.0.
+    pub remote: Ipv4Addr,
+    /// For a protocol without ports, tells one end from another; otherwise 0.
+    pub number: u32,
+}
+
+/// An external address of a protocol without ports, towards a remote address: protocol, index of
+/// the external address, remote address.
+type Portless = (u8, u32, u32);
 
 /// Facts about a mapping, for the decision whether to copy it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,11 +89,28 @@ pub(crate) struct Pair {
     since: Vec<u32>,
     /// By index of the address: [`Duty::owns`].
     owned: Vec<bool>,
+    /// Endpoints without ports that rest: the last host, and the number of its mappings that have
+    /// ended there.
+    resting: BTreeMap<Portless, (Host, u32)>,
+    /// Number of these mappings, and of all that have ended.
+    ends_resting: u32,
+    ends: u32,
     /// True if this engine has every mapping of the other one, as far as it knows.
     has_all: bool,
 }
 
 impl Pair {
+    /// One mapping less rests at a place.
+    fn end_portless(&mut self, place: Portless) {
+        if let Entry::Occupied(mut resting) = self.resting.entry(place) {
+            self.ends_resting -= 1;
+            match resting.get().1 {
+                1 => _ = resting.remove(),
+                _ => resting.get_mut().1 -= 1,
+            }
+        }
+    }
+
     fn change(&mut self, key: u32) {
         let (word, bit) = (key as usize / 64, 1_u64 << (key % 64));
         if self.is_listed.len() <= word {
@@ -161,8 +195,7 @@ impl Engine {
         self.pair.as_ref().is_some_and(|pair| !pair.changes.is_empty())
     }
 
-    /// Facts about the mapping with a key. `None`: there is none, or it cannot be copied, because
-    /// its protocol has no ports.
+    /// Facts about the mapping with a key. `None`: there is none.
     pub fn copy_facts(&self, key: u32) -> Option<CopyFacts> {
         if key >= self.table.extent() || !self.table.is_live(key) {
             return None;
@@ -175,7 +208,7 @@ impl Engine {
         let is_settled = mapping.is_static()
             || mapping.is_explicit()
             || is_tcp && !self.table.sessions(key).all(opens);
-        has_ports(mapping.protocol).then(|| CopyFacts {
+        Some(CopyFacts {
             address: Ipv4Addr::from_bits(self.external.address(mapping.external().index)),
             created: Timestamp(self.time_of(self.created(mapping))),
             is_settled,
@@ -185,11 +218,15 @@ impl Engine {
 
     /// Ends the rest of a port: the partner has no copy of its mapping any more. The hold-down
     /// begins, if the protocol has one; otherwise the port is free.
-    pub fn end_rest(&mut self, protocol: u8, external: Endpoint) {
+    pub fn end_rest(&mut self, port: PairPort) {
+        let PairPort { protocol, external, remote, .. } = port;
         let until = self.deadline(self.now, self.timeouts.hold_down);
-        if let Some(index) = self.external.index(external.address.to_bits()) {
+        let Some(index) = self.external.index(external.address.to_bits()) else { return };
+        if has_ports(protocol) {
             let external = External::new(index, external.port);
             self.external.end_rest(protocol, external, until, self.present_tick());
+        } else if let Some(pair) = &mut self.pair {
+            pair.end_portless((protocol, index, remote.to_bits()));
         }
     }
 
@@ -212,7 +249,7 @@ impl Engine {
                 let mapping = self.table.mapping(slot);
                 let address = self.external.address(mapping.external().index);
                 let is_dynamic = !mapping.is_static() && !mapping.is_fixed();
-                is_dynamic && has_ports(mapping.protocol) && has(Ipv4Addr::from_bits(address))
+                is_dynamic && has(Ipv4Addr::from_bits(address))
             };
             if is_stranger {
                 self.discard(slot);
@@ -230,7 +267,8 @@ impl Engine {
 
     /// Number of ports that rest.
     pub fn resting(&self) -> usize {
-        self.external.resting()
+        let portless = self.pair.as_ref().map_or(0, |pair| pair.ends_resting as usize);
+        self.external.resting() + portless
     }
 
     /// A mapping has come, or its sessions have changed.
@@ -251,12 +289,38 @@ impl Engine {
     #[cold]
     fn begin_rest(&mut self, key: u32, protocol: u8, external: External) -> bool {
         self.external.rest(protocol, external);
-        let address = self.external.address(external.index);
-        let external = Endpoint::new(address, external.port);
+        let external = self.shown_end(external);
+        let port = PairPort { protocol, external, remote: Ipv4Addr::UNSPECIFIED, number: 0 };
         if let Some(pair) = &mut self.pair {
-            pair.changes.push(CopyChange::Ended { key, protocol, external });
+            pair.changes.push(CopyChange::Ended(key, port));
         }
         true
+    }
+
+    /// A mapping without a port has ended: its endpoint rests, if the engine is one of a pair.
+    pub(crate) fn rest_portless(&mut self, key: u32, mapping: &Mapping) {
+        let (protocol, external) = (mapping.protocol, mapping.external());
+        let (endpoint, remote) = (self.shown_end(external), mapping.first.remote().address);
+        let Some(pair) = &mut self.pair else { return };
+        let place = (protocol, external.index, remote);
+        pair.resting.entry(place).or_insert((mapping.host(), 0)).1 += 1;
+        pair.ends_resting += 1;
+        pair.ends = pair.ends.wrapping_add(1);
+        let (remote, number) = (Ipv4Addr::from_bits(remote), pair.ends);
+        let port = PairPort { protocol, external: endpoint, remote, number };
+        pair.changes.push(CopyChange::Ended(key, port));
+    }
+
+    fn shown_end(&self, External { index, port }: External) -> Endpoint {
+        Endpoint::new(self.external.address(index), port)
+    }
+
+    /// True if a host may have an external address for a protocol without ports, towards a remote
+    /// address: it does not rest, or rests after a mapping of the same host.
+    pub(crate) fn may_take_portless(&self, place: Portless, host: Host) -> bool {
+        let Some(pair) = &self.pair else { return true };
+        let is_free = pair.resting.get(&place).is_none_or(|(last, _)| *last == host);
+        is_free && pair.ends_resting < MOST_PORTLESS
     }
 
     /// True if the other engine of a pair decides about the mappings of an address.

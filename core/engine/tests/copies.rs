@@ -5,10 +5,11 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Config, Copied, Copies, CopyEnds, Packet, PoolConfig, Prefix, RealmConfig,
-    Reconfiguration, RestoreError, Side, SideConfig, Verdict,
+    AddressRange, Config, Copied, Copies, CopyEnds, HostIdentity, HostNumbers, NoNumbers, Packet,
+    PoolConfig, Prefix, RealmConfig, Reconfiguration, RestoreError, Side, SideConfig, Verdict,
 };
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 fn range(address: &str) -> AddressRange {
     AddressRange { first: address.parse().unwrap(), last: address.parse().unwrap() }
@@ -32,7 +33,7 @@ fn origin(lab: &Lab) -> Vec<u8> {
 fn records(lab: &Lab) -> BTreeMap<u32, (Vec<u8>, u64)> {
     let record = |key| {
         let mut record = Vec::new();
-        let fingerprint = lab.engine.copy_record(key, &mut record)?;
+        let fingerprint = lab.engine.copy_record(key, &NoNumbers, &mut record)?;
         Some((key, (record, fingerprint)))
     };
     (0..lab.engine.copy_extent()).filter_map(record).collect()
@@ -41,7 +42,10 @@ fn records(lab: &Lab) -> BTreeMap<u32, (Vec<u8>, u64)> {
 fn copy_all(from: &Lab, to: &mut Lab, copies: &mut Copies) -> usize {
     let all = records(from);
     for (key, (record, fingerprint)) in &all {
-        assert_eq!(to.engine.copy(copies, *key, record), Ok(Copied::Made(*fingerprint)));
+        assert_eq!(
+            to.engine.copy(copies, &mut NoNumbers, (*key, record)),
+            Ok(Copied::Made(*fingerprint))
+        );
     }
     all.len()
 }
@@ -97,7 +101,7 @@ fn three_workers_are_copied_to_two() {
         for (key, (record, fingerprint)) in records(owner) {
             let ends = CopyEnds::read(&record).expect("whole");
             let to = usize::from(ends.internal.0.octets()[3] % 2);
-            let copied = partners[to].engine.copy(&mut copies[to], key, &record);
+            let copied = partners[to].engine.copy(&mut copies[to], &mut NoNumbers, (key, &record));
             assert_eq!(copied, Ok(Copied::Made(fingerprint)));
         }
     }
@@ -118,7 +122,7 @@ fn a_copy_never_displaces_a_mapping_of_the_engine_itself() {
     let own = b.external_of(&udp("10.0.0.6:1", REMOTE));
     let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
     for (key, (record, _)) in records(&a) {
-        assert_eq!(b.engine.copy(&mut copies, key, &record), Ok(Copied::NoPlace));
+        assert_eq!(b.engine.copy(&mut copies, &mut NoNumbers, (key, &record)), Ok(Copied::NoPlace));
         b.engine.end_copy(&mut copies, key);
     }
     assert_eq!(b.external_of(&udp("10.0.0.6:1", REMOTE)), own);
@@ -137,7 +141,10 @@ fn a_copy_that_ended_by_itself_leaves_its_slot_to_others() {
     b.engine.end_copy(&mut copies, key);
     assert_eq!(b.external_of(&udp("10.0.0.7:1", REMOTE)), own, "same slot, another mapping");
     let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
-    assert_eq!(b.engine.copy(&mut copies, key, &record), Ok(Copied::Made(fingerprint)));
+    assert_eq!(
+        b.engine.copy(&mut copies, &mut NoNumbers, (key, &record)),
+        Ok(Copied::Made(fingerprint))
+    );
     assert_eq!(b.engine.mappings().count(), 2);
 }
 
@@ -167,14 +174,14 @@ fn damaged_records_change_nothing() {
     let mut copies = b.engine.begin_copies(&origin).expect("begins");
     let (key, (record, _)) = records(&a).pop_first().expect("a mapping");
     for len in 0..record.len() {
-        let copied = b.engine.copy(&mut copies, key, &record[..len]);
+        let copied = b.engine.copy(&mut copies, &mut NoNumbers, (key, &record[..len]));
         assert!(matches!(copied, Err(RestoreError::Damaged(_))), "{len}: {copied:?}");
     }
     let mut state = record.clone();
     // The state of the session, before the names of timeouts and realm.
     let at = state.len() - 9 - 3;
     state[at] = 99;
-    assert!(b.engine.copy(&mut copies, key, &state).is_err());
+    assert!(b.engine.copy(&mut copies, &mut NoNumbers, (key, &state)).is_err());
     assert_eq!(b.engine.mappings().count(), 0);
     assert!(b.refused(Side::Outside, &udp(REMOTE, "203.0.113.1:2000")).name().len() > 1);
 }
@@ -260,7 +267,9 @@ fn a_record_of_a_realm_that_there_is_not_is_refused() {
     let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
     let copied = |b: &mut Lab, copies: &mut Copies| -> Vec<Copied> {
         let all = records(&a);
-        let all = all.iter().map(|(key, (record, _))| b.engine.copy(copies, *key, record));
+        let all = all
+            .iter()
+            .map(|(key, (record, _))| b.engine.copy(copies, &mut NoNumbers, (*key, record)));
         all.map(|copied| copied.expect("whole")).collect()
     };
     let first = copied(&mut b, &mut copies);
@@ -319,4 +328,124 @@ fn ends_follow_the_clocks_and_the_identity_of_a_copy_does_not() {
     b.engine.set_clock_difference(&mut copies, -100_000_000_000);
     copy_all(&a, &mut b, &mut copies);
     assert!(first > left(&b));
+}
+
+/// Hosts of an engine by number, in the order in which they came.
+#[derive(Default)]
+struct Numbers {
+    first: u8,
+    most: usize,
+    hosts: Vec<HostIdentity>,
+    paths: BTreeMap<(Ipv4Addr, Ipv4Addr), u8>,
+}
+
+impl Numbers {
+    fn new(first: u8, most: usize) -> Self {
+        Self { first, most, ..Self::default() }
+    }
+
+    fn at(&self, place: usize) -> Ipv4Addr {
+        Ipv4Addr::new(10, 0, self.first, place as u8 + 2)
+    }
+}
+
+impl HostNumbers for Numbers {
+    fn identity(&self, number: Ipv4Addr) -> Option<HostIdentity> {
+        let place = (0..self.hosts.len()).find(|place| self.at(*place) == number)?;
+        Some(self.hosts[place])
+    }
+
+    fn number(&mut self, host: HostIdentity) -> Option<Ipv4Addr> {
+        if let Some(place) = self.hosts.iter().position(|known| *known == host) {
+            return Some(self.at(place));
+        }
+        (self.hosts.len() < self.most).then(|| {
+            self.hosts.push(host);
+            self.at(self.hosts.len() - 1)
+        })
+    }
+
+    fn path(&self, number: Ipv4Addr, remote: Ipv4Addr) -> Option<u8> {
+        Some(self.paths.get(&(number, remote)).copied().unwrap_or(0))
+    }
+
+    fn note_path(&mut self, number: Ipv4Addr, remote: Ipv4Addr, path: u8) {
+        self.paths.insert((number, remote), path);
+    }
+}
+
+/// A node whose second realm has numbers of hosts.
+fn with_numbers(own: &str, other: &str) -> Lab {
+    let mut config = with_realms(own, other, &["red", "nat64"]).engine.config().clone();
+    config.realms[1].host_bits = Some(4);
+    Lab::new(&config)
+}
+
+fn of_host(number: Ipv4Addr) -> String {
+    format!("{number}:4000")
+}
+
+#[test]
+fn a_copy_is_of_the_host_with_its_identity() {
+    let (mut a, mut b) = (with_numbers(A, B), with_numbers(B, A));
+    let (mut at_a, mut at_b) = (Numbers::new(1, 9), Numbers::new(7, 2));
+    let hosts = [1_u128, 2, 3].map(|address| HostIdentity { address, inner: 9 });
+    // The partner knows the second host already, by another number.
+    let own = at_b.number(hosts[1]).expect("room");
+    let [first, second, third] = hosts.map(|host| at_a.number(host).expect("room"));
+    at_a.paths.insert((second, "198.51.100.7".parse().unwrap()), 3);
+    let external = [first, second].map(|of| out_of(&mut a, 2, &udp(&of_host(of), REMOTE)));
+    let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
+    let copy = |a: &Lab, b: &mut Lab, copies: &mut Copies, at: [&mut Numbers; 2]| {
+        let mut results = Vec::new();
+        for key in 0..a.engine.copy_extent() {
+            let mut record = Vec::new();
+            let Some(print) = a.engine.copy_record(key, at[0], &mut record) else { continue };
+            let copied = b.engine.copy(copies, at[1], (key, &record)).expect("whole");
+            results.push((copied, copied == Copied::Made(print)));
+        }
+        results
+    };
+    let results = copy(&a, &mut b, &mut copies, [&mut at_a, &mut at_b]);
+    assert!(results.iter().all(|(_, is_made)| *is_made), "{results:?}");
+    let number = at_b.number(hosts[0]).expect("known");
+    assert_eq!(ends(&b.inward(&udp(REMOTE, &external[0]))).1, of_host(number));
+    assert_eq!(ends(&b.inward(&udp(REMOTE, &external[1]))).1, of_host(own));
+    assert_eq!(out_of(&mut b, 2, &udp(&of_host(own), REMOTE)), external[1]);
+    assert_eq!(at_b.path(own, "198.51.100.7".parse().unwrap()), Some(3));
+    // The other direction: fingerprints are of identities, and the former owner adopts.
+    let mut back = a.engine.begin_copies(&origin(&b)).expect("begins");
+    let results = copy(&b, &mut a, &mut back, [&mut at_b, &mut at_a]);
+    assert!(results.len() == 2 && results.iter().all(|(_, made)| *made), "{results:?}");
+    assert_eq!(a.engine.mappings().count(), 2);
+    // There is no number for a third host.
+    let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
+    out_of(&mut a, 2, &udp(&of_host(third), REMOTE));
+    let results = copy(&a, &mut b, &mut copies, [&mut at_a, &mut at_b]);
+    let no_number = results.iter().filter(|(copied, _)| *copied == Copied::NoNumber).count();
+    assert_eq!((no_number, b.engine.mappings().count()), (1, 2), "{results:?}");
+}
+
+#[test]
+fn a_host_with_an_identity_is_of_no_realm_without_numbers() {
+    let (mut a, mut b) = (with_numbers(A, B), with_realms(B, A, &["red", "nat64"]));
+    let mut numbers = Numbers::new(1, 9);
+    let host = numbers.number(HostIdentity { address: 1, inner: 0 }).expect("room");
+    out_of(&mut a, 2, &udp(&of_host(host), REMOTE));
+    out_of(&mut b, 2, &udp(&of_host(host), REMOTE));
+    for (from, to) in [(&mut a, &mut b)] {
+        let mut record = Vec::new();
+        from.engine.copy_record(0, &numbers, &mut record).expect("a record");
+        let mut copies = to.engine.begin_copies(&origin(from)).expect("begins");
+        let copied = to.engine.copy(&mut copies, &mut numbers, (0, &record));
+        assert_eq!(copied, Ok(Copied::NoRealm));
+        for len in 0..record.len() {
+            assert!(to.engine.copy(&mut copies, &mut numbers, (0, &record[..len])).is_err());
+        }
+        let mut record = Vec::new();
+        to.engine.copy_record(0, &NoNumbers, &mut record).expect("a record");
+        let mut copies = from.engine.begin_copies(&origin(to)).expect("begins");
+        let copied = from.engine.copy(&mut copies, &mut numbers, (0, &record));
+        assert_eq!(copied, Ok(Copied::NoRealm));
+    }
 }

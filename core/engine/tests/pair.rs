@@ -6,9 +6,10 @@ use common::*;
 use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Copied, Copies, CopyChange, Cursor,
     DeterministicConfig, DropReason, Duty, Endpoint, Explicit, ExplicitError, Filter, Limits,
-    MapRequest, PeerRequest, PoolConfig, Pooling, Prefix, Reconfiguration, RemoteFilter, Side,
-    WantedEndpoint,
+    MapRequest, NoNumbers, PairPort, PeerRequest, PoolConfig, Pooling, Prefix, Reconfiguration,
+    RemoteFilter, Side, WantedEndpoint,
 };
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const A: &str = "203.0.113.1";
@@ -66,14 +67,17 @@ fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) -> usize {
         match change {
             CopyChange::Changed(key) => {
                 let mut record = Vec::new();
-                if from.engine.copy_record(key, &mut record).is_some() {
-                    let copied = to.engine.copy(copies, key, &record).expect("a whole record");
+                if from.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
+                    let copied = to
+                        .engine
+                        .copy(copies, &mut NoNumbers, (key, &record))
+                        .expect("a whole record");
                     placed += usize::from(matches!(copied, Copied::Made(_)));
                 }
             }
-            CopyChange::Ended { key, protocol, external } => {
+            CopyChange::Ended(key, port) => {
                 to.engine.end_copy(copies, key);
-                from.engine.end_rest(protocol, external);
+                from.engine.end_rest(port);
             }
         }
     }
@@ -111,7 +115,7 @@ fn changes_name_what_a_partner_must_hear_of() {
     assert_eq!(changes(&mut a), [], "data changes no state");
     a.wait_s(400.0);
     let ended = changes(&mut a);
-    let [CopyChange::Changed(changed), CopyChange::Ended { key: ended, protocol: 17, .. }] =
+    let [CopyChange::Changed(changed), CopyChange::Ended(ended, PairPort { protocol: 17, .. })] =
         ended[..]
     else {
         panic!("{ended:?}: the first session ends before the mapping does")
@@ -130,7 +134,9 @@ fn a_port_rests_until_the_partner_has_forgotten_it() {
         a.wait_s(5_000.0);
         assert_eq!(a.engine.resting(), 1);
         assert!(is_lost(&mut a, &udp("10.0.0.6:4000", REMOTE)), "the port rests, however long");
-        a.engine.end_rest(17, endpoint(&external));
+        let remote = Ipv4Addr::UNSPECIFIED;
+        let port = PairPort { protocol: 17, external: endpoint(&external), remote, number: 0 };
+        a.engine.end_rest(port);
         assert_eq!(a.engine.resting(), 0);
         if hold_down > 0 {
             a.wait_s(118.0);
@@ -142,6 +148,90 @@ fn a_port_rests_until_the_partner_has_forgotten_it() {
         a.wait_s(4.0);
         assert_eq!(a.external_of(&udp("10.0.0.6:4000", REMOTE)), external);
     }
+}
+
+/// A packet of GRE between two hosts.
+fn gre(source: &str, destination: &str) -> Vec<u8> {
+    let address = |text: &str| text.parse::<Ipv4Addr>().unwrap().to_bits();
+    ip(47, address(source), address(destination), b"tunnel")
+}
+
+#[test]
+fn an_address_rests_for_a_remote_host_after_a_mapping_without_a_port() {
+    const PEER: &str = "198.51.100.7";
+    let mut a = node(&[A], (2000, 2999), 120);
+    a.out(&gre("10.0.0.5", PEER));
+    a.wait_s(5_000.0);
+    assert_eq!((a.engine.mappings().count(), a.engine.resting()), (0, 1));
+    assert_eq!(a.refused(Side::Inside, &gre("10.0.0.6", PEER)), DropReason::Ambiguous);
+    a.out(&gre("10.0.0.6", "198.51.100.8"));
+    // The partner's copy leads to the same host.
+    assert_eq!(ends(&a.out(&gre("10.0.0.5", PEER))).0, A);
+    a.wait_s(5_000.0);
+    let ports: Vec<PairPort> = changes(&mut a)
+        .into_iter()
+        .filter_map(|change| match change {
+            CopyChange::Ended(_, port) if port.remote.to_string() == PEER => Some(port),
+            _ => None,
+        })
+        .collect();
+    let [first, second] = ports[..] else { panic!("{ports:?}") };
+    a.engine.end_rest(second);
+    assert_eq!(a.refused(Side::Inside, &gre("10.0.0.6", PEER)), DropReason::Ambiguous);
+    a.engine.end_rest(first);
+    assert_eq!(ends(&a.out(&gre("10.0.0.6", PEER))).0, A, "there is no hold-down");
+    assert_eq!(a.engine.resting(), 1, "towards the other remote host");
+}
+
+#[test]
+fn mappings_without_ports_go_to_the_partner_and_come_back() {
+    const PEERS: [&str; 2] = ["198.51.100.7", "198.51.100.8"];
+    let (mut a, mut b) = (node(&[A], (2000, 2999), 120), node(&[B], (2000, 2999), 120));
+    PEERS.iter().for_each(|peer| _ = a.out(&gre("10.0.0.5", peer)));
+    let mut at_b = begin(&a, &mut b);
+    assert_eq!(follow(&mut a, &mut b, &mut at_b), 2);
+    for peer in PEERS {
+        assert_eq!(ends(&b.inward(&gre(peer, A))).1, "10.0.0.5");
+        assert_eq!(ends(&b.out(&gre("10.0.0.5", peer))).0, A);
+    }
+    assert_eq!(ends(&b.out(&gre("10.0.0.6", PEERS[0]))).0, B, "its own address for its own");
+    // The address moves, and the former owner has the mappings already.
+    a.engine.set_duty(range(A), PARTNER);
+    b.engine.set_duty(range(A), OWNER);
+    let mut at_a = begin(&b, &mut a);
+    for key in 0..b.engine.copy_extent() {
+        let mut record = Vec::new();
+        if b.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
+            let copied =
+                a.engine.copy(&mut at_a, &mut NoNumbers, (key, &record)).expect("a whole record");
+            assert!(matches!(copied, Copied::Made(_)), "adopted, or new");
+        }
+    }
+    assert_eq!(a.engine.mappings().count(), 3);
+    while a.engine.end_strangers(&at_a, |_| true, 0, u32::MAX).is_some() {}
+    assert_eq!(a.engine.mappings().count(), 3, "each has its key");
+    b.wait_s(5_000.0);
+    follow(&mut b, &mut a, &mut at_a);
+    assert_eq!((a.engine.mappings().count(), b.engine.mappings().count()), (0, 0));
+    assert_eq!((a.engine.resting(), b.engine.resting()), (0, 0));
+}
+
+#[test]
+fn a_copy_without_a_port_gives_way_to_the_record_of_another_host() {
+    const PEER: &str = "198.51.100.7";
+    let (mut a, mut b) = (node(&[A], (2000, 2999), 120), node(&[B], (2000, 2999), 120));
+    a.out(&gre("10.0.0.5", PEER));
+    let mut at_b = begin(&a, &mut b);
+    follow(&mut a, &mut b, &mut at_b);
+    a.wait_s(5_000.0);
+    let [.., CopyChange::Ended(_, port)] = changes(&mut a)[..] else { panic!("an end") };
+    a.engine.end_rest(port);
+    a.out(&udp("10.0.0.9:1", REMOTE));
+    a.out(&gre("10.0.0.6", PEER));
+    // The end of the first was lost; its slot has another mapping now.
+    follow(&mut a, &mut b, &mut at_b);
+    assert_eq!(ends(&b.inward(&gre(PEER, A))).1, "10.0.0.6");
+    assert_eq!(b.engine.mappings().count(), 2);
 }
 
 #[test]
@@ -199,8 +289,11 @@ fn a_mapping_goes_to_the_partner_and_comes_back() {
         changes(&mut b);
         for key in 0..b.engine.copy_extent() {
             let mut record = Vec::new();
-            if b.engine.copy_record(key, &mut record).is_some() {
-                let copied = a.engine.copy(&mut at_a, key, &record).expect("a whole record");
+            if b.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
+                let copied = a
+                    .engine
+                    .copy(&mut at_a, &mut NoNumbers, (key, &record))
+                    .expect("a whole record");
                 assert!(matches!(copied, Copied::Made(_)), "adopted, or new");
             }
         }
@@ -214,8 +307,8 @@ fn a_mapping_goes_to_the_partner_and_comes_back() {
     let mut at_a = begin(&b, &mut a);
     for key in 0..b.engine.copy_extent() {
         let mut record = Vec::new();
-        if b.engine.copy_record(key, &mut record).is_some() {
-            a.engine.copy(&mut at_a, key, &record).expect("a whole record");
+        if b.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
+            a.engine.copy(&mut at_a, &mut NoNumbers, (key, &record)).expect("a whole record");
         }
     }
     b.wait_s(400.0);
@@ -278,8 +371,8 @@ fn mappings_that_the_owner_does_not_have_end() {
     let mut at_a = begin(&b, &mut a);
     for key in 0..b.engine.copy_extent() {
         let mut record = Vec::new();
-        if b.engine.copy_record(key, &mut record).is_some() {
-            a.engine.copy(&mut at_a, key, &record).expect("a whole record");
+        if b.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
+            a.engine.copy(&mut at_a, &mut NoNumbers, (key, &record)).expect("a whole record");
         }
     }
     assert_eq!(a.engine.mappings().count(), 2);
@@ -307,8 +400,11 @@ fn other_settings_of_either_engine_leave_the_copies() {
     assert_eq!(b.engine.mappings().count(), 2);
     let key = (0..2).find_map(|slot| copies.key(slot)).expect("a copy");
     let mut record = Vec::new();
-    a.engine.copy_record(key, &mut record).expect("it is there");
-    assert!(b.engine.copy(&mut copies, key + 1000, &record).is_err(), "the record of another key");
+    a.engine.copy_record(key, &NoNumbers, &mut record).expect("it is there");
+    assert!(
+        b.engine.copy(&mut copies, &mut NoNumbers, (key + 1000, &record)).is_err(),
+        "the record of another key"
+    );
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -424,7 +520,7 @@ fn changes_of_a_request_are_changes_for_the_partner() {
     map(&mut a, &request(HOUR / 4)).expect("granted");
     let mut copies = begin(&a, &mut b);
     follow(&mut a, &mut b, &mut copies);
-    let fingerprint = |lab: &Lab| lab.engine.copy_record(0, &mut Vec::new());
+    let fingerprint = |lab: &Lab| lab.engine.copy_record(0, &NoNumbers, &mut Vec::new());
     let before = fingerprint(&a);
     a.wait_s(100.0);
     map(&mut a, &request(HOUR)).expect("renewed");

@@ -435,6 +435,20 @@ impl Hosts {
         Ok(host.number)
     }
 
+    /// The number of a host whose mapping another gateway has. `None`: there is no room.
+    pub(crate) fn intern_copied(
+        &mut self,
+        (address, inner): (u128, u32),
+        now: u64,
+    ) -> Option<Ipv4Addr> {
+        // A host that was refused before must not keep a number that is about to be freed.
+        self.forget_refused();
+        let number = self.intern_behind(address, inner, now).ok();
+        // No packet has come that the engine may refuse.
+        self.is_new = false;
+        number
+    }
+
     /// True if the host of the last number is new.
     #[inline]
     pub(crate) fn is_new(&self) -> bool {

@@ -39,6 +39,7 @@ mod check;
 mod clat;
 mod complaint;
 pub mod convert;
+mod copied;
 mod eam;
 mod embedding;
 mod ends;
@@ -66,6 +67,7 @@ pub mod softwire;
 mod translator;
 mod untranslated;
 
+pub use copied::CopiedHosts;
 pub use eam::{Eam, EamEntry, EamError};
 pub use embedding::{EmbeddingError, LENGTHS, Pref64};
 pub use errors::requester_of;

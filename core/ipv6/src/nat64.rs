@@ -181,6 +181,22 @@ impl Nat64 {
         }
     }
 
+    /// Place of the prefix by which the host with a number reaches a remote address. `None`: there
+    /// is one prefix.
+    pub(crate) fn path(&self, number: Ipv4Addr, remote: Ipv4Addr) -> Option<u8> {
+        let is_one = self.prefixes.is_off();
+        (!is_one).then(|| self.prefix_for(number.to_bits(), remote.to_bits()) as u8)
+    }
+
+    /// Notes the prefix by which a host reaches a remote address at another gateway.
+    pub(crate) fn note_path(&mut self, number: Ipv4Addr, Reached { remote, prefix }: Reached) {
+        if prefix < self.settings.prefixes.len()
+            && let Some(host) = self.hosts.address(number)
+        {
+            self.prefixes.note(host, remote, prefix);
+        }
+    }
+
     /// Converts a plain packet that the engine has forwarded to the host with a number whose hash
     /// is known. `false`: the packet is unchanged, and [`Nat64::convert_to_host`] has to take it.
     #[inline]

@@ -95,10 +95,10 @@ pub struct Sender {
     digests: Digests,
     /// Ends that the partner has not confirmed: the key, the first packet that can confirm the end,
     /// and the port.
-    resting: BTreeSet<(u32, u64, u64)>,
+    resting: BTreeSet<(u32, u64, u128)>,
     /// Ports whose end is confirmed, before the partner has no mappings without a key.
-    early: Vec<u64>,
-    released: Vec<u64>,
+    early: Vec<u128>,
+    released: Vec<u128>,
     /// What the latest confirmation says of the copy.
     latest: u64,
     missing: u32,
@@ -157,7 +157,7 @@ impl Sender {
 
     /// The mapping of a key has ended and has left this port. Returns true if the port rests:
     /// [`Sender::released`] tells its end. Otherwise the partner never had the mapping.
-    pub fn end(&mut self, key: u32, port: u64, now: u64) -> bool {
+    pub fn end(&mut self, key: u32, port: u128, now: u64) -> bool {
         // The last record may be of an earlier mapping of the key. Then the port rests needlessly.
         let rests = !self.is_swept || self.shared.contains(key);
         if rests {
@@ -169,13 +169,13 @@ impl Sender {
     }
 
     /// Ports whose rest has ended since the last call.
-    pub fn released(&mut self) -> impl Iterator<Item = u64> + '_ {
+    pub fn released(&mut self) -> impl Iterator<Item = u128> + '_ {
         self.released.drain(..)
     }
 
     /// Ends the stream: the partner's process has ended, and with it all its copies. Returns the
     /// ports whose rest ends with it.
-    pub fn abandon(self) -> impl Iterator<Item = u64> {
+    pub fn abandon(self) -> impl Iterator<Item = u128> {
         let resting = self.resting.into_iter().map(|(_, _, port)| port);
         self.released.into_iter().chain(self.early).chain(resting)
     }
@@ -324,7 +324,7 @@ impl Sender {
             if self.mark(key) == 0 && self.last[key as usize] == number as u32 {
                 self.shared.remove(key);
             }
-            let ended = (key, 0, 0)..=(key, number, u64::MAX);
+            let ended = (key, 0, 0)..=(key, number, u128::MAX);
             let of_key: Vec<_> = self.resting.range(ended).copied().collect();
             for end in of_key {
                 self.resting.remove(&end);

@@ -5,8 +5,8 @@
 //! before the hold-down ends. What the partner has copied keeps its endpoint.
 
 use natgate_engine::{
-    AddressRange, Config, Copied, Copies, Engine, Packet, PoolConfig, Prefix, Side, SideConfig,
-    Timestamp, Verdict,
+    AddressRange, Config, Copied, Copies, Engine, NoNumbers, Packet, PoolConfig, Prefix, Side,
+    SideConfig, Timestamp, Verdict,
 };
 use natgate_pair::{Message, Node, Ownership, Present, Receiver, Sender, StreamId, Written, read};
 use natgate_wire::{Ipv4, protocol};
@@ -154,7 +154,7 @@ impl Pair {
         }
         let a = &self.a;
         let written = self.sender.write(self.now, (300, a.copy_extent()), |key, out| {
-            match a.copy_record(key, out) {
+            match a.copy_record(key, &NoNumbers, out) {
                 Some(fingerprint) => Present::Record { fingerprint },
                 None => Present::Absent,
             }
@@ -171,9 +171,12 @@ impl Pair {
                 b.end_copy(copies, key);
                 return None;
             }
-            match b.copy(copies, key, record).expect("a record that an engine has written") {
+            match b
+                .copy(copies, &mut NoNumbers, (key, record))
+                .expect("a record that an engine has written")
+            {
                 Copied::Made(fingerprint) => Some(fingerprint),
-                Copied::NoPlace | Copied::NoRealm => None,
+                Copied::NoPlace | Copied::NoRealm | Copied::NoNumber => None,
             }
         });
         self.back.extend(answer);

@@ -88,7 +88,7 @@ impl Pair {
     fn end(&mut self, key: u32) {
         self.young.remove(&key);
         if let Some((port, _)) = self.table.remove(&key)
-            && self.sender.end(key, port, self.now)
+            && self.sender.end(key, port.into(), self.now)
         {
             self.resting.insert(port);
         }
@@ -144,7 +144,7 @@ impl Pair {
             other => panic!("{other:?}"),
         }
         for port in self.sender.released() {
-            self.resting.remove(&port);
+            self.resting.remove(&(port as u64));
         }
     }
 

@@ -21,7 +21,8 @@ pub use settings::{FleetSettings, PartnerSettings, SliceSettings};
 pub use status::{FleetStatus, LinkStatus, SliceChange, SliceStatus};
 
 use crate::pcp::CommonEpoch;
-use natgate_engine::{CopyChange, Endpoint, Engine, Timestamp};
+use natgate_engine::{CopyChange, Endpoint, Engine, PairPort, Timestamp};
+use natgate_ipv6::CopiedHosts;
 use natgate_pair::{Boot, Claim, Holding, Ownership, Role, View};
 use slice::{LEAST_ROOM, Slice};
 use std::collections::VecDeque;
@@ -128,7 +129,7 @@ pub struct Fleet {
     slices: Vec<Slice>,
     young: Young,
     /// Ports whose rest has ended.
-    ending: VecDeque<u64>,
+    ending: VecDeque<u128>,
     changes: Vec<CopyChange>,
     requests: Receiver<Asked>,
     /// Time of the next view for the link; 0: at once.
@@ -207,13 +208,19 @@ impl Fleet {
     }
 
     /// The engine has other settings.
-    pub(crate) fn renew(&mut self, engine: &Engine) {
-        let requests = self.slices.iter_mut().filter_map(|slice| slice.renew(engine));
+    pub(crate) fn renew(&mut self, engine: &Engine, hosts: &CopiedHosts<'_>) {
+        let requests = self.slices.iter_mut().filter_map(|slice| slice.renew(engine, hosts));
         requests.for_each(|request| _ = self.link.send(request));
     }
 
-    /// Does one turn's work, between two batches of packets.
-    pub(crate) fn turn(&mut self, now: Timestamp, engine: &mut Engine) {
+    /// Does one turn's work, between two batches of packets. `hosts` are those with numbers in the
+    /// engine.
+    pub(crate) fn turn(
+        &mut self,
+        now: Timestamp,
+        engine: &mut Engine,
+        hosts: &mut CopiedHosts<'_>,
+    ) {
         self.last_turn = now;
         // A slice that is given away in this turn takes the loss along.
         let lost = engine.explicit_lost();
@@ -232,7 +239,7 @@ impl Fleet {
                 has_more = false;
                 break;
             };
-            self.receive(&message, now, engine);
+            self.receive(&message, now, (engine, hosts));
         }
         if let Some(view) = self.link.heard() {
             self.hear(&view);
@@ -247,7 +254,7 @@ impl Fleet {
             let _ = reply.send(self.answer(request, now, engine));
         }
         self.settle(now, engine);
-        self.send(now, engine);
+        self.send(now, engine, hosts);
         self.give_away(now, engine);
         self.tell(now);
     }
@@ -262,10 +269,15 @@ impl Fleet {
         self.new_owners.drain(..)
     }
 
-    fn receive(&mut self, bytes: &[u8], now: Timestamp, engine: &mut Engine) {
+    fn receive(
+        &mut self,
+        bytes: &[u8],
+        now: Timestamp,
+        state: (&mut Engine, &mut CopiedHosts<'_>),
+    ) {
         let Some((id, message)) = natgate_pair::read(bytes) else { return };
         let Some(slice) = self.slices.get_mut(usize::from(id.slice)) else { return };
-        if let Some(answer) = slice.receive(engine, (id, message), bytes, now) {
+        if let Some(answer) = slice.receive(state, (id, message), bytes, now) {
             self.link.send(answer);
         }
         if let Some(outbound) = &mut slice.outbound {
@@ -394,12 +406,12 @@ impl Fleet {
                         outbound.sender.change(key, now.0);
                     }
                 }
-                CopyChange::Ended { key, protocol, external } => {
-                    let port = written(protocol, external);
-                    let slice = self.slices.iter_mut().find(|slice| slice.has(external.address));
+                CopyChange::Ended(key, port) => {
+                    let address = port.external.address;
+                    let slice = self.slices.iter_mut().find(|slice| slice.has(address));
                     let send = |message| _ = self.link.send(message);
-                    if !slice.is_some_and(|slice| slice.note_end(key, port, now, send)) {
-                        engine.end_rest(protocol, external);
+                    if !slice.is_some_and(|slice| slice.note_end(key, written(port), now, send)) {
+                        engine.end_rest(port);
                     }
                 }
             }
@@ -407,7 +419,7 @@ impl Fleet {
         self.changes = changes;
     }
 
-    fn send(&mut self, now: Timestamp, engine: &Engine) {
+    fn send(&mut self, now: Timestamp, engine: &Engine, hosts: &CopiedHosts<'_>) {
         if now >= self.next_look {
             self.next_look = now.plus(LOOKS);
             self.link_status = self.link.status();
@@ -425,7 +437,7 @@ impl Fleet {
                 outbound.sender.expire(before, now.0);
             }
             let send = |message| link.send(message);
-            slice.send(engine, (now, room, SENT_A_TURN), (young, epoch), send);
+            slice.send((engine, hosts), (now, room, SENT_A_TURN), (young, epoch), send);
         }
     }
 
@@ -570,11 +582,17 @@ fn outbound_of(slices: &mut [Slice], address: Ipv4Addr) -> Option<&mut slice::Ou
 }
 
 /// A port as a number.
-fn written(protocol: u8, Endpoint { address, port }: Endpoint) -> u64 {
-    u64::from(protocol) << 48 | u64::from(address.to_bits()) << 16 | u64::from(port)
+fn written(PairPort { protocol, external, remote, number }: PairPort) -> u128 {
+    let Endpoint { address, port } = external;
+    let remote = u128::from(number) << 96 | u128::from(remote.to_bits()) << 64;
+    let address = u128::from(address.to_bits()) << 16;
+    remote | u128::from(protocol) << 48 | address | u128::from(port)
 }
 
-fn end_rest(engine: &mut Engine, port: u64) {
+fn end_rest(engine: &mut Engine, port: u128) {
     let address = Ipv4Addr::from_bits((port >> 16) as u32);
-    engine.end_rest((port >> 48) as u8, Endpoint { address, port: port as u16 });
+    let external = Endpoint { address, port: port as u16 };
+    let remote = Ipv4Addr::from_bits((port >> 64) as u32);
+    let (protocol, number) = ((port >> 48) as u8, (port >> 96) as u32);
+    engine.end_rest(PairPort { protocol, external, remote, number });
 }

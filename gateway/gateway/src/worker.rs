@@ -200,7 +200,8 @@ impl Worker {
     pub fn join_fleet(&mut self, mut fleet: Fleet, now: Timestamp) {
         self.stages.engine.join_pair();
         self.stages.pcp.join_pair();
-        fleet.turn(now, &mut self.stages.engine);
+        let (engine, mut hosts) = self.stages.copied(now);
+        fleet.turn(now, engine, &mut hosts);
         self.fleet = Some(Box::new(fleet));
     }
 
@@ -268,12 +269,14 @@ impl Worker {
             self.renew_checks(&settings, now);
             self.follow_mtus_anew();
             if let Some(fleet) = &mut self.fleet {
-                fleet.renew(&self.stages.engine);
+                let (engine, hosts) = self.stages.copied(now);
+                fleet.renew(engine, &hosts);
             }
             observer.reconfigured(settings);
         }
         if let Some(fleet) = &mut self.fleet {
-            fleet.turn(now, &mut self.stages.engine);
+            let (engine, mut hosts) = self.stages.copied(now);
+            fleet.turn(now, engine, &mut hosts);
             self.stages.pcp.agree(fleet.epoch_mut(), now);
         }
         if self.clerk.is_asked() {

@@ -16,7 +16,7 @@
 //!   connection.
 //! - **One partner:** the newest connection that has proved itself is in use. The one before is
 //!   read for three more seconds and closed. Messages that are on their way then are not lost.
-//! - **Versions:** the name of the protocol in the handshake (ALPN), `natgate-pair/2`. The greatest
+//! - **Versions:** the name of the protocol in the handshake (ALPN), `natgate-pair/3`. The greatest
 //!   common one is used; without one, the connection is refused.
 //! - **Limits:** 8,192 messages and 32 MiB wait in each direction, a message has at most 16 MiB, a
 //!   view 1 MiB, eight handshakes are in progress with the partner's address and eight with others,

@@ -267,10 +267,12 @@ impl Shared {
         report.alive[..older].iter().for_each(|one| one.connection.close(REPLACED, b""));
         report.alive.push(Arc::clone(&active));
         report.connected_since.get_or_insert_with(Instant::now);
-        drop(report);
+        // Under the lock: whoever reads that there is a connection can send, and the end of the
+        // one before is not taken for the end of this one.
         self.measure(&active);
         self.current.send_replace(Some(Arc::clone(&active)));
         self.is_connected.store(true, Ordering::Release);
+        drop(report);
         let (shared, ended) = (Arc::clone(self), Arc::clone(&active));
         tokio::spawn(async move {
             let error = ended.connection.closed().await;

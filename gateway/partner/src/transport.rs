@@ -15,7 +15,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 /// Versions of the messages that this program speaks, greatest first.
-pub(crate) const VERSIONS: [u16; 1] = [2];
+pub(crate) const VERSIONS: [u16; 1] = [3];
 
 /// Codes of a closed connection: the link is stopped, a newer connection is in use, the versions
 /// differ.

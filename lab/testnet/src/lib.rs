@@ -49,7 +49,10 @@ pub use network::{
     GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, POOL, ROUTER, SERVER1, SERVER2, SUBSCRIBER1,
     SUBSCRIBER2,
 };
-pub use pair::{PAIR_SERVER, PAIR_SUBSCRIBER, PAIR_SUBSCRIBERS, PairNetwork, PairNode, PairSide};
+pub use pair::{
+    PAIR_SERVER, PAIR_SUBSCRIBER, PAIR_SUBSCRIBER6, PAIR_SUBSCRIBERS, PairNetwork, PairNode,
+    PairSide,
+};
 pub use servers::{REFLECTOR_PORT, Servers};
 pub use tunnels::{AFTR, AFTR_EXTERNAL, AFTR_ROUTER, B4S, IN_TUNNELS, INNER, config_of_aftr};
 pub use turn::{TestNetwork, Turn};

@@ -17,7 +17,7 @@ use rcgen::{
 use serde_json::Value;
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::Duration;
@@ -27,6 +27,8 @@ use crate::{terminate, wait_for};
 
 /// The subscriber's address.
 pub const PAIR_SUBSCRIBER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 11);
+/// The subscriber's address with [`PairNetwork::add_ipv6`].
+pub const PAIR_SUBSCRIBER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 0x100);
 /// Addresses that the access router has a route to the subscriber for, too: a /22.
 pub const PAIR_SUBSCRIBERS: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 0);
 /// The server, with the port of its usual service.
@@ -202,6 +204,48 @@ impl PairNetwork {
         let (prefix, gateway) = (PairSide::Access.prefix(), PairSide::Access.gateway(node));
         let line = format!("route replace {prefix} via {gateway} src {PAIR_SUBSCRIBER}\n");
         self.0.node(name).ip_batch(&line)
+    }
+
+    /// Adds IPv6 between the subscriber and both gateways. Packets to `remote`, prefixes, go by
+    /// `a`.
+    ///
+    /// # Errors
+    /// The error of `ip`.
+    pub fn add_ipv6(&self, remote: &[&str]) -> io::Result<()> {
+        let host = format!(
+            "address add {PAIR_SUBSCRIBER6}/64 dev eth0 nodad\n\
+             route add default via 2001:db8:0:1::1\n"
+        );
+        let mut router = "address add 2001:db8:0:1::1/64 dev sub nodad\n".to_owned();
+        for node in ["a", "b"] {
+            let own = Self::gateway6(node).to_bits() + 1;
+            router += &format!("address add {}/64 dev to{node} nodad\n", Ipv6Addr::from_bits(own));
+        }
+        for (node, lines) in [("sub", host), ("access", router)] {
+            let node = self.0.node(node);
+            for scope in ["all", "default"] {
+                node.set(&format!("ipv6/conf/{scope}/disable_ipv6"), "0")?;
+            }
+            node.ip_batch(&lines)?;
+        }
+        self.0.node(PairSide::Access.router()).set("ipv6/conf/all/forwarding", "1")?;
+        self.prefer6(remote, "a")
+    }
+
+    /// Inside address of a gateway. The router's is the next one.
+    pub fn gateway6(node: &str) -> Ipv6Addr {
+        Ipv6Addr::new(0x2001, 0xdb8, 0, 0xa + u16::from(number(node)) - 1, 0, 0, 0, 1)
+    }
+
+    /// Makes the routes by a node the best ones to prefixes of IPv6.
+    ///
+    /// # Errors
+    /// The error of `ip`.
+    pub fn prefer6(&self, remote: &[&str], node: &str) -> io::Result<()> {
+        let gateway = Self::gateway6(node);
+        let route = |prefix: &&str| format!("route replace {prefix} via {gateway} dev to{node}\n");
+        let lines: String = remote.iter().map(route).collect();
+        self.0.node(PairSide::Access.router()).ip_batch(&lines)
     }
 
     fn route(&self, side: PairSide, verb: &str, node: &str, metric: u16) -> io::Result<()> {

@@ -5,7 +5,7 @@ use super::{Args, Whom, print};
 use crate::Failure;
 use crate::api::{Filters, refused};
 use anyhow::anyhow;
-use natgate_control::past::{Unknown, had};
+use natgate_control::past::{Unknown, had, not_asked};
 use natgate_control::socket::Response;
 use natgate_control::who::Answer;
 use natgate_engine::Timestamp;
@@ -27,7 +27,7 @@ pub(super) fn answer(args: &Args, settings: &Settings, at: Timestamp) -> Result<
             return Err(Failure::Input(vec![format!("--at: {error}")]));
         }
         Err(error) => {
-            let coverage = match &error {
+            let mut coverage = match &error {
                 Unknown::Nobody { coverage, now, .. } => {
                     let mut about = json!(coverage);
                     if !now.is_empty() {
@@ -35,14 +35,17 @@ pub(super) fn answer(args: &Args, settings: &Settings, at: Timestamp) -> Result<
                     }
                     about
                 }
-                _ => Value::Null,
+                _ => json!({}),
             };
+            coverage["not_asked"] = json!(not_asked(settings));
             return Err(args.nobody(error.to_string(), &coverage)?);
         }
     };
     let holders = found.holders.iter().map(|holder| json!(holder));
     let lines: Vec<Value> = holders.chain(found.answers.iter().map(Answer::object)).collect();
-    args.tell(&lines, &json!(found.coverage))
+    let mut coverage = json!(found.coverage);
+    coverage["not_asked"] = json!(not_asked(settings));
+    args.tell(&lines, &coverage)
 }
 
 impl Args {
@@ -82,23 +85,24 @@ impl Args {
         Ok((external, port))
     }
 
-    fn tell(&self, holders: &[Value], coverage: &Value) -> Result<(), Failure> {
+    fn tell(&self, holders: &[Value], about: &Value) -> Result<(), Failure> {
         for holder in holders {
             let mut holder = holder.clone();
             if self.json {
-                add_coverage(&mut holder, coverage);
+                add_coverage(&mut holder, about);
                 print(&holder.to_string())?;
             } else {
                 print(&sentence(&holder))?;
             }
         }
-        if !self.json && !holders.is_empty() && coverage["covered"].is_array() {
-            let coverage: Coverage = match serde_json::from_value(pick(coverage)) {
+        if !self.json && !holders.is_empty() && about["covered"].is_array() {
+            let coverage: Coverage = match serde_json::from_value(pick(about)) {
                 Ok(coverage) => coverage,
                 Err(error) => return Err(Failure::Runtime(anyhow!(error))),
             };
             print(&coverage.sentence())?;
         }
+        tell_not_asked(about);
         Ok(())
     }
 
@@ -111,16 +115,27 @@ impl Args {
             }
             print(&answer.to_string())?;
         }
+        tell_not_asked(coverage);
         Ok(Failure::Runtime(anyhow!(reason)))
     }
 }
 
 /// Adds the spans that the log covers, and its gaps, to an answer.
 fn add_coverage(answer: &mut Value, coverage: &Value) {
-    for key in ["covered", "gaps"] {
-        if coverage[key].is_array() {
+    for key in ["covered", "gaps", "not_asked"] {
+        if coverage[key].as_array().is_some_and(|list| key != "not_asked" || !list.is_empty()) {
             answer[key] = coverage[key].clone();
         }
+    }
+}
+
+/// Says which nodes of a pair were not asked.
+fn tell_not_asked(about: &Value) {
+    for node in about["not_asked"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        eprintln!(
+            "natgate: the log of node {node} was not searched. It names the subscriber if {node} \
+             had the endpoint's slice at that time; ask it, too"
+        );
     }
 }
 

@@ -67,6 +67,12 @@ pub struct Owners {
     pub coverage: Coverage,
 }
 
+/// Nodes whose logs [`had`] does not search: the partner of a pair. Its log tells what happened to
+/// the mappings of a slice while it was the owner.
+pub fn not_asked(settings: &Settings) -> Vec<String> {
+    settings.fleet.iter().map(|fleet| fleet.partner.node.clone()).collect()
+}
+
 /// Finds the owners at that time: by the log's events, and by the configuration that the log
 /// records for that time. The search calls `go_on` repeatedly and is cancelled when it returns
 /// false.

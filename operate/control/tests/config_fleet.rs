@@ -32,6 +32,9 @@ fn a_pair_shares_these_tables() {
     assert_eq!(read("[pcp]\nenabled = true\n").slices.len(), 2);
     let realm = "[[realm]]\nname = \"homes\"\nvlan = 100\naddress = \"10.0.0.1/8\"\n";
     assert_eq!(read(realm).slices.len(), 2);
+    let inside = PAIR.replace("[inside]\n", "[inside]\naddress6 = \"2001:db8:1::1/64\"\n");
+    let nat64 = "[nat64]\nprefixes = [\"64:ff9b::/96\", \"2001:db8:64::/96\"]\n";
+    parse(&format!("{inside}\n{nat64}"), "t").expect("it is right");
     let arithmetic =
         "deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\nports_per_subscriber = 64 # \"";
     for keys in ["block", "preserve", arithmetic] {
@@ -44,13 +47,14 @@ fn a_pair_refuses_what_it_does_not_share() {
     for (more, expected) in [
         ("[alg]\nftp = true\n", "application-level gateways yet; take [alg] out"),
         ("[workers]\ncount = 2\n", "several workers yet; write workers.count = 1"),
-        (
-            "[nat64]\nsubscribers = [\"2001:db8::/32\"]\n",
-            "the numbers of hosts yet; take [nat64] or [dslite] out",
-        ),
     ] {
         refused(&format!("{PAIR}\n{more}"), expected);
     }
+    let inside = "[inside]\naddress6 = \"2001:db8:1::1/64\"\n";
+    let tunnels = "[dslite]\naddress = \"2001:db8:1::ff\"\nb4 = [\"2001:db8:b4::/48\"]\n";
+    let both = format!("{}\n{tunnels}", PAIR.replace("[inside]\n", inside));
+    refused(&both, "2001:db8:1::ff is in the inside network, where both nodes would answer");
+    parse(&both.replace("1::ff", "ffff::1"), "t").expect("it is on no link");
     refused(&pool("overloading = true"), "does not share overloaded ports yet");
     refused(&pool("allocation = \"address\""), "does not share addresses of subscribers yet");
     let (before, _) = PAIR.split_once("# The number of this node's").expect("a comment");

@@ -164,6 +164,7 @@ impl Engine {
             }
         } else {
             self.external.end_portless(index, end.tick);
+            self.rest_portless(slot, mapping);
         }
         let pool = self.external.uncount(index, place_of(protocol));
         let kind = quota_class(protocol);

@@ -115,6 +115,12 @@ impl Table {
         self.find_shared(At { end: End::External, protocol, endpoint, remote })
     }
 
+    /// Finds the mapping of a protocol without ports that has an external address, by its index,
+    /// for a remote endpoint with port 0.
+    pub(crate) fn portless(&self, protocol: u8, index: u32, remote: AddressPort) -> Option<u32> {
+        self.find_shared_external(protocol, External::new(index, 0), remote)
+    }
+
     /// Finds the mapping that shares an internal endpoint and has a session with a remote endpoint.
     pub(crate) fn find_shared_internal(
         &self,

@@ -1,11 +1,12 @@
 //! The stream of a slice's records that this node receives as the partner: which records belong to
 //! the copy, and what is refused.
 
-use super::refusal::{Refusal, WithoutRealm};
-use super::slice::{HELD, PROTOCOLS, fingerprint, is_in};
+use super::refusal::{Refusal, Refused};
+use super::slice::{HELD, PROTOCOLS, arithmetic_of, fingerprint, is_in};
 use super::state::{Answer, State};
 use crate::pcp::Told;
 use natgate_engine::{AddressRange, Arithmetic, Copied, Copies, CopyEnds, Engine, Timestamp};
+use natgate_ipv6::CopiedHosts;
 use natgate_pair::{Receiver, write_opinion};
 use std::net::Ipv4Addr;
 
@@ -19,7 +20,7 @@ pub(super) struct Inbound {
     /// If there is one, no record belongs to the copy.
     arithmetic: Option<Arithmetic>,
     differences: Vec<&'static str>,
-    without_realm: WithoutRealm,
+    refused: Refused,
     /// Time of the latest state, of the owner's scale. An earlier one says nothing.
     latest: u64,
     /// The next slot in the search for mappings without a key; `None`: none goes on.
@@ -43,7 +44,7 @@ impl Inbound {
             copies: None,
             arithmetic: None,
             differences: Vec::new(),
-            without_realm: WithoutRealm::default(),
+            refused: Refused::default(),
             latest: 0,
             sweep: None,
             completed: None,
@@ -57,7 +58,7 @@ impl Inbound {
     /// Hears a state of the owner. [`Inbound::answer`] is due afterwards.
     pub(super) fn hear(
         &mut self,
-        engine: &Engine,
+        (engine, hosts): (&Engine, &CopiedHosts<'_>),
         ranges: &[AddressRange],
         (is_complete, bytes): (bool, &[u8]),
         now: Timestamp,
@@ -70,7 +71,7 @@ impl Inbound {
         self.epoch = state.epoch;
         self.receiver.observe(state.sent, now.0);
         self.arithmetic = Some(state.arithmetic);
-        self.compare(engine, ranges);
+        self.compare((engine, hosts), ranges);
         if self.copies.is_none() {
             self.copies = engine.begin_copies(state.origin).ok();
         }
@@ -96,54 +97,59 @@ impl Inbound {
         self.copies.is_some() && self.differences.is_empty()
     }
 
-    fn compare(&mut self, engine: &Engine, ranges: &[AddressRange]) {
-        let own = Arithmetic::of(engine.config(), ranges);
+    fn compare(&mut self, (engine, hosts): (&Engine, &CopiedHosts<'_>), ranges: &[AddressRange]) {
+        let own = arithmetic_of(engine, hosts, ranges);
         self.differences = self.arithmetic.as_ref().map_or(Vec::new(), |its| own.differences(its));
     }
 
     /// This node has got other settings. Returns a request for what had no place before.
-    pub(super) fn renew(&mut self, engine: &Engine, ranges: &[AddressRange]) -> Option<Vec<u8>> {
-        self.compare(engine, ranges);
-        self.without_realm.renew();
+    pub(super) fn renew(
+        &mut self,
+        (engine, hosts): (&Engine, &CopiedHosts<'_>),
+        ranges: &[AddressRange],
+    ) -> Option<Vec<u8>> {
+        self.compare((engine, hosts), ranges);
+        self.refused.renew();
         engine.renew_copies(self.copies.as_mut()?);
         self.receiver.ask_again()
     }
 
     /// What this node refuses to copy.
     pub(super) fn refusal(&self) -> Refusal {
-        self.without_realm.refusal(self.differences.clone())
+        self.refused.refusal(self.differences.clone())
     }
 
     /// Records that were refused because of their realm.
     pub(super) fn refused_records(&self) -> u64 {
-        self.without_realm.records()
+        self.refused.records()
     }
 
     /// Receives records or digests. Returns the answer.
     pub(super) fn receive(
         &mut self,
-        engine: &mut Engine,
+        (engine, hosts): (&mut Engine, &mut CopiedHosts<'_>),
         ranges: &[AddressRange],
         bytes: &[u8],
         now: Timestamp,
     ) -> Option<Vec<u8>> {
         let accepts = self.accepts();
-        let Self { copies, receiver, without_realm, .. } = self;
+        let Self { copies, receiver, refused, .. } = self;
         let copies = copies.as_mut().filter(|_| accepts)?;
         let has = |address| is_in(ranges, address);
         receiver.receive(bytes, now.0, |key, record, translation| {
             if let Some(difference) = translation.difference() {
                 engine.set_clock_difference(copies, difference);
             }
-            without_realm.forget(key);
-            let result = apply(engine, copies, has, (key, record));
-            if let Some(Copied::NoRealm) = result {
-                without_realm.refuse(key, CopyEnds::realm(record).unwrap_or_default());
+            refused.forget(key);
+            match apply((engine, hosts), copies, has, (key, record))? {
+                Copied::Made(fingerprint) => return Some(fingerprint),
+                Copied::NoPlace => {}
+                Copied::NoRealm => {
+                    refused.without_realm(key, CopyEnds::realm(record).unwrap_or_default());
+                }
+                Copied::NoNumber => refused.without_number(key),
             }
-            match result {
-                Some(Copied::Made(fingerprint)) => Some(fingerprint),
-                _ => None,
-            }
+            None
         })
     }
 
@@ -157,7 +163,7 @@ impl Inbound {
 
 /// Applies the record of a key to the copy. An address that is not of the slice is refused.
 fn apply(
-    engine: &mut Engine,
+    (engine, hosts): (&mut Engine, &mut CopiedHosts<'_>),
     copies: &mut Copies,
     has: impl Fn(Ipv4Addr) -> bool,
     (key, record): (u32, &[u8]),
@@ -168,7 +174,7 @@ fn apply(
     }
     let Some(held) = record.strip_prefix(&HELD) else {
         let is_its = CopyEnds::read(record).is_some_and(|ends| has(ends.external.0));
-        return is_its.then(|| engine.copy(copies, key, record).ok()).flatten();
+        return is_its.then(|| engine.copy(copies, hosts, (key, record)).ok()).flatten();
     };
     let ([protocol, a, b, c, d], ports) = held.split_first_chunk()?;
     let (ports, odd) = ports.as_chunks();

@@ -1,6 +1,6 @@
 //! What a partner refuses to copy of a slice, and why: this node has no realm with the name that a
-//! record tells, or the two nodes give ports to subscribers by other arithmetic. The owner hears of
-//! it by the answer to its state.
+//! record tells, or no number for its host, or the two nodes give ports to subscribers by other
+//! arithmetic. The owner hears of it by the answer to its state.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,10 @@ const LONGEST: usize = 64;
 pub struct Refusal {
     /// Mappings that have no copy, because the partner has no realm with their realm's name.
     pub without_realm: u32,
-    /// The names of those realms, as far as they are told.
+    /// Mappings of NAT64 or DS-Lite that have no copy, because the partner's table of hosts is
+    /// full.
+    pub without_number: u32,
+    /// The names of the missing realms, as far as they are told.
     pub realms: Vec<String>,
     /// Keys of the configuration that give ports to subscribers and differ between the nodes. If
     /// there is one, nothing is copied.
@@ -27,7 +30,7 @@ pub struct Refusal {
 impl Refusal {
     /// True if the partner copies everything that it has room for.
     pub fn is_empty(&self) -> bool {
-        self.without_realm == 0 && self.differences.is_empty()
+        self.without_realm == 0 && self.without_number == 0 && self.differences.is_empty()
     }
 
     /// A clause for people. `who` has no such realm. `None`: nothing is refused.
@@ -38,16 +41,27 @@ impl Refusal {
                 "nothing is copied, because the configurations of the two nodes differ in {keys}"
             ));
         }
-        let Self { without_realm, realms, .. } = self;
-        (*without_realm > 0).then(|| {
+        let Self { without_realm, without_number, realms, .. } = self;
+        let mut reasons = Vec::new();
+        if *without_realm > 0 {
             let names = if realms.is_empty() { "(unnamed)".into() } else { realms.join(", ") };
-            format!("{without_realm} mappings have no copy, because {who} has no realm {names}")
-        })
+            reasons.push(format!(
+                "{without_realm} mappings have no copy, because {who} has no realm {names}"
+            ));
+        }
+        if *without_number > 0 {
+            reasons.push(format!(
+                "{without_number} mappings have no copy, because {who} has no room for more hosts \
+                 of NAT64 or DS-Lite (limits.subscribers)"
+            ));
+        }
+        (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
     /// The refusal as bytes.
     pub(super) fn write(&self) -> Vec<u8> {
         let mut bytes = Vec::from(self.without_realm.to_le_bytes());
+        bytes.extend(self.without_number.to_le_bytes());
         let is_in = |key: &&str| self.differences.contains(key);
         let bits = Arithmetic::KEYS.iter().enumerate().filter(|(_, key)| is_in(key));
         bytes.extend(bits.fold(0_u16, |bits, (at, _)| bits | 1 << at).to_le_bytes());
@@ -61,6 +75,7 @@ impl Refusal {
     /// Reads a refusal. `None`: it is damaged.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let (without_realm, rest) = bytes.split_first_chunk()?;
+        let (without_number, rest) = rest.split_first_chunk()?;
         let (bits, mut rest) = rest.split_first_chunk()?;
         let bits = u16::from_le_bytes(*bits);
         let mut realms = Vec::new();
@@ -75,6 +90,7 @@ impl Refusal {
         let keys = Arithmetic::KEYS.into_iter().enumerate();
         Some(Self {
             without_realm: u32::from_le_bytes(*without_realm),
+            without_number: u32::from_le_bytes(*without_number),
             realms,
             differences: keys.filter(|(at, _)| bits >> at & 1 != 0).map(|(_, key)| key).collect(),
         })
@@ -88,18 +104,25 @@ fn shown(name: &[u8]) -> String {
     bytes.map(|byte| if plain(&byte) { char::from(byte) } else { '?' }).collect()
 }
 
-/// Keys without a realm at this node, and the names of these realms.
+/// Keys without a realm at this node, with the names of these realms, and keys without a number for
+/// their host.
 #[derive(Debug, Default)]
-pub(super) struct WithoutRealm {
+pub(super) struct Refused {
     keys: BTreeSet<u32>,
     names: BTreeSet<String>,
-    /// Records that were refused since the stream began.
+    /// Records without a realm that were refused since the stream began.
     records: u64,
+    numberless: BTreeSet<u32>,
 }
 
-impl WithoutRealm {
+impl Refused {
+    /// The record of a key was refused, because its host gets no number at this node.
+    pub(super) fn without_number(&mut self, key: u32) {
+        self.numberless.insert(key);
+    }
+
     /// The record of a key was refused, because this node has no realm with this name.
-    pub(super) fn refuse(&mut self, key: u32, name: &[u8]) {
+    pub(super) fn without_realm(&mut self, key: u32, name: &[u8]) {
         self.records += 1;
         self.keys.insert(key);
         if self.names.len() < MOST_NAMES {
@@ -109,6 +132,7 @@ impl WithoutRealm {
 
     /// A key has another record, or none.
     pub(super) fn forget(&mut self, key: u32) {
+        self.numberless.remove(&key);
         if self.keys.remove(&key) && self.keys.is_empty() {
             self.names.clear();
         }
@@ -126,6 +150,7 @@ impl WithoutRealm {
     pub(super) fn refusal(&self, differences: Vec<&'static str>) -> Refusal {
         Refusal {
             without_realm: self.keys.len() as u32,
+            without_number: self.numberless.len() as u32,
             realms: self.names.iter().cloned().collect(),
             differences,
         }
@@ -138,10 +163,10 @@ mod tests {
 
     #[test]
     fn a_refusal_is_read_as_it_was_written() {
-        let mut without = WithoutRealm::default();
-        without.refuse(7, b"red");
-        without.refuse(7, b"red");
-        without.refuse(9, b"bl\nue");
+        let mut without = Refused::default();
+        without.without_realm(7, b"red");
+        without.without_realm(7, b"red");
+        without.without_realm(9, b"bl\nue");
         let refusal = without.refusal(vec!["ports", "subscribers"]);
         assert_eq!(Refusal::read(&refusal.write()), Some(refusal.clone()));
         assert_eq!((refusal.without_realm, without.records()), (2, 3));
@@ -154,15 +179,21 @@ mod tests {
         let text = without.refusal(Vec::new()).text("node b").expect("something is refused");
         assert_eq!(text, "2 mappings have no copy, because node b has no realm bl?ue, red");
         [7, 9].iter().for_each(|key| without.forget(*key));
+        without.without_number(9);
+        let refusal = without.refusal(Vec::new());
+        assert_eq!(Refusal::read(&refusal.write()), Some(refusal.clone()));
+        let text = refusal.text("node b").expect("something is refused");
+        assert!(text.starts_with("1 mappings have no copy, because node b has no room"), "{text}");
+        without.forget(9);
         assert!(without.refusal(Vec::new()).is_empty());
         assert_eq!(Refusal::default().text("node b"), None);
     }
 
     #[test]
     fn names_without_end_are_not_kept() {
-        let mut without = WithoutRealm::default();
+        let mut without = Refused::default();
         for key in 0..100 {
-            without.refuse(key, format!("{key}").repeat(100).as_bytes());
+            without.without_realm(key, format!("{key}").repeat(100).as_bytes());
         }
         let refusal = without.refusal(Vec::new());
         assert_eq!((refusal.without_realm, refusal.realms.len()), (100, MOST_NAMES));

@@ -6,6 +6,7 @@ use super::status::{SliceChange, SliceStatus};
 use super::young::Young;
 use crate::pcp::Told;
 use natgate_engine::{AddressRange, Arithmetic, Duty, Engine, Timestamp};
+use natgate_ipv6::CopiedHosts;
 use natgate_pair::{
     Epoch, Message, Node, Ownership, PACKET_HEAD, Present, RECORD_HEAD, Receiver, Role, Sender,
     Stream, StreamId, Written, write_state,
@@ -64,7 +65,7 @@ pub(super) struct Slice {
     pub(super) is_disputed: bool,
     /// Ports of copies that have ended by themselves. They rest until the partner has no mapping
     /// without a key, or has ended.
-    orphans: BTreeSet<u64>,
+    orphans: BTreeSet<u128>,
     /// The latest owner that was reported, and the epoch.
     reported: Option<(Node, Epoch)>,
 }
@@ -144,9 +145,9 @@ impl Slice {
 
     /// The engine has other settings: its new addresses need their duty. Returns a request for
     /// records that had no place before.
-    pub(super) fn renew(&mut self, engine: &Engine) -> Option<Vec<u8>> {
+    pub(super) fn renew(&mut self, engine: &Engine, hosts: &CopiedHosts<'_>) -> Option<Vec<u8>> {
         self.duty = None;
-        self.inbound.as_mut()?.renew(engine, &self.ranges)
+        self.inbound.as_mut()?.renew((engine, hosts), &self.ranges)
     }
 
     /// Lets no session end before the next [`Slice::set_duty`], which starts all timers anew.
@@ -164,7 +165,7 @@ impl Slice {
         engine: &Engine,
         [destination, source]: [Option<Stream>; 2],
         now: Timestamp,
-    ) -> Vec<u64> {
+    ) -> Vec<u128> {
         let id = |stream| StreamId { slice: self.number, worker: 0, stream };
         let mut ended = Vec::new();
         if self.outbound.as_ref().map(|outbound| outbound.sender.id()) != destination.map(id) {
@@ -195,7 +196,7 @@ impl Slice {
     /// Receives a message of the stream. Returns the answer.
     pub(super) fn receive(
         &mut self,
-        engine: &mut Engine,
+        (engine, hosts): (&mut Engine, &mut CopiedHosts<'_>),
         (id, message): (StreamId, Message<'_>),
         bytes: &[u8],
         now: Timestamp,
@@ -221,11 +222,11 @@ impl Slice {
             }
             Message::State { is_complete, origin } => {
                 let inbound = self.inbound.as_mut().filter(|one| one.receiver.id() == id)?;
-                inbound.hear(engine, &self.ranges, (is_complete, origin), now);
+                inbound.hear((engine, hosts), &self.ranges, (is_complete, origin), now);
                 None
             }
             Message::Packet(_) | Message::Digests { .. } => {
-                self.inbound.as_mut()?.receive(engine, &self.ranges, bytes, now)
+                self.inbound.as_mut()?.receive((engine, hosts), &self.ranges, bytes, now)
             }
         }
     }
@@ -234,7 +235,7 @@ impl Slice {
     pub(super) fn note_end(
         &mut self,
         slot: u32,
-        port: u64,
+        port: u128,
         now: Timestamp,
         send: impl FnOnce(Vec<u8>),
     ) -> bool {
@@ -263,7 +264,7 @@ impl Slice {
     }
 
     /// Ports of orphans whose rest ends: the partner has no mapping without a key, or has ended.
-    pub(super) fn settled_orphans(&mut self, owns: bool) -> BTreeSet<u64> {
+    pub(super) fn settled_orphans(&mut self, owns: bool) -> BTreeSet<u128> {
         let is_settled = owns && self.outbound.as_ref().is_none_or(|out| out.sender.is_swept());
         if is_settled { std::mem::take(&mut self.orphans) } else { BTreeSet::new() }
     }
@@ -273,7 +274,7 @@ impl Slice {
     /// they are due. `epoch` is the last loss of requested mappings.
     pub(super) fn send(
         &mut self,
-        engine: &Engine,
+        (engine, hosts): (&Engine, &CopiedHosts<'_>),
         (now, room, most): (Timestamp, usize, usize),
         (young, epoch): (&mut Young, Option<Told>),
         mut send: impl FnMut(Vec<u8>) -> bool,
@@ -290,7 +291,7 @@ impl Slice {
         for _ in 0..most {
             let Outbound { sender, held, .. } = &mut *outbound;
             let source = |key, out: &mut Vec<u8>| {
-                held.present(engine, &has, (key, now, takes_all), young, out)
+                held.present((engine, hosts), &has, (key, now, takes_all), young, out)
             };
             match sender.write(now.0, (room, engine.copy_extent()), source) {
                 Written::Packet(packet) => {
@@ -315,7 +316,7 @@ impl Slice {
             outbound.told = mark;
             let mut origin = Vec::new();
             engine.copy_origin(&mut origin);
-            let arithmetic = Arithmetic::of(engine.config(), ranges);
+            let arithmetic = arithmetic_of(engine, hosts, ranges);
             let state = State { origin: &origin, arithmetic, epoch, sent: now.0 };
             send(write_state(outbound.sender.id(), is_complete, &state.write()));
         }
@@ -400,6 +401,17 @@ impl Slice {
     }
 }
 
+/// What gives ports of some ranges to subscribers, at this node.
+pub(super) fn arithmetic_of(
+    engine: &Engine,
+    hosts: &CopiedHosts<'_>,
+    ranges: &[AddressRange],
+) -> Arithmetic {
+    let mut arithmetic = Arithmetic::of(engine.config(), ranges);
+    hosts.keys().iter().for_each(|(key, value)| arithmetic.set(key, value));
+    arithmetic
+}
+
 /// True if one of the ranges has an address.
 pub(super) fn is_in(ranges: &[AddressRange], address: Ipv4Addr) -> bool {
     ranges.iter().any(|range| range.contains(address))
@@ -471,7 +483,7 @@ impl Held {
     /// Writes the present record of a key. `takes_all`: of young mappings too.
     fn present(
         &self,
-        engine: &Engine,
+        (engine, hosts): (&Engine, &CopiedHosts<'_>),
         has: &impl Fn(Ipv4Addr) -> bool,
         (key, now, takes_all): (u32, Timestamp, bool),
         young: &mut Young,
@@ -494,7 +506,7 @@ impl Held {
             return Present::NotYet;
         }
         engine
-            .copy_record(key, out)
+            .copy_record(key, hosts, out)
             .map_or(Present::Absent, |fingerprint| Present::Record { fingerprint })
     }
 }

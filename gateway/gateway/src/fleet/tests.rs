@@ -1,5 +1,7 @@
 //! Two nodes with their engines, over a link that loses, repeats and reorders.
 
+mod hosts;
+mod portless;
 mod realms;
 mod requests;
 
@@ -109,6 +111,10 @@ enum Allotment {
     /// At random, for hosts of several realms: three hosts each have one address. The nodes have
     /// their realms in other orders.
     Realms,
+    /// At random, for hosts of NAT64, which have numbers.
+    Nat64,
+    /// At random, for hosts behind tunnels of DS-Lite.
+    Dslite,
 }
 
 impl Allotment {
@@ -122,7 +128,7 @@ impl Allotment {
 
     fn allocation(self) -> Allocation {
         match self {
-            Self::Random | Self::Realms => Allocation::Random,
+            Self::Random | Self::Realms | Self::Nat64 | Self::Dslite => Allocation::Random,
             Self::Blocks => Allocation::Block(BlockConfig {
                 size: BLOCK,
                 max_per_subscriber: 1,
@@ -149,6 +155,8 @@ fn computed((address, port): External) -> Option<u8> {
 struct Process {
     engine: Engine,
     fleet: Fleet,
+    /// The translator, if hosts have numbers.
+    translator: Option<natgate_ipv6::Translator>,
     now: u64,
     allotment: Allotment,
     /// Requested mappings that the engine had lost at the last turn.
@@ -197,7 +205,7 @@ impl Process {
             explicit_per_subscriber: 8,
             ..natgate_engine::Limits::default()
         };
-        let config = Config {
+        let mut config = Config {
             limits,
             realms: allotment.realms(node),
             pooling: match allotment {
@@ -209,12 +217,15 @@ impl Process {
             pools: vec![pool],
             ..Config::default()
         };
+        let translator = allotment.settings6().and_then(|settings| {
+            natgate_ipv6::Translator::new(&settings, &mut config, [8; 32]).expect("good settings")
+        });
         let mut engine = Engine::new(&config, [7; 32], Timestamp(now)).expect("a configuration");
         engine.join_pair();
         let end = End(Arc::clone(wire), usize::from(node == "b"));
         wire.lock().expect("no test has failed").messages[end.1].clear();
         let (fleet, _) = Fleet::new(settings, Box::new(end), 77).expect("a file");
-        Self { engine, fleet, now, allotment, lost: 0 }
+        Self { engine, fleet, translator, now, allotment, lost: 0 }
     }
 
     fn turn(&mut self, now: u64) {
@@ -225,14 +236,18 @@ impl Process {
             while self.engine.poll_transmit(&mut [0; 1500]).is_some() {}
         }
         self.watch();
-        self.fleet.turn(Timestamp(now), &mut self.engine);
+        if let Some(translator) = &mut self.translator {
+            translator.sweep(&self.engine, Timestamp(now));
+        }
+        let mut hosts = CopiedHosts::new(self.translator.as_mut(), Timestamp(now));
+        self.fleet.turn(Timestamp(now), &mut self.engine, &mut hosts);
     }
 
     /// A turn that keeps the engine's events.
     fn fleet_turn(&mut self, now: Timestamp, events: &mut Vec<Change>) {
         self.now = now.0;
         self.engine.advance(now);
-        self.fleet.turn(now, &mut self.engine);
+        self.fleet.turn(now, &mut self.engine, &mut CopiedHosts::new(None, now));
         while let Some(event) = self.engine.poll_event() {
             events.push(event.change);
         }
@@ -270,6 +285,9 @@ impl Process {
         (from, realm): (Side, u16),
         mut bytes: [u8; 40],
     ) -> Option<(External, External, u16)> {
+        if self.translator.is_some() {
+            return self.pass_numbered(from, bytes);
+        }
         let mut packets = [Packet::new(&mut bytes, 0).in_realm(realm)];
         let mut verdicts = [Verdict::Held];
         self.engine.process(Timestamp(self.now), from, &mut packets, &mut verdicts);
@@ -285,7 +303,7 @@ impl Process {
 
     /// Removes the mappings of a host.
     fn clear(&mut self, host: u8) {
-        let Some((realm, address)) = self.place(host) else { return };
+        let Some((realm, address)) = self.number(host) else { return };
         let subscriber = Some(natgate_engine::Prefix::new(address, 32));
         let filter = Filter { realm: Some(realm), subscriber, ..Filter::default() };
         let mut cursor = Cursor::default();
@@ -315,18 +333,22 @@ impl Process {
             self.engine.advance(Timestamp(self.now));
         }
         self.engine.reconfigure(change);
-        self.fleet.renew(&self.engine);
+        let hosts = CopiedHosts::new(self.translator.as_mut(), Timestamp(self.now));
+        self.fleet.renew(&self.engine, &hosts);
     }
 
     /// The realm's name and the endpoint inside of each external endpoint and protocol.
-    fn hosts(&self) -> BTreeMap<(u8, External), Place> {
+    fn hosts(&mut self) -> BTreeMap<(u8, External), Place> {
         let ends = |end: natgate_engine::Endpoint| (end.address, end.port);
+        let mappings: Vec<natgate_engine::MappingInfo> = self.engine.mappings().collect();
         let mapping = |mapping: natgate_engine::MappingInfo| {
             let id = mapping.id;
-            let realm = self.realm_name(id.realm);
-            ((id.protocol, ends(id.external)), (realm, ends(id.internal)))
+            let internal = (self.known(id.realm, id.internal.address), id.internal.port);
+            ((id.protocol, ends(id.external)), (self.realm_name(id.realm), internal))
         };
-        self.engine.mappings().map(mapping).collect()
+        // Without ports, one endpoint may lead to several hosts.
+        let has_port = |((number, _), _): &((u8, External), Place)| *number != protocol::GRE;
+        mappings.into_iter().map(mapping).filter(has_port).collect()
     }
 }
 
@@ -432,6 +454,12 @@ impl Pair {
 
     fn below(&self, bound: u64) -> u64 {
         self.wire().below(bound)
+    }
+
+    /// True if both nodes find no fault in any slice.
+    fn status_is_whole(&self) -> bool {
+        let mut all = [&self.a, &self.b].into_iter().flatten().map(Process::status);
+        all.all(|status| status.slices.iter().all(|slice| slice.fault().is_none()))
     }
 
     fn wire(&self) -> std::sync::MutexGuard<'_, Wire> {
@@ -729,10 +757,17 @@ fn no_port_is_two_subscribers_in_any_history() {
 }
 
 fn history(seed: u64) {
-    let all = [Allotment::Random, Allotment::Blocks, Allotment::Arithmetic, Allotment::Realms];
+    let all = [
+        Allotment::Random,
+        Allotment::Blocks,
+        Allotment::Arithmetic,
+        Allotment::Realms,
+        Allotment::Nat64,
+        Allotment::Dslite,
+    ];
     let mut pair = Pair::with(all[seed as usize % all.len()]);
     pair.wire().random = seed;
-    pair.wire().faults = seed / 4 % 4;
+    pair.wire().faults = seed / 6 % 4;
     let mut judge = Judge { allotment: pair.allotment, ..Judge::default() };
     for _ in 0..250 {
         let (choice, host) = (pair.below(64), pair.below(12) as u8 + 2);
@@ -767,6 +802,10 @@ fn history(seed: u64) {
                 judge.request(pair.either(to_a), flow, choice >= 54);
                 pair.run(0.05);
             }
+            44.. => {
+                judge.tunnel(&mut pair, to_a, host);
+                pair.run(0.05);
+            }
             _ => {
                 judge.hear_of_losses(&pair);
                 let flags = [SYN, ACK, FIN | ACK, RST][pair.below(4) as usize];
@@ -795,6 +834,7 @@ struct Judge {
     /// The host that had each block of ports, and the time of its last packet.
     blocks: BTreeMap<External, (u64, u8)>,
     grants: requests::Grants,
+    tunnels: portless::Tunnels,
 }
 
 impl Judge {
@@ -844,8 +884,8 @@ impl Pair {
     }
 
     /// No external port leads to two hosts, at whichever node.
-    fn check(&self) {
-        let [Some(a), Some(b)] = [&self.a, &self.b] else { return };
+    fn check(&mut self) {
+        let [Some(a), Some(b)] = [&mut self.a, &mut self.b] else { return };
         let (of_a, of_b) = (a.hosts(), b.hosts());
         for (external, host) in &of_a {
             let other = of_b.get(external).unwrap_or(host);

@@ -29,7 +29,7 @@ use natgate_engine::{
 };
 use natgate_io::{BATCH, Frame, HEADROOM, Transmit};
 use natgate_ipv6::convert::Cut;
-use natgate_ipv6::{Departure, Fate, HostName, Translator};
+use natgate_ipv6::{CopiedHosts, Departure, Fate, HostName, Translator};
 use natgate_wire::arp::Mac;
 use natgate_wire::ipv6::MIN_MTU;
 use std::sync::Arc;
@@ -99,6 +99,12 @@ impl Families {
 }
 
 impl Stages {
+    /// The engine, and the hosts that have numbers in it, for the partner of a pair.
+    pub(super) fn copied(&mut self, now: Timestamp) -> (&mut Engine, CopiedHosts<'_>) {
+        let translator = self.families.as_mut().map(|families| &mut families.translator);
+        (&mut self.engine, CopiedHosts::new(translator, now))
+    }
+
     /// True if a frame with IPv6 is for this gateway's translator. Its bytes are then the packet.
     pub(super) fn sort_ipv6(
         &mut self,

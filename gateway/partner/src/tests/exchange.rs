@@ -33,6 +33,19 @@ fn short_and_long_messages_arrive_in_both_directions() {
 }
 
 #[test]
+fn a_node_that_is_connected_can_send() {
+    let rig = Rig::new();
+    for round in 0..40 {
+        let [a, _b] = rig.pair();
+        // No pause: the next look comes at once.
+        while a.status().connected_since.is_none() {
+            std::hint::spin_loop();
+        }
+        assert!(a.send(vec![0]), "round {round}");
+    }
+}
+
+#[test]
 fn a_pair_may_have_ipv6_addresses() {
     let rig = Rig::new();
     ["a", "b"].iter().for_each(|node| rig.write(node, &rig.authority, 2099));

@@ -90,6 +90,11 @@ impl DsliteDraft {
         self.address.as_ref().map(|address| address.value)
     }
 
+    /// The place of [`DsliteDraft::end`] in the file.
+    pub(super) fn end_place(&self) -> Option<&Place> {
+        self.address.as_ref().map(|address| &address.place)
+    }
+
     /// The prefixes of the B4s, as a list, if an address is in none of them.
     pub(super) fn others(&self, b4: Ipv6Addr) -> Option<String> {
         let is_one = self.b4.iter().any(|prefix| prefix.value.contains(b4));

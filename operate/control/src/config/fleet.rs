@@ -10,6 +10,7 @@ use super::values::{self, overlaps, quoted, show_range, socket_address};
 use natgate_engine::{AddressRange, Allocation};
 use natgate_gateway::StateSettings;
 use natgate_gateway::fleet::{FleetSettings, PartnerSettings, SliceSettings};
+use natgate_ipv6::Prefix6;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -130,6 +131,22 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     owners_are_nodes(fleet, report);
     slices_are_the_pools(draft, fleet, report);
     parts_are_built_in(draft, fleet, report);
+    tunnels_have_one_end(draft, report);
+}
+
+/// The end of the tunnels of DS-Lite is the same address at both nodes, so it is on no link.
+fn tunnels_have_one_end(draft: &Draft, report: &Report<'_>) {
+    let Some(dslite) = &draft.ipv6.dslite else { return };
+    let (Some(end), Some(place)) = (dslite.end(), dslite.end_place()) else { return };
+    let network = draft.inside.address6.as_ref().map(|own| own.value);
+    let network = network.map(|(address, len)| Prefix6 { address, len });
+    if network.is_some_and(|network| network.contains(end)) {
+        let message = format!("{end} is in the inside network, where both nodes would answer for");
+        report.wrong(
+            place,
+            format!("{message} it; use an address that routers reach by a route to either node"),
+        );
+    }
 }
 
 fn owners_are_nodes(fleet: &FleetDraft, report: &Report<'_>) {
@@ -209,9 +226,6 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
     }
     if draft.alg != Default::default() {
         wrong("the state of application-level gateways", "take [alg] out");
-    }
-    if draft.ipv6.nat64.is_some() || draft.ipv6.dslite.is_some() {
-        wrong("the numbers of hosts", "take [nat64] or [dslite] out");
     }
     for pool in &draft.pools {
         let allocation = draft.allocation(pool);

@@ -11,7 +11,7 @@ use axum::Extension;
 use axum::extract::{RawQuery, State};
 use natgate_engine::{BlockInfo, BlockKind, Filter, HeldPort, MappingInfo, MappingKind, Timestamp};
 use natgate_gateway::ipv6::HostName;
-use natgate_gateway::{Clock, List};
+use natgate_gateway::{Clock, List, Settings};
 use natgate_logs::OwnersInForce;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -92,13 +92,24 @@ fn find_then(
                 response.body["covered"] = json!(coverage.covered);
                 response.body["gaps"] = json!(coverage.gaps);
             }
+            add_not_asked(&mut response.body, &settings);
             return Ok(response);
         }
     };
     let (covered, gaps) = (&found.coverage.covered, &found.coverage.gaps);
     let mut answers: Vec<Value> = found.holders.iter().map(|holder| json!(holder)).collect();
     answers.extend(by(&found.answers));
-    Ok(Response::done(json!({ "answers": answers, "covered": covered, "gaps": gaps })))
+    let mut body = json!({ "answers": answers, "covered": covered, "gaps": gaps });
+    add_not_asked(&mut body, &settings);
+    Ok(Response::done(body))
+}
+
+/// Names the other node of a pair, whose log was not searched.
+fn add_not_asked(body: &mut Value, settings: &Settings) {
+    let nodes = past::not_asked(settings);
+    if !nodes.is_empty() {
+        body["not_asked"] = json!(nodes);
+    }
 }
 
 /// Answers from a configuration, with their source.

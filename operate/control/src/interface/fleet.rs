@@ -117,6 +117,7 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
         "fault": slice.fault(),
         "refused": {
             "without_realm": slice.refusal.without_realm,
+            "without_number": slice.refusal.without_number,
             "realms": slice.refusal.realms,
             "differences": slice.refusal.differences,
         },

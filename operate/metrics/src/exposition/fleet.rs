@@ -57,8 +57,9 @@ fn slices(page: &mut Page, slices: &[SliceStatus]) {
         ("fleet_slice_age_seconds", "Time since the copy was complete.", |slice| {
             slice.age.map(|age| age.as_secs_f64())
         }),
-        ("fleet_slice_refused_mappings", "Mappings whose realm the partner lacks.", |slice| {
-            Some(slice.refusal.without_realm.into())
+        ("fleet_slice_refused_mappings", "Mappings that the partner refuses.", |slice| {
+            let refusal = &slice.refusal;
+            Some(f64::from(refusal.without_realm) + f64::from(refusal.without_number))
         }),
     ];
     for (name, help, read) in gauges {

@@ -114,7 +114,7 @@ fn pair() -> FleetStatus {
             SliceStatus { sent: Some(sent), ..slice("owner") },
             SliceStatus {
                 received: Some(received),
-                refusal: Refusal { without_realm: 41, ..Refusal::default() },
+                refusal: Refusal { without_realm: 30, without_number: 11, ..Refusal::default() },
                 records_without_realm: Some(42),
                 ..slice("partner")
             },

@@ -6,6 +6,7 @@
 //! ticks. A copy never displaces a mapping of the engine itself, and a copy that has ended
 //! meanwhile leaves nothing that a later record could end in its place.
 
+use super::hosts::{HostIdentity, HostNumbers};
 use super::{ABSENT, LEFT_OUT, MappingParts, NO_REALM, Restoration, RestoreError};
 use crate::config::RealmConfig;
 use crate::endpoint::{AddressPort, External};
@@ -47,21 +48,47 @@ pub enum Copied {
     NoPlace,
     /// This engine has no realm with the name that the record tells. The key has no copy.
     NoRealm,
+    /// There is no number for the host that the record tells. The key has no copy.
+    NoNumber,
 }
 
-/// Realm of a record: realm 0, or the one whose name follows.
+/// Realm of a record: realm 0; the one whose name follows; a realm of numbers whose name and the
+/// identity of whose host follow.
 const REALM_0: u8 = 0;
 const NAMED: u8 = 1;
+const NUMBERED: u8 = 2;
 
-/// Identity of a copy: protocol, external endpoint, tick of its creation.
-type Made = (u8, AddressPort, u32);
+/// Bytes of a remote address and the place of a prefix.
+const PATH: usize = 5;
+
+/// In place of the number of a host whose identity follows.
+const NO_ADDRESS: u32 = 1;
+
+/// What a record tells besides the mapping's fields.
+#[derive(Clone, Copy, Debug)]
+struct Names<'a> {
+    /// Fingerprint of the set of timeouts.
+    set: u64,
+    /// Name of the realm; `None`: realm 0.
+    realm: Option<&'a [u8]>,
+    /// The host, if the realm is one of numbers.
+    host: Option<HostIdentity>,
+    /// Remote addresses with the places of the prefixes by which the host reaches them, [`PATH`]
+    /// bytes each.
+    paths: &'a [u8],
+}
+
+/// Identity of a copy: protocol, external endpoint, for a protocol without ports the remote
+/// address, tick of its creation.
+type Made = (u8, AddressPort, u32, u32);
 
 /// Ends of a mapping in a record, with which a caller finds the engine for the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyEnds {
     /// Protocol number.
     pub protocol: u8,
-    /// Internal address and port. The realm is the caller's knowledge.
+    /// Internal address and port. The realm is the caller's knowledge. A host with a number has
+    /// address 0.0.0.1.
     pub internal: (Ipv4Addr, u16),
     /// External address and port.
     pub external: (Ipv4Addr, u16),
@@ -80,7 +107,7 @@ impl CopyEnds {
     pub fn realm(record: &[u8]) -> Option<&[u8]> {
         let mut from = Reader::new(record);
         MappingParts::default().read(&mut from).ok()?;
-        names_in(&mut from)?.1
+        names_in(&mut from)?.realm
     }
 }
 
@@ -104,26 +131,40 @@ impl Engine {
     /// `None`: there is no such mapping.
     ///
     /// The record refers to nothing outside it but the scale of time: it has the name of the
-    /// mapping's realm, and a fingerprint of its set of timeouts. So a reload of either engine
-    /// changes nothing in its meaning.
-    pub fn copy_record(&self, key: u32, out: &mut Vec<u8>) -> Option<u64> {
+    /// mapping's realm, a fingerprint of its set of timeouts, and in place of a host's number the
+    /// host's identity. So a reload of either engine changes nothing in its meaning.
+    pub fn copy_record(&self, key: u32, hosts: &dyn HostNumbers, out: &mut Vec<u8>) -> Option<u64> {
         if key >= self.table.extent() || !self.table.is_live(key) {
             return None;
         }
         let start = out.len();
         let numbers = self.mapping_fields(key);
         // Numbers of realms and of sets mean nothing to another engine.
-        let fields = MappingFields { realm: 0, timeouts: 0, ..numbers };
+        let mut fields = MappingFields { realm: 0, timeouts: 0, ..numbers };
+        let realm = usize::from(numbers.realm).checked_sub(1);
+        let realm = realm.and_then(|at| self.config.realms.get(at));
+        let mut host = None;
+        if realm.is_some_and(is_of_numbers) {
+            host = Some(hosts.identity(Ipv4Addr::from_bits(numbers.internal.address))?);
+            fields.internal.address = NO_ADDRESS;
+        }
         let mut record = self.write_mapping(key, &fields, out);
         let set = usize::from(numbers.timeouts).checked_sub(1);
         let set = set.and_then(|at| self.config.timeout_sets.get(at)).map_or(0, print_of);
         record.u64(set);
-        if let Some(at) = usize::from(numbers.realm).checked_sub(1) {
-            let name = self.config.realms.get(at).map_or("", |realm| &realm.name).as_bytes();
-            let name = &name[..name.len().min(u16::MAX.into())];
-            record.u8(NAMED).u16(name.len() as u16).put(name);
-        } else {
+        if numbers.realm == 0 {
             record.u8(REALM_0);
+        } else {
+            let name = realm.map_or("", |realm| &realm.name).as_bytes();
+            let name = &name[..name.len().min(u16::MAX.into())];
+            let kind = if host.is_some() { NUMBERED } else { NAMED };
+            record.u8(kind).u16(name.len() as u16).put(name);
+        }
+        if let Some(HostIdentity { address, inner }) = host {
+            record.put(&address.to_be_bytes()).u32(inner);
+            let paths = self.paths_of(key, hosts);
+            record.u16(paths.len() as u16);
+            paths.iter().for_each(|(remote, path)| _ = record.u32(*remote).u8(*path));
         }
         record.end();
         // The frame of the hand-over is not needed.
@@ -175,30 +216,39 @@ impl Engine {
         copies.end_shift = own - other + ticks * tick;
     }
 
-    /// Makes or renews the copy of a mapping by the record of its key.
+    /// Makes or renews the copy of a mapping by the record of its key. `hosts` gives numbers to
+    /// hosts of a realm of numbers.
     ///
     /// # Errors
     /// [`RestoreError::Damaged`]: nothing has changed.
     pub fn copy(
         &mut self,
         copies: &mut Copies,
-        key: u32,
-        record: &[u8],
+        hosts: &mut dyn HostNumbers,
+        (key, record): (u32, &[u8]),
     ) -> Result<Copied, RestoreError> {
         const WRONG: RestoreError = RestoreError::Damaged("a mapping that cannot be");
         let mut parts = MappingParts::default();
         let mut from = Reader::new(record);
         let mut fields = parts.read(&mut from).map_err(RestoreError::Damaged)?;
         let essence = essence(&fields, &parts, from.rest());
-        let (set, name) = names_in(&mut from).filter(|_| from.is_empty()).ok_or(WRONG)?;
+        let names = names_in(&mut from).ok_or(WRONG)?;
         if !parts.are_valid() || fields.number != key {
             return Err(WRONG);
         }
-        let realm = name.map_or(Some(0), |name| self.realm_named(copies, name));
+        let realm = names.realm.map_or(Some(0), |name| self.realm_named(copies, name, names.host));
         fields.realm = realm.unwrap_or(NO_REALM);
-        fields.timeouts = self.set_with(set);
+        fields.timeouts = self.set_with(names.set);
         copies.move_times(&mut fields, &mut parts);
         self.forget_ended(copies, fields.number);
+        if let Some(host) = names.host.filter(|_| realm.is_some()) {
+            let Some(number) = hosts.number(host) else {
+                copies.restoration.tick = self.tick;
+                self.drop_restored(&mut copies.restoration, fields.number);
+                return Ok(Copied::NoNumber);
+            };
+            fields.internal.address = number.to_bits();
+        }
         self.forget_owner(copies, &fields);
         self.adopt(copies, &mut fields);
         copies.restoration.tick = self.tick;
@@ -212,15 +262,42 @@ impl Engine {
             restoration.put(fields.number, ABSENT);
             return Ok(if realm.is_some() { Copied::NoPlace } else { Copied::NoRealm });
         }
-        let created = self.created(self.table.mapping(slot));
-        copies.note(fields.number, Some((fields.protocol, fields.external, created)));
+        copies.note(fields.number, Some(self.identity_of(slot)));
+        if names.host.is_some() {
+            let number = Ipv4Addr::from_bits(fields.internal.address);
+            for [a, b, c, d, path] in names.paths.as_chunks::<PATH>().0 {
+                let remote = u32::from_le_bytes([*a, *b, *c, *d]);
+                hosts.note_path(number, Ipv4Addr::from_bits(remote), *path);
+            }
+        }
         Ok(Copied::Made(essence))
     }
 
-    /// The number of a realm, by its name in the present configuration. `None`: there is none.
-    fn realm_named(&self, copies: &mut Copies, name: &[u8]) -> Option<u16> {
-        let is_its =
-            |realm: &RealmConfig| !realm.gone && !name.is_empty() && realm.name.as_bytes() == name;
+    /// The remote addresses of a mapping's sessions, as its host sees them, with the places of the
+    /// prefixes by which the host reaches them.
+    fn paths_of(&self, key: u32, hosts: &dyn HostNumbers) -> Vec<(u32, u8)> {
+        let number = Ipv4Addr::from_bits(self.table.mapping(key).host().address());
+        let path = |session| {
+            let AddressPort { address, .. } = self.seen(key, self.table.session(session).remote());
+            Some((address, hosts.path(number, Ipv4Addr::from_bits(address))?))
+        };
+        self.table.sessions(key).filter_map(path).collect()
+    }
+
+    /// The number of a realm, by its name in the present configuration. A host with an identity has
+    /// a realm of numbers. `None`: there is none.
+    fn realm_named(
+        &self,
+        copies: &mut Copies,
+        name: &[u8],
+        host: Option<HostIdentity>,
+    ) -> Option<u16> {
+        let is_its = |realm: &RealmConfig| {
+            !realm.gone
+                && !name.is_empty()
+                && realm.name.as_bytes() == name
+                && is_of_numbers(realm) == host.is_some()
+        };
         let realms = &self.config.realms;
         let known = copies.realms.get(name).copied();
         if known.is_some_and(|number| realms.get(usize::from(number) - 1).is_some_and(is_its)) {
@@ -286,8 +363,8 @@ impl Engine {
     /// The slot that has the port of a record.
     fn owner_of(&self, fields: &MappingFields) -> Option<u32> {
         let AddressPort { address, port } = fields.external;
-        let index = self.external.index(address).filter(|_| has_ports(fields.protocol))?;
-        self.external.owner(fields.protocol, index, port)
+        let external = External::new(self.external.index(address)?, port);
+        self.owner_at(fields.protocol, external, fields.remote)
     }
 
     /// Forgets the key of the slot that has the port of a record, if the slot has another mapping
@@ -304,12 +381,7 @@ impl Engine {
     /// other engine has copied the mapping from it. The time of creation stays, because times that
     /// were moved twice may differ by a tick.
     fn adopt(&mut self, copies: &mut Copies, fields: &mut MappingFields) {
-        let AddressPort { address, port } = fields.external;
-        let Some(index) = self.external.index(address).filter(|_| has_ports(fields.protocol))
-        else {
-            return;
-        };
-        let Some(slot) = self.external.owner(fields.protocol, index, port) else { return };
+        let Some(slot) = self.owner_of(fields) else { return };
         let mapping = self.table.mapping(slot);
         let of_internal = AddressPort::new(mapping.host().address(), mapping.internal().port);
         if mapping.is_static()
@@ -332,10 +404,15 @@ impl Engine {
         if !self.table.is_live(slot) {
             return false;
         }
+        made == self.identity_of(slot)
+    }
+
+    fn identity_of(&self, slot: u32) -> Made {
         let mapping = self.table.mapping(slot);
-        let external = mapping.external();
-        let address = self.external.address(external.index);
-        made == (mapping.protocol, AddressPort::new(address, external.port), self.created(mapping))
+        let External { index, port } = mapping.external();
+        let external = AddressPort::new(self.external.address(index), port);
+        let remote = if has_ports(mapping.protocol) { 0 } else { mapping.first.remote().address };
+        (mapping.protocol, external, remote, self.created(mapping))
     }
 }
 
@@ -370,19 +447,30 @@ impl Copies {
     }
 }
 
-/// Reads the fingerprint of a record's set of timeouts, and the name of its realm; no name: realm
-/// 0.
-fn names_in<'a>(from: &mut Reader<'a>) -> Option<(u64, Option<&'a [u8]>)> {
-    let set = from.u64()?;
-    let name = match from.u8()? {
-        REALM_0 => None,
-        NAMED => {
-            let len = from.u16()?;
-            Some(from.take(usize::from(len))?)
+/// Reads what a record tells behind the mapping's fields.
+fn names_in<'a>(from: &mut Reader<'a>) -> Option<Names<'a>> {
+    let (set, kind) = (from.u64()?, from.u8()?);
+    let (mut realm, mut host) = (None, None);
+    if kind != REALM_0 {
+        let len = from.u16()?;
+        realm = Some(from.take(usize::from(len))?);
+    }
+    match kind {
+        REALM_0 | NAMED => {}
+        NUMBERED => {
+            let address = u128::from_be_bytes(from.array()?);
+            host = Some(HostIdentity { address, inner: from.u32()? });
         }
         _ => return None,
-    };
-    Some((set, name))
+    }
+    let paths = if host.is_some() { usize::from(from.u16()?) } else { 0 };
+    let paths = from.take(PATH * paths)?;
+    from.is_empty().then_some(Names { set, realm, host, paths })
+}
+
+/// True if the hosts of a realm have numbers in place of their addresses.
+fn is_of_numbers(realm: &RealmConfig) -> bool {
+    realm.host_bits.is_some()
 }
 
 /// Fingerprint of a set of timeouts.

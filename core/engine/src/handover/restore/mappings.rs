@@ -172,11 +172,11 @@ impl Engine {
     fn clear_restored(
         &mut self,
         restoration: &mut Restoration,
-        protocol: u8,
-        External { index, port }: External,
+        (protocol, remote): (u8, AddressPort),
+        external: External,
         may_be: impl Fn(&Mapping) -> bool,
     ) -> Result<bool, Departure> {
-        while let Some(owner) = self.external.owner(protocol, index, port) {
+        while let Some(owner) = self.owner_at(protocol, external, remote) {
             let mapping = self.table.mapping(owner);
             if may_be(mapping) {
                 return Ok(true);
@@ -188,6 +188,20 @@ impl Engine {
             self.drop_restored(restoration, number);
         }
         Ok(false)
+    }
+
+    /// The slot of the mapping that has an external port; without ports, of the one that has the
+    /// external address for a remote address.
+    pub(super) fn owner_at(
+        &self,
+        protocol: u8,
+        External { index, port }: External,
+        remote: AddressPort,
+    ) -> Option<u32> {
+        match has_ports(protocol) {
+            true => self.external.owner(protocol, index, port),
+            false => self.table.portless(protocol, index, AddressPort::new(remote.address, 0)),
+        }
     }
 
     fn place_whole(
@@ -203,7 +217,8 @@ impl Engine {
             _ => return Place::Left(Departure::Static),
         };
         if has_ports(protocol)
-            && let Err(why) = self.clear_restored(restoration, protocol, external, |_| false)
+            && let Err(why) =
+                self.clear_restored(restoration, (protocol, fields.remote), external, |_| false)
         {
             return Place::Left(why);
         }
@@ -239,10 +254,7 @@ impl Engine {
         let may_be = |owner: &Mapping| {
             shares && !owner.is_static() && (overloads || owner.shares_internal())
         };
-        let cleared = match has_ports(protocol) {
-            true => self.clear_restored(restoration, protocol, external, may_be),
-            false => Ok(false),
-        };
+        let cleared = self.clear_restored(restoration, (protocol, fields.remote), external, may_be);
         let joins = match cleared {
             Ok(joins) => joins,
             Err(why) => return Place::Left(why),

@@ -193,7 +193,7 @@ impl Engine {
             if self.external.is_whole(wish.pool) {
                 return self.choose_whole_portless(wish, subscriber, generator, recorder);
             }
-            return self.choose_portless(wish, remote, generator, recorder);
+            return self.choose_portless(wish, (subscriber, remote), generator, recorder);
         }
         if !self.external.is_shared(wish.pool) {
             return self.choose_share(wish, subscriber, generator, recorder);
@@ -215,13 +215,14 @@ impl Engine {
     fn choose_portless<R: Recorder>(
         &self,
         wish: Wish,
-        remote: AddressPort,
+        (host, remote): (Host, AddressPort),
         generator: &mut Generator,
         recorder: &mut R,
     ) -> Result<Chosen, DropReason> {
+        let remote = AddressPort::new(remote.address, 0);
         let is_free = |index| {
-            let (external, remote) = (External::new(index, 0), AddressPort::new(remote.address, 0));
-            self.table.find_shared_external(wish.protocol, external, remote).is_none()
+            self.table.portless(wish.protocol, index, remote).is_none()
+                && self.may_take_portless((wish.protocol, index, remote.address), host)
         };
         let index = self.external.choose_portless(&wish, generator, is_free);
         let index = index.ok_or(DropReason::Ambiguous)?;

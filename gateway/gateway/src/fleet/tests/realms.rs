@@ -49,6 +49,8 @@ impl Allotment {
                 let name = ["", "red", "blue"][usize::from(host % 3)];
                 (name, Ipv4Addr::new(10, 0, 0, (host / 3 + 1) * 4))
             }
+            Self::Nat64 => ("nat64", Ipv4Addr::new(10, 0, 0, host)),
+            Self::Dslite => ("dslite", Ipv4Addr::new(10, 0, 0, host)),
             _ => ("", Ipv4Addr::new(10, 0, 0, host)),
         }
     }

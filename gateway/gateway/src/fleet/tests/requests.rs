@@ -32,8 +32,8 @@ impl Process {
     }
 
     /// Realm and endpoint of a flow. `None`: the node does not have the realm.
-    fn inside(&self, (host, port): Flow) -> Option<(u16, Endpoint)> {
-        let (realm, address) = self.place(host)?;
+    fn inside(&mut self, (host, port): Flow) -> Option<(u16, Endpoint)> {
+        let (realm, address) = self.number(host)?;
         Some((realm, Endpoint { address, port }))
     }
 
@@ -248,7 +248,7 @@ fn a_loss_just_before_a_move_is_told_by_the_new_owner() {
         pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
         pair.a().clear(5);
         let (a, now) = (pair.a.as_mut().expect("it runs"), Timestamp(pair.now));
-        a.fleet.turn(now, &mut a.engine);
+        a.fleet.turn(now, &mut a.engine, &mut natgate_ipv6::CopiedHosts::new(None, now));
         // No message but those that the move waits for: the old owner's process ends at once.
         for _ in 0..2000 {
             pair.run(0.01);

@@ -1,0 +1,51 @@
+//! Hosts with numbers in copies: the hosts of NAT64, and those behind the tunnels of DS-Lite.
+//!
+//! A number means nothing to another engine. So a record has the host's identity, and each engine
+//! has its own number for it.
+
+use core::net::Ipv4Addr;
+
+/// Identity of a host with a number, the same at both nodes of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostIdentity {
+    /// IPv6 address; behind a tunnel, that of the tunnel's far end.
+    pub address: u128,
+    /// IPv4 address behind the tunnel; 0: there is no tunnel.
+    pub inner: u32,
+}
+
+/// The numbers of an engine's hosts.
+pub trait HostNumbers {
+    /// The host with a number. `None`: no host has it.
+    fn identity(&self, number: Ipv4Addr) -> Option<HostIdentity>;
+
+    /// The number of a host. A host without a number gets one. `None`: there is no room.
+    fn number(&mut self, host: HostIdentity) -> Option<Ipv4Addr>;
+
+    /// The place of the prefix by which the host with a number reaches a remote address. `None`:
+    /// there is one prefix.
+    fn path(&self, number: Ipv4Addr, remote: Ipv4Addr) -> Option<u8>;
+
+    /// Notes the place of the prefix by which the host with a number reaches a remote address.
+    fn note_path(&mut self, number: Ipv4Addr, remote: Ipv4Addr, path: u8);
+}
+
+/// No host has a number.
+#[derive(Clone, Copy, Debug)]
+pub struct NoNumbers;
+
+impl HostNumbers for NoNumbers {
+    fn identity(&self, _: Ipv4Addr) -> Option<HostIdentity> {
+        None
+    }
+
+    fn number(&mut self, _: HostIdentity) -> Option<Ipv4Addr> {
+        None
+    }
+
+    fn path(&self, _: Ipv4Addr, _: Ipv4Addr) -> Option<u8> {
+        None
+    }
+
+    fn note_path(&mut self, _: Ipv4Addr, _: Ipv4Addr, _: u8) {}
+}

@@ -1,0 +1,306 @@
+//! Hosts of NAT64 and DS-Lite in a pair: each node has numbers of its own for them, and a copy is
+//! of the host with its identity.
+
+use super::*;
+use natgate_engine::HostIdentity;
+use natgate_ipv6::softwire::{DsliteSettings, SoftwireSettings};
+use natgate_ipv6::{Fate, Nat64Settings, NonGlobal, Pref64, Prefix6, Requester, Settings};
+use natgate_wire::Ipv6;
+use std::net::Ipv6Addr;
+
+/// Bytes before a packet.
+const ROOM: usize = 64;
+const AFTR: u128 = 0x2001_0db8_ffff << 80 | 1;
+const B4: u128 = 0x2001_0db8_00b4 << 80;
+const HOSTS: u128 = 0x2001_0db8 << 96;
+const PREFIX: u128 = 0x0064_ff9b << 96;
+/// A second prefix of remote hosts.
+const SECOND_PREFIX: u128 = 0x2001_0db8_0064 << 80;
+/// Next header of a packet of IPv4.
+const IPV4: u8 = 4;
+
+fn address(bits: u128) -> Ipv6Addr {
+    Ipv6Addr::from_bits(bits)
+}
+
+fn prefix(bits: u128, len: u8) -> Prefix6 {
+    Prefix6 { address: address(bits), len }
+}
+
+impl Allotment {
+    /// Settings of IPv6, if hosts have numbers.
+    pub(super) fn settings6(self) -> Option<Settings> {
+        let mut settings = Settings { configured: true, ..Settings::default() };
+        settings.inside.address = Some((address(HOSTS | 0xffff), 64));
+        match self {
+            Self::Nat64 => {
+                let prefixes = [PREFIX, SECOND_PREFIX].map(|bits| Pref64::new(prefix(bits, 96)));
+                settings.nat64 = Some(Nat64Settings {
+                    prefixes: prefixes.map(|prefix| prefix.expect("it may embed")).to_vec(),
+                    subscribers: Vec::new(),
+                    subscriber_length: 126,
+                    non_global: NonGlobal::Translate,
+                    static_hosts: Vec::new(),
+                });
+            }
+            Self::Dslite => {
+                settings.dslite = Some(DsliteSettings {
+                    address: address(AFTR),
+                    b4: vec![prefix(B4, 48)],
+                    softwire: SoftwireSettings { mtu: None, path_mtu: true },
+                    static_hosts: Vec::new(),
+                });
+            }
+            _ => return None,
+        }
+        Some(settings)
+    }
+
+    /// The identity of a host. Behind tunnels, hosts of several subscribers have one address.
+    pub(super) fn identity(self, host: u8) -> HostIdentity {
+        let number = u128::from(host);
+        match self {
+            Self::Dslite => HostIdentity {
+                address: B4 | (number / 3),
+                inner: 0x0a00_0002 + u32::from(host % 3),
+            },
+            _ => HostIdentity { address: HOSTS | number << 1, inner: 0 },
+        }
+    }
+
+    fn requester(self, host: u8) -> Requester {
+        let HostIdentity { address: bits, inner } = self.identity(host);
+        match inner {
+            0 => Requester::Ipv6(address(bits)),
+            inner => Requester::Tunneled { b4: address(bits), inner: Ipv4Addr::from_bits(inner) },
+        }
+    }
+
+    /// The host with an identity, by the address that tests know it by.
+    fn known(self, identity: HostIdentity) -> Option<Ipv4Addr> {
+        let host = (0..=u8::MAX).find(|host| self.identity(*host) == identity)?;
+        Some(self.place(host).1)
+    }
+
+    /// A packet of a host as it comes in, from one that has the address that tests know.
+    fn wrap(self, bytes: &[u8; 40], by: u128) -> Vec<u8> {
+        let header = Ipv4::new_checked(&bytes[..]).expect("a packet");
+        let host = header.source().to_be_bytes()[3];
+        let HostIdentity { address, inner } = self.identity(host);
+        let (to, protocol, content) = match inner {
+            0 => (by | u128::from(header.destination()), header.protocol(), bytes[20..].to_vec()),
+            inner => {
+                let mut content = *bytes;
+                let mut header = Ipv4::new_checked(&mut content[..]).expect("a packet");
+                header.set_source(inner);
+                header.fill_checksum();
+                (AFTR, IPV4, content.to_vec())
+            }
+        };
+        let mut packet = vec![0; 40];
+        packet[0] = 0x60;
+        packet[4..6].copy_from_slice(&(content.len() as u16).to_be_bytes());
+        (packet[6], packet[7]) = (protocol, 64);
+        packet[8..24].copy_from_slice(&address.to_be_bytes());
+        packet[24..40].copy_from_slice(&to.to_be_bytes());
+        packet.extend(content);
+        packet
+    }
+
+    /// The host that a packet goes to and its port there, and the address from which it seems to
+    /// come.
+    fn unwrap(self, bytes: &[u8]) -> Option<(External, u128)> {
+        let header = Ipv6::new_checked(bytes).expect("a packet of IPv6");
+        let (source, address) = (header.source(), header.destination());
+        let (inner, ports) = match self {
+            Self::Dslite => (Ipv4::new_checked(&bytes[40..]).expect("inner").destination(), 60),
+            _ => (0, 40),
+        };
+        let port = u16::from_be_bytes([bytes[ports + 2], bytes[ports + 3]]);
+        Some(((self.known(HostIdentity { address, inner })?, port), source))
+    }
+}
+
+impl Process {
+    /// Realm and number of a host at this node. A host without a number gets one.
+    pub(super) fn number(&mut self, host: u8) -> Option<(u16, Ipv4Addr)> {
+        let now = Timestamp(self.now);
+        match &mut self.translator {
+            Some(translator) => {
+                translator.number_requester(self.allotment.requester(host), now).ok()
+            }
+            None => self.place(host),
+        }
+    }
+
+    /// The address by which tests know the host with a number in a realm.
+    pub(super) fn known(&mut self, realm: u16, number: Ipv4Addr) -> Ipv4Addr {
+        let Self { translator: Some(translator), now, allotment, .. } = self else { return number };
+        if translator.realm() != Some(realm) {
+            return number;
+        }
+        let hosts = CopiedHosts::new(Some(translator), Timestamp(*now));
+        let identity = natgate_engine::HostNumbers::identity(&hosts, number);
+        allotment
+            .known(identity.expect("a mapping's host has its number"))
+            .expect("a host of tests")
+    }
+
+    /// Passes a packet through the translator. As [`Process::pass`], and the address from which a
+    /// host of NAT64 has the packet.
+    fn pass_families(
+        &mut self,
+        from: Side,
+        bytes: &[u8; 40],
+        by: u128,
+    ) -> Option<((External, External, u16), u128)> {
+        let now = Timestamp(self.now);
+        let Self { translator: Some(translator), engine, allotment, .. } = self else {
+            return None;
+        };
+        let mut buffer = vec![0; ROOM];
+        match from {
+            Side::Inside => buffer.extend(allotment.wrap(bytes, by)),
+            Side::Outside => buffer.extend(bytes),
+        }
+        let mut packet = Packet::new(&mut buffer, ROOM);
+        let fate = translator.take(engine, now, from, &mut packet);
+        let Fate::Send(departure) = fate else { return None };
+        let bytes = packet.bytes();
+        if departure.answers {
+            return None;
+        }
+        if departure.side == Side::Inside {
+            let (to, source) = allotment.unwrap(bytes)?;
+            return Some((((Ipv4Addr::UNSPECIFIED, 0), to, translator.realm()?), source));
+        }
+        let header = Ipv4::new_checked(bytes).expect("a packet");
+        let end = |address: u32, at: usize| {
+            (Ipv4Addr::from_bits(address), u16::from_be_bytes([bytes[at], bytes[at + 1]]))
+        };
+        Some(((end(header.source(), 20), end(header.destination(), 22), 0), 0))
+    }
+
+    /// [`Process::pass`] for hosts with numbers.
+    pub(super) fn pass_numbered(
+        &mut self,
+        from: Side,
+        bytes: [u8; 40],
+    ) -> Option<(External, External, u16)> {
+        self.pass_families(from, &bytes, PREFIX).map(|(ends, _)| ends)
+    }
+}
+
+fn taken(allotment: Allotment) -> (Pair, Vec<External>) {
+    let mut pair = Pair::with(allotment);
+    // Hosts of b come first, so the same hosts have other numbers at both nodes.
+    for host in 20..24 {
+        pair.b().send((host, 1)).expect("sent");
+    }
+    let flows = (3..8).map(|host| pair.a().send((host, 1)).expect("sent")).collect();
+    pair.run(3.0);
+    (pair, flows)
+}
+
+#[test]
+fn hosts_go_on_at_the_partner_with_other_numbers() {
+    for allotment in [Allotment::Nat64, Allotment::Dslite] {
+        let (mut pair, flows) = taken(allotment);
+        assert!(pair.status_is_whole());
+        assert_ne!(pair.a().number(4), pair.b().number(4));
+        assert_eq!(pair.a().hosts(), pair.b().hosts());
+        assert_eq!(pair.a().hosts().len(), 9);
+        pair.end_a_with_guardian();
+        pair.run(1.0);
+        for (host, flow) in (3..).zip(&flows) {
+            assert_eq!(pair.b().send((host, 1)).as_ref(), Some(flow));
+            let reached = pair.b().answer(*flow, None).expect("it is there");
+            let (realm, address) = allotment.place(host);
+            assert_eq!(reached, (realm.to_owned(), (address, 1)));
+        }
+        pair.run(123.0);
+        pair.restart_a();
+        pair.run(3.0);
+        pair.ask("b", FleetRequest::Move(0, "a".into())).expect("it moves");
+        pair.run(1.0);
+        assert!(pair.status_is_whole());
+        for (host, flow) in (3..).zip(&flows) {
+            assert_eq!(pair.a().send((host, 1)).as_ref(), Some(flow));
+        }
+        // Hosts without mappings lose their numbers at both nodes.
+        pair.run(900.0);
+        for process in [&pair.a, &pair.b].into_iter().flatten() {
+            assert_eq!(process.engine.mappings().count(), 0);
+            let hosts = process.translator.as_ref().and_then(|one| one.hosts());
+            assert_eq!(hosts.expect("hosts").counts(), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn packets_come_back_by_the_prefix_that_the_host_has_used() {
+    let mut pair = Pair::with(Allotment::Nat64);
+    let bytes = packet(None, (0x0a00_0005, 7), SERVER);
+    let sent = pair.a().pass_families(Side::Inside, &bytes, SECOND_PREFIX).expect("sent");
+    let external = sent.0.0;
+    pair.run(3.0);
+    for process in [&mut pair.a, &mut pair.b].into_iter().flatten() {
+        let to = (external.0.to_bits(), external.1);
+        let back = packet(None, SERVER, to);
+        let (_, source) = process.pass_families(Side::Outside, &back, PREFIX).expect("it comes");
+        assert_eq!(address(source), address(SECOND_PREFIX | u128::from(REMOTE)));
+    }
+}
+
+#[test]
+fn a_partner_without_room_for_a_host_says_so_until_there_is_room() {
+    let mut pair = Pair::with(Allotment::Nat64);
+    let mut config = pair.b().engine.config().clone();
+    config.limits.subscribers = Some(2);
+    let settings = Allotment::Nat64.settings6().expect("settings");
+    config.realms.pop();
+    let few = natgate_ipv6::Translator::new(&settings, &mut config, [9; 32]).expect("good");
+    pair.b().translator = few;
+    // Two subscribers of four hosts each.
+    let flows: Vec<External> =
+        [4, 5, 6, 8].iter().map(|host| pair.a().send((*host, 1)).expect("sent")).collect();
+    pair.run(5.0);
+    let told = "1 mappings have no copy, because this node has no room for more hosts of NAT64 or \
+                DS-Lite (limits.subscribers)";
+    let fault = |process: &Process| process.status().slices[0].fault();
+    assert_eq!(fault(pair.b()), Some(told.into()));
+    assert_eq!(fault(pair.a()), Some(told.replace("this", "the other")));
+    assert_eq!(pair.b().answer(flows[3], None), None);
+    pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it drains");
+    pair.run(2.0);
+    assert_eq!(pair.b().status().slices[0].role, "partner", "the slice waits for room");
+    pair.ask("a", FleetRequest::Move(0, "a".into())).expect("it stays");
+    // The other hosts end.
+    for _ in 0..60 {
+        assert!(pair.a().send((8, 1)).is_some());
+        pair.run(20.0);
+    }
+    assert_eq!(fault(pair.b()), None);
+    assert!(pair.b().answer(flows[3], None).is_some());
+}
+
+#[test]
+fn nodes_that_name_hosts_otherwise_share_nothing() {
+    let mut pair = Pair::with(Allotment::Nat64);
+    let mut settings = Allotment::Nat64.settings6().expect("settings");
+    if let Some(nat64) = &mut settings.nat64 {
+        nat64.prefixes.reverse();
+        nat64.subscriber_length = 64;
+    }
+    let mut config = pair.b().engine.config().clone();
+    config.realms.pop();
+    pair.b().translator =
+        natgate_ipv6::Translator::new(&settings, &mut config, [9; 32]).expect("good");
+    pair.b().reload(300);
+    let flow = pair.a().send((4, 1)).expect("sent");
+    pair.run(5.0);
+    let told = "nothing is copied, because the configurations of the two nodes differ in \
+                nat64.prefixes, nat64.subscriber_length";
+    assert_eq!(pair.b().status().slices[0].fault(), Some(told.into()));
+    assert_eq!(pair.b().answer(flow, None), None);
+}
