@@ -54,7 +54,10 @@ fn a_pair_refuses_what_it_does_not_share() {
     let tunnels = "[dslite]\naddress = \"2001:db8:1::ff\"\nb4 = [\"2001:db8:b4::/48\"]\n";
     let both = format!("{}\n{tunnels}", PAIR.replace("[inside]\n", inside));
     refused(&both, "2001:db8:1::ff is in the inside network, where both nodes would answer");
-    parse(&both.replace("1::ff", "ffff::1"), "t").expect("it is on no link");
+    let elsewhere = both.replace("1::ff", "ffff::1");
+    parse(&elsewhere, "t").expect("it is on no link");
+    let moving = elsewhere.replace("[dslite]\n", "[dslite]\nsubscriber_length = 56\n");
+    refused(&moving, "tunnels that move within a prefix yet; take dslite.subscriber_length out");
     refused(&pool("overloading = true"), "does not share overloaded ports yet");
     refused(&pool("allocation = \"address\""), "does not share addresses of subscribers yet");
     let (before, _) = PAIR.split_once("# The number of this node's").expect("a comment");

@@ -227,6 +227,9 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
     if draft.alg != Default::default() {
         wrong("the state of application-level gateways", "take [alg] out");
     }
+    if draft.ipv6.dslite.as_ref().is_some_and(|dslite| dslite.subscriber_length < 128) {
+        wrong("tunnels that move within a prefix", "take dslite.subscriber_length out");
+    }
     for pool in &draft.pools {
         let allocation = draft.allocation(pool);
         let (what, remedy) = match allocation {
