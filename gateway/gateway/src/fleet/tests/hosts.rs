@@ -47,6 +47,8 @@ impl Allotment {
                 settings.dslite = Some(DsliteSettings {
                     address: address(AFTR),
                     b4: vec![prefix(B4, 48)],
+                    subscriber_length: 128,
+                    b4_change_interval: std::time::Duration::ZERO,
                     softwire: SoftwireSettings { mtu: None, path_mtu: true },
                     static_hosts: Vec::new(),
                 });
