@@ -4,8 +4,8 @@
 //! It serves containers and tests: no second machine is needed, because the kernel itself is at the
 //! other end. The kernel uses no Ethernet there, and gateways use nothing else. So the device
 //! presents a link with one other station on it, [`STATION`]: received packets get a header with
-//! that source, and sent frames lose their header. The device answers ARP and neighbor solicitations
-//! for that station, whatever address is asked for, except for the gateway's own.
+//! that source, and sent frames lose their header. The device answers ARP and neighbor
+//! solicitations for that station, whatever address is asked for, except for the gateway's own.
 //!
 //! The device is created if it does not exist, and then goes with the process. Addresses, routes
 //! and the link state are left to the configuration of the kernel.

@@ -2,9 +2,9 @@
 //! validated; the rate of packets over them, both ways; the rate of their removal; and the capacity
 //! of the table.
 //!
-//! The gateway is the engine behind virtual links (`gateway`), with the translator of IPv6 before it
-//! if NAT64 is measured (`nat64`). The tester makes and checks every
-//! frame (`tester`). `README.md` beside this file lists the differences to the RFC.
+//! The gateway is the engine behind virtual links (`gateway`), with the translator of IPv6 before
+//! it if NAT64 is measured (`nat64`). The tester makes and checks every frame (`tester`).
+//! `README.md` beside this file lists the differences to the RFC.
 
 mod gateway;
 mod nat64;

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Places of a bucket.
 const PLACES: usize = 8;
-/// Sessions for each bucket, if the table is full. Then 0.3 % of the sessions are not in their first
-/// bucket.
+/// Sessions for each bucket, if the table is full. Then 0.3 % of the sessions are not in their
+/// first bucket.
 const EACH: usize = 4;
 /// Number of an address' ports; the first 1024 of them stay free.
 const PORTS: u32 = 1 << 16;

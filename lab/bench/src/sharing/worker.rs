@@ -1,6 +1,6 @@
 //! Workers of one gateway, by three designs: packets come to the worker that owns their session;
-//! packets come to any worker, which hands them over to the owner; packets come to any worker, which
-//! translates them by a table that all workers share.
+//! packets come to any worker, which hands them over to the owner; packets come to any worker,
+//! which translates them by a table that all workers share.
 //!
 //! A packet that is handed over stays in its buffer. Its descriptor goes to the owner through a
 //! ring, and comes back through the ring of the other way when the packet is done. A worker
