@@ -3,7 +3,7 @@
 //! A host is then found by the subscriber's prefix and its inner address, and a subscriber has one
 //! tunnel at a time: that of the address that sent last. With another address all hosts of the
 //! subscriber move to the new tunnel, and keep their numbers, mappings and quotas. After a change
-//! the next one has to wait.
+//! the next one has to wait, unless it is to the address that a static mapping names.
 
 use super::{Hosts, NO_INNER};
 use alloc::vec::Vec;
@@ -93,14 +93,14 @@ impl Hosts {
     }
 
     /// True if a subscriber may send from an address at a time, nanoseconds: it is that of the
-    /// tunnel, or the last change is long ago.
+    /// tunnel or of a static mapping, or the last change is long ago.
     //= rfc7785#section-4-rate
     pub(crate) fn may_send_from(&self, address: u128, now: u64) -> bool {
         let Some(ends) = &self.ends else { return true };
         let place = self.find_subscriber(self.prefix_of(address));
         let Some(end) = place.and_then(|place| self.end_at(place as usize)) else { return true };
         let is_settled = |changed: u64| now >= changed.saturating_add(ends.interval);
-        end.address == address || end.changed.is_none_or(is_settled)
+        end.address == address || end.changed.is_none_or(is_settled) || self.kept.has_end(address)
     }
 
     /// Notes the address from which a host with a number has sent at a time, nanoseconds.

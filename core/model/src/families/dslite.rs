@@ -260,11 +260,9 @@ impl Families {
         b4: u128,
         host: Host,
     ) -> Result<u32, DropReason> {
-        let interval = self.dslite().b4_change_interval.as_nanos();
         let known = self.tunnels.ends.get(&host.0).copied();
         let is_change = known.is_some_and(|(known, _)| known != b4);
-        let last = known.and_then(|(_, changed)| changed);
-        if is_change && last.is_some_and(|last| u128::from(now.0 - last) < interval) {
+        if !self.may_send_from(now, b4) {
             return Err(DropReason::SoftwireSource);
         }
         self.check_room(host)?;
@@ -272,6 +270,17 @@ impl Families {
             self.tunnels.ends.insert(host.0, (b4, known.map(|_| now.0)));
         }
         Ok(self.hosts.place_or_new(host))
+    }
+
+    /// 20.21: false if the B4 of the subscriber is another one, and has changed too early.
+    fn may_send_from(&self, now: Timestamp, b4: u128) -> bool {
+        let Some((known, Some(changed))) = self.tunnels.ends.get(&self.subscriber(b4)) else {
+            return true;
+        };
+        let dslite = self.dslite();
+        u128::from(now.0 - changed) >= dslite.b4_change_interval.as_nanos()
+            || *known == b4
+            || dslite.static_hosts.iter().any(|host| host.address.to_bits() == b4)
     }
 
     /// 20.21: the host that an error is about.
