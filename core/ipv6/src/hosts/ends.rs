@@ -79,7 +79,8 @@ impl Hosts {
         Some(core::mem::replace(&mut end.address, address))
     }
 
-    /// True if a subscriber does not move to another tunnel by a packet from this address.
+    /// True if an address is the end of its subscriber's tunnel; always, if the end is the
+    /// subscriber.
     #[inline]
     pub(crate) fn is_end(&self, address: u128) -> bool {
         self.ends.is_none() || self.has_end(address)

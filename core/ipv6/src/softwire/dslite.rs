@@ -166,6 +166,7 @@ impl Dslite {
             // Any router behind the B4 may send an error. The quoted packet tells the host.
             Some(receiver) => {
                 let number = self.hosts.number_behind(b4, receiver);
+                let number = number.filter(|_| self.hosts.is_end(b4));
                 Some(number.ok_or(DropReason::IcmpNoSession)?)
             }
             None if is_martian(source) => return Err(DropReason::MartianSource),

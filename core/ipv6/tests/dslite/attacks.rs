@@ -247,3 +247,32 @@ fn overlapping_fragments_end_what_is_still_to_come() {
     assert!(world.take(Side::Inside, &piece(parts[0])).is_err());
     assert!(world.take(Side::Inside, &piece(parts[1])).is_err() && world.queued().is_some());
 }
+
+/// A customer that owns a prefix quotes packets to as many ends as it likes.
+#[test]
+fn errors_about_other_ends_of_a_prefix_are_about_nothing() {
+    let mut world = of_prefixes();
+    let left = world.leave(MOVING[0], &question(5000));
+    let large = answer(&left, &[5; 1300]);
+    let (_, quoted, _) = world.take(Side::Outside, &large).expect("a packet");
+    let (_, inner) = open(&quoted);
+    let nothing = Err(R::IcmpNoSession);
+    for number in 0..5000 {
+        let end = Ipv6Addr::from_bits(address(MOVING[0]) + 1 + number).to_string();
+        let quoted = &to_tunnel(&end, &inner)[..100];
+        for (kind, word) in [(icmpv6::kind::PACKET_TOO_BIG, 1280), (icmpv6::kind::UNREACHABLE, 0)] {
+            assert_eq!(world.take(Side::Inside, &report(kind, 0, word, quoted)), nothing, "{end}");
+        }
+        let about = [&[3, 3, 0, 0, 0, 0, 0, 0][..], &inner[..64]].concat();
+        let error = icmp((HOST, REMOTE), &about);
+        assert_eq!(world.take(Side::Inside, &tunneled(&end, &error)), nothing, "{end}");
+    }
+    assert_eq!((world.queued(), world.made()), (None, None));
+    // The subscriber's own tunnel may still become narrower.
+    let report = report(icmpv6::kind::PACKET_TOO_BIG, 0, 1280, &quoted[..100]);
+    assert!(world.take(Side::Inside, &report).is_err());
+    assert_eq!(world.take(Side::Outside, &large).expect("a packet").2, Some(1280));
+    // After a change the former tunnel is another one, too.
+    world.leave(MOVING[1], &question(5000));
+    assert_eq!(world.take(Side::Inside, &report), nothing);
+}
