@@ -273,7 +273,7 @@ impl Families {
     }
 
     /// 20.21: false if the B4 of the subscriber is another one, and has changed too early.
-    fn may_send_from(&self, now: Timestamp, b4: u128) -> bool {
+    pub(crate) fn may_send_from(&self, now: Timestamp, b4: u128) -> bool {
         let Some((known, Some(changed))) = self.tunnels.ends.get(&self.subscriber(b4)) else {
             return true;
         };
