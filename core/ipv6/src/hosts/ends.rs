@@ -93,15 +93,32 @@ impl Hosts {
         end.is_some_and(|end| end.address == address)
     }
 
+    /// True if the ends of tunnels are others than the subscribers.
+    #[inline]
+    pub(crate) fn have_ends(&self) -> bool {
+        self.ends.is_some()
+    }
+
     /// True if a subscriber may send from an address at a time, nanoseconds: it is that of the
     /// tunnel or of a static mapping, or the last change is long ago.
     //= rfc7785#section-4-rate
     pub(crate) fn may_send_from(&self, address: u128, now: u64) -> bool {
-        let Some(ends) = &self.ends else { return true };
-        let place = self.find_subscriber(self.prefix_of(address));
-        let Some(end) = place.and_then(|place| self.end_at(place as usize)) else { return true };
+        self.change_to(address, now) != Some(false)
+    }
+
+    /// True if a packet from an address moves a subscriber from the tunnel of another one.
+    pub(crate) fn may_move_to(&self, address: u128, now: u64) -> bool {
+        self.change_to(address, now) == Some(true)
+    }
+
+    /// Whether a subscriber may change to an address at a time, nanoseconds; `None`: it has this
+    /// one or none, or always has its own.
+    fn change_to(&self, address: u128, now: u64) -> Option<bool> {
+        let ends = self.ends.as_ref()?;
+        let place = self.find_subscriber(self.prefix_of(address))?;
+        let end = self.end_at(place as usize).filter(|end| end.address != address)?;
         let is_settled = |changed: u64| now >= changed.saturating_add(ends.interval);
-        end.address == address || end.changed.is_none_or(is_settled) || self.kept.has_end(address)
+        Some(end.changed.is_none_or(is_settled) || self.kept.has_end(address))
     }
 
     /// Notes the address from which a host with a number has sent at a time, nanoseconds.

@@ -276,3 +276,47 @@ fn errors_about_other_ends_of_a_prefix_are_about_nothing() {
     world.leave(MOVING[1], &question(5000));
     assert_eq!(world.take(Side::Inside, &report), nothing);
 }
+
+/// Takes packets from inside in runs; returns the number of packets in each.
+fn runs(world: &mut World, batch: &[Vec<u8>]) -> Vec<usize> {
+    let mut buffers: Vec<Vec<u8>> =
+        batch.iter().map(|one| [&[0; ROOM], &one[..]].concat()).collect();
+    let mut packets: Vec<Packet<'_>> =
+        buffers.iter_mut().map(|buffer| Packet::new(buffer, ROOM)).collect();
+    let mut fates = vec![Fate::Nothing; batch.len()];
+    let (mut counts, mut taken) = (Vec::new(), 0);
+    while taken < batch.len() {
+        let World { engine, translator, now } = &mut *world;
+        let rest = &mut packets[taken..];
+        let count = translator.take_some(engine, *now, Side::Inside, rest, &mut fates);
+        while engine.poll_event().is_some() {}
+        translator.sweep(engine, *now);
+        counts.push(count);
+        taken += count;
+    }
+    counts
+}
+
+/// Packets of others in the prefix of a subscriber do not make all packets slow.
+#[test]
+fn only_a_packet_that_moves_a_tunnel_begins_a_run() {
+    let mut world = of_prefixes();
+    let from = |b4: &str| tunneled(b4, &question(5000));
+    let batch = |b4s: &[&str]| -> Vec<Vec<u8>> { b4s.iter().map(|b4| from(b4)).collect() };
+    let [first, second, other] = MOVING;
+    // The subscribers are new. One moves, which is free, and may not move back.
+    let moves = batch(&[first, first, other, second, first, second, other]);
+    assert_eq!(runs(&mut world, &moves), [3, 4]);
+    let refused = batch(&[first, second, "2001:db8:b6::1", first, other, first].repeat(10));
+    let before = world.drops()[R::SoftwireSource as usize];
+    assert_eq!(runs(&mut world, &refused), [60]);
+    assert_eq!(world.drops()[R::SoftwireSource as usize], before + 40);
+    // What may move a tunnel, but is refused or an error, does not.
+    world.now = Timestamp(world.now.0 + 1_800_000_000_000);
+    let martian = tunneled(first, &udp(([127, 0, 0, 1], REMOTE), (5000, 53), &[1]));
+    let quoted = udp((REMOTE, HOST), (53, 5000), &[1]);
+    let error = icmp((HOST, REMOTE), &[&[3, 3, 0, 0, 0, 0, 0, 0][..], &quoted].concat());
+    let unmoved = [from(second), martian, tunneled(first, &error), from(second)];
+    assert_eq!(runs(&mut world, &unmoved), [4]);
+    assert_eq!(runs(&mut world, &batch(&[second, other, first, second])), [2, 2]);
+}
