@@ -89,9 +89,9 @@ impl FamilyPair {
             return Err(ExplicitError::NotSubscriber);
         }
         if request.remote.is_none() && request.lifetime.is_zero() {
-            let Some(number) = translator.number_of(request.host) else {
-                return Ok((None, Duration::ZERO));
-            };
+            let known = translator.known_requester(request.host, now);
+            let known = known.map_err(|_| ExplicitError::NotSubscriber)?;
+            let Some(number) = known else { return Ok((None, Duration::ZERO)) };
             let MapRequest { protocol, realm, internal, nonce, .. } = request.map(number);
             return engine.unmap(now, protocol, realm, internal, nonce).map(|left| (None, left));
         }

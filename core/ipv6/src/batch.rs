@@ -240,10 +240,6 @@ impl Translator {
             let is_plain = is_tunneled_whole(bytes) && !may_ask(bytes);
             let hosts = self.tunneled_hosts().filter(|_| is_plain)?;
             let (tunnel, inner) = tunneled_sender(bytes)?;
-            // Errors about the packets of a run go into the tunnels that the packets came from.
-            if !hosts.is_end(tunnel) {
-                return None;
-            }
             return Some(Task::Leave { hash: hosts.approach_behind(tunnel, inner) });
         }
         Some(Task::Translate)
@@ -301,6 +297,10 @@ impl Translator {
                     continue;
                 }
                 Task::Number(numbering) => self.number(now, packet, (at, numbering), run),
+                // Errors about the packets of a run go into the tunnels that they came from.
+                Task::Leave { .. } if !run.items.is_empty() && self.moves_tunnel(now, packet) => {
+                    return at;
+                }
                 Task::Leave { .. } => self.leave_tunnel(now, packet, place, run),
             };
             let Err((refusal, len)) = refused else { continue };

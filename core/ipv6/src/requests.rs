@@ -70,6 +70,28 @@ impl Translator {
         Some((self.realm, number?))
     }
 
+    /// Realm and number of a host that gives mappings up, which does not count as a packet of the
+    /// host: it stays in its tunnel. `None`: it has no number, so it has no mappings.
+    ///
+    /// # Errors
+    /// [`DropReason::NotSubscriber`] and [`DropReason::SoftwireSource`] as
+    /// [`Translator::number_requester`].
+    pub fn known_requester(
+        &self,
+        host: Requester,
+        now: Timestamp,
+    ) -> Result<Option<(u16, Ipv4Addr)>, DropReason> {
+        if !self.translates_for(host) {
+            return Err(DropReason::NotSubscriber);
+        }
+        if let (Requester::Tunneled { b4, .. }, Some(hosts)) = (host, self.tunneled_hosts())
+            && !hosts.may_send_from(b4.to_bits(), now.0)
+        {
+            return Err(DropReason::SoftwireSource);
+        }
+        Ok(self.number_of(host))
+    }
+
     /// Realm and number of a host that requests a mapping. If the request leads to no mapping, call
     /// [`Translator::refuse_requester`] with the number.
     ///

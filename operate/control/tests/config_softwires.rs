@@ -332,6 +332,49 @@ fn a_subscriber_of_dslite_may_be_a_prefix() {
     );
 }
 
+/// Customers whose B4s share a subscriber would take the tunnel from one another.
+#[test]
+fn b4s_of_one_subscriber_are_warned_of() {
+    let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
+    let warnings = |b4: &str, len: u8| {
+        let dslite = format!("[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [{b4}]\n");
+        let text = format!("{SIDES}{pool}{dslite}subscriber_length = {len}\n");
+        read_text(&text, "t").expect("a good text").warnings
+    };
+    let (wide, one) = ("\"2001:db8:b4::/48\"", "\"2001:db8:b4:100::1\"");
+    let none = [
+        (wide, 48),
+        (wide, 56),
+        ("\"2001:db8:b4::/64\"", 128),
+        // The only B4 of its subscriber.
+        (one, 56),
+        ("\"2001:db8:b4:100::1\", \"2001:db8:b4:200::1\", \"2001:db8:b4:200::1\"", 56),
+    ];
+    for (b4, len) in none {
+        assert_eq!(warnings(b4, len), [], "{b4} {len}");
+    }
+    let shared = [
+        ("\"2001:db8:b4::/64\"", "dslite.b4[0]", "2001:db8:b4::/64 is in 2001:db8:b4::/56"),
+        (
+            "\"2001:db8:b4:200::/56\", \"2001:db8:b4:1f0::/60\"",
+            "dslite.b4[1]",
+            "2001:db8:b4:1f0::/60 is in 2001:db8:b4:100::/56",
+        ),
+        (
+            "\"2001:db8:b4:100::1\", \"2001:db8:b4:200::1\", \"2001:db8:b4:1ff::2\"",
+            "dslite.b4[2]",
+            "2001:db8:b4:1ff::2/128 is in 2001:db8:b4:100::/56",
+        ),
+    ];
+    for (b4, key, part) in shared {
+        let found = warnings(b4, 56);
+        let [found] = &found[..] else { panic!("{b4}: {found:?}") };
+        assert_eq!((found.line, found.key.as_str()), (Some(11), key), "{b4}");
+        assert!(found.message.starts_with(part), "{}", found.message);
+        assert!(found.message.contains("write subscriber_length of their length"), "{found:?}");
+    }
+}
+
 #[test]
 fn dslite_has_its_own_end_and_no_nat64_beside_it() {
     let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";

@@ -3,7 +3,7 @@
 //! A host is then found by the subscriber's prefix and its inner address, and a subscriber has one
 //! tunnel at a time: that of the address that sent last. With another address all hosts of the
 //! subscriber move to the new tunnel, and keep their numbers, mappings and quotas. After a change
-//! the next one has to wait.
+//! the next one has to wait, unless it is to the address that a static mapping names.
 
 use super::{Hosts, NO_INNER};
 use alloc::vec::Vec;
@@ -79,7 +79,8 @@ impl Hosts {
         Some(core::mem::replace(&mut end.address, address))
     }
 
-    /// True if a subscriber does not move to another tunnel by a packet from this address.
+    /// True if an address is the end of its subscriber's tunnel; always, if the end is the
+    /// subscriber.
     #[inline]
     pub(crate) fn is_end(&self, address: u128) -> bool {
         self.ends.is_none() || self.has_end(address)
@@ -92,15 +93,32 @@ impl Hosts {
         end.is_some_and(|end| end.address == address)
     }
 
+    /// True if the ends of tunnels are others than the subscribers.
+    #[inline]
+    pub(crate) fn have_ends(&self) -> bool {
+        self.ends.is_some()
+    }
+
     /// True if a subscriber may send from an address at a time, nanoseconds: it is that of the
-    /// tunnel, or the last change is long ago.
+    /// tunnel or of a static mapping, or the last change is long ago.
     //= rfc7785#section-4-rate
     pub(crate) fn may_send_from(&self, address: u128, now: u64) -> bool {
-        let Some(ends) = &self.ends else { return true };
-        let place = self.find_subscriber(self.prefix_of(address));
-        let Some(end) = place.and_then(|place| self.end_at(place as usize)) else { return true };
+        self.change_to(address, now) != Some(false)
+    }
+
+    /// True if a packet from an address moves a subscriber from the tunnel of another one.
+    pub(crate) fn may_move_to(&self, address: u128, now: u64) -> bool {
+        self.change_to(address, now) == Some(true)
+    }
+
+    /// Whether a subscriber may change to an address at a time, nanoseconds; `None`: it has this
+    /// one or none, or always has its own.
+    fn change_to(&self, address: u128, now: u64) -> Option<bool> {
+        let ends = self.ends.as_ref()?;
+        let place = self.find_subscriber(self.prefix_of(address))?;
+        let end = self.end_at(place as usize).filter(|end| end.address != address)?;
         let is_settled = |changed: u64| now >= changed.saturating_add(ends.interval);
-        end.address == address || end.changed.is_none_or(is_settled)
+        Some(end.changed.is_none_or(is_settled) || self.kept.has_end(address))
     }
 
     /// Notes the address from which a host with a number has sent at a time, nanoseconds.

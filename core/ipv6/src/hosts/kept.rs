@@ -25,6 +25,8 @@ pub(crate) fn no_number(host: Ipv6Addr, most: usize) -> String {
 pub(super) struct Kept {
     /// Hosts of the static mappings in force.
     in_force: Vec<(u128, u32)>,
+    /// Ends of their tunnels, sorted, if subscribers are prefixes.
+    ends: Vec<u128>,
     /// Hosts of static mappings that may come into force until a time, nanoseconds.
     reserved: Vec<(u128, u32)>,
     until: u64,
@@ -34,6 +36,11 @@ impl Kept {
     pub(super) fn has(&self, host: (u128, u32), now: u64) -> bool {
         let is_in = |hosts: &[(u128, u32)]| hosts.binary_search(&host).is_ok();
         is_in(&self.in_force) || now < self.until && is_in(&self.reserved)
+    }
+
+    /// True if a static mapping in force has an address as the end of its host's tunnel.
+    pub(super) fn has_end(&self, address: u128) -> bool {
+        self.ends.binary_search(&address).is_ok()
     }
 }
 
@@ -111,7 +118,13 @@ impl Hosts {
 
     /// Keeps the numbers of these hosts, which have been reserved, and of no others.
     pub fn keep(&mut self, hosts: &[StaticHost]) {
-        self.kept = Kept { in_force: self.sorted(hosts), ..Kept::default() };
+        let mut ends = Vec::new();
+        if self.ends.is_some() {
+            ends.extend(hosts.iter().map(|host| host.address.to_bits()));
+            ends.sort_unstable();
+            ends.dedup();
+        }
+        self.kept = Kept { in_force: self.sorted(hosts), ends, ..Kept::default() };
     }
 
     /// The addresses by which hosts are found, and their inner addresses.

@@ -166,6 +166,7 @@ impl Dslite {
             // Any router behind the B4 may send an error. The quoted packet tells the host.
             Some(receiver) => {
                 let number = self.hosts.number_behind(b4, receiver);
+                let number = number.filter(|_| self.hosts.is_end(b4));
                 Some(number.ok_or(DropReason::IcmpNoSession)?)
             }
             None if is_martian(source) => return Err(DropReason::MartianSource),
@@ -196,6 +197,14 @@ impl Dslite {
         };
         admitted.leave(packet, arrived, number);
         Ok(admitted.known.is_none().then_some(number))
+    }
+
+    /// True if a packet moves its subscriber from another tunnel to its own.
+    #[inline(never)]
+    fn moves(&self, now: Timestamp, bytes: &[u8]) -> bool {
+        let Some(arrived) = Arrived::whole(bytes) else { return false };
+        self.hosts.may_move_to(arrived.ends.0, now.0)
+            && self.admit(bytes, arrived).is_ok_and(|admitted| admitted.known.is_none())
     }
 
     /// The number of a host that sends through a tunnel, to which its subscriber moves.
@@ -464,6 +473,14 @@ impl Translator {
     pub(super) fn permits_tunneled(&self, b4: u128, inner: u32) -> (bool, bool) {
         let permits = |dslite: &Dslite| (dslite.is_b4(b4), dslite.may_send(inner));
         self.dslite().map_or((false, false), permits)
+    }
+
+    /// True if a packet with the inner one behind the fixed header moves its subscriber from
+    /// another tunnel to its own.
+    #[inline]
+    pub(crate) fn moves_tunnel(&self, now: Timestamp, packet: &Packet<'_>) -> bool {
+        let dslite = self.dslite().filter(|dslite| dslite.hosts.have_ends());
+        dslite.is_some_and(|dslite| dslite.moves(now, packet.bytes()))
     }
 
     /// As [`Translator::number_arrived`], for a packet with the inner one behind the fixed header.

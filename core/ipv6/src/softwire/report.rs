@@ -1,7 +1,7 @@
 //! Reports from inside the tunnels of DS-Lite: ICMPv6 errors of routers, to the gateway's end.
 //!
-//! A report counts only if it quotes a packet to a host that has a number. The engine decides about
-//! it as about an error of that host's own.
+//! A report counts only if it quotes a packet into the tunnel of a host that has a number. The
+//! engine decides about it as about an error of that host's own.
 
 use super::dslite::Dslite;
 use super::endpoint::End;
@@ -94,13 +94,15 @@ impl Translator {
         Fate::Nothing
     }
 
-    /// Reads an error from inside a tunnel. It quotes a packet to a host that has a number.
+    /// Reads an error from inside a tunnel. It quotes a packet to a host that has a number. If a
+    /// subscriber is a prefix, other ends in it have no paths: each would take a place in the
+    /// table.
     fn read_report(&self, bytes: &[u8], at: usize) -> Result<Report, DropReason> {
         let error = TunnelError::read(bytes, at)?;
         let unknown = DropReason::IcmpNoSession;
         let (b4, inner) = error.quoted().ok_or(unknown)?;
         let packet = Ipv4::new_header_checked(inner).map_err(|_| unknown)?;
-        let hosts = self.tunneled_hosts().ok_or(unknown)?;
+        let hosts = self.tunneled_hosts().filter(|hosts| hosts.is_end(b4)).ok_or(unknown)?;
         let number = hosts.number_behind(b4, packet.destination()).ok_or(unknown)?;
         Ok(Report { b4, number, width: error.width(), inner: inner.to_vec() })
     }

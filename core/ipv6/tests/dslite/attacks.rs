@@ -247,3 +247,76 @@ fn overlapping_fragments_end_what_is_still_to_come() {
     assert!(world.take(Side::Inside, &piece(parts[0])).is_err());
     assert!(world.take(Side::Inside, &piece(parts[1])).is_err() && world.queued().is_some());
 }
+
+/// A customer that owns a prefix quotes packets to as many ends as it likes.
+#[test]
+fn errors_about_other_ends_of_a_prefix_are_about_nothing() {
+    let mut world = of_prefixes();
+    let left = world.leave(MOVING[0], &question(5000));
+    let large = answer(&left, &[5; 1300]);
+    let (_, quoted, _) = world.take(Side::Outside, &large).expect("a packet");
+    let (_, inner) = open(&quoted);
+    let nothing = Err(R::IcmpNoSession);
+    for number in 0..5000 {
+        let end = Ipv6Addr::from_bits(address(MOVING[0]) + 1 + number).to_string();
+        let quoted = &to_tunnel(&end, &inner)[..100];
+        for (kind, word) in [(icmpv6::kind::PACKET_TOO_BIG, 1280), (icmpv6::kind::UNREACHABLE, 0)] {
+            assert_eq!(world.take(Side::Inside, &report(kind, 0, word, quoted)), nothing, "{end}");
+        }
+        let about = [&[3, 3, 0, 0, 0, 0, 0, 0][..], &inner[..64]].concat();
+        let error = icmp((HOST, REMOTE), &about);
+        assert_eq!(world.take(Side::Inside, &tunneled(&end, &error)), nothing, "{end}");
+    }
+    assert_eq!((world.queued(), world.made()), (None, None));
+    // The subscriber's own tunnel may still become narrower.
+    let report = report(icmpv6::kind::PACKET_TOO_BIG, 0, 1280, &quoted[..100]);
+    assert!(world.take(Side::Inside, &report).is_err());
+    assert_eq!(world.take(Side::Outside, &large).expect("a packet").2, Some(1280));
+    // After a change the former tunnel is another one, too.
+    world.leave(MOVING[1], &question(5000));
+    assert_eq!(world.take(Side::Inside, &report), nothing);
+}
+
+/// Takes packets from inside in runs; returns the number of packets in each.
+fn runs(world: &mut World, batch: &[Vec<u8>]) -> Vec<usize> {
+    let mut buffers: Vec<Vec<u8>> =
+        batch.iter().map(|one| [&[0; ROOM], &one[..]].concat()).collect();
+    let mut packets: Vec<Packet<'_>> =
+        buffers.iter_mut().map(|buffer| Packet::new(buffer, ROOM)).collect();
+    let mut fates = vec![Fate::Nothing; batch.len()];
+    let (mut counts, mut taken) = (Vec::new(), 0);
+    while taken < batch.len() {
+        let World { engine, translator, now } = &mut *world;
+        let rest = &mut packets[taken..];
+        let count = translator.take_some(engine, *now, Side::Inside, rest, &mut fates);
+        while engine.poll_event().is_some() {}
+        translator.sweep(engine, *now);
+        counts.push(count);
+        taken += count;
+    }
+    counts
+}
+
+/// Packets of others in the prefix of a subscriber do not make all packets slow.
+#[test]
+fn only_a_packet_that_moves_a_tunnel_begins_a_run() {
+    let mut world = of_prefixes();
+    let from = |b4: &str| tunneled(b4, &question(5000));
+    let batch = |b4s: &[&str]| -> Vec<Vec<u8>> { b4s.iter().map(|b4| from(b4)).collect() };
+    let [first, second, other] = MOVING;
+    // The subscribers are new. One moves, which is free, and may not move back.
+    let moves = batch(&[first, first, other, second, first, second, other]);
+    assert_eq!(runs(&mut world, &moves), [3, 4]);
+    let refused = batch(&[first, second, "2001:db8:b6::1", first, other, first].repeat(10));
+    let before = world.drops()[R::SoftwireSource as usize];
+    assert_eq!(runs(&mut world, &refused), [60]);
+    assert_eq!(world.drops()[R::SoftwireSource as usize], before + 40);
+    // What may move a tunnel, but is refused or an error, does not.
+    world.now = Timestamp(world.now.0 + 1_800_000_000_000);
+    let martian = tunneled(first, &udp(([127, 0, 0, 1], REMOTE), (5000, 53), &[1]));
+    let quoted = udp((REMOTE, HOST), (53, 5000), &[1]);
+    let error = icmp((HOST, REMOTE), &[&[3, 3, 0, 0, 0, 0, 0, 0][..], &quoted].concat());
+    let unmoved = [from(second), martian, tunneled(first, &error), from(second)];
+    assert_eq!(runs(&mut world, &unmoved), [4]);
+    assert_eq!(runs(&mut world, &batch(&[second, other, first, second])), [2, 2]);
+}

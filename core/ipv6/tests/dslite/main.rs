@@ -770,15 +770,15 @@ fn hosts_move_to_the_tunnel_of_the_last_packet_and_not_too_often() {
     assert_eq!(world.enter(&answer(&later, b"y")).0, MOVING[0]);
 }
 
-/// A host of a static mapping is reached before it has sent anything, and moves like any other.
-#[test]
-fn hosts_of_static_mappings_move_too() {
+/// A world with a static mapping of a host behind the first B4 of a prefix, and a packet to it.
+fn with_server_of_prefix(interval: u64) -> (World, Vec<u8>) {
     let hosts = [(address(MOVING[0]).into(), HOST.into())];
     let hosts = StaticHost::first_behind(&hosts, 56, 1);
     let number = hosts[0].number;
     let external = (Ipv4Addr::from(EXTERNAL), Some(80));
-    let mut world = World::with(|config, dslite| {
+    let world = World::with(|config, dslite| {
         dslite.subscriber_length = 56;
+        dslite.b4_change_interval = Duration::from_secs(interval);
         dslite.static_hosts.clone_from(&hosts);
         config.statics = vec![StaticMapping {
             realm: 1,
@@ -788,12 +788,40 @@ fn hosts_of_static_mappings_move_too() {
             ..StaticMapping::default()
         }];
     });
-    let inward = udp((REMOTE, EXTERNAL), (53, 80), b"y");
+    (world, udp((REMOTE, EXTERNAL), (53, 80), b"y"))
+}
+
+/// A host of a static mapping is reached before it has sent anything, and moves like any other.
+#[test]
+fn hosts_of_static_mappings_move_too() {
+    let (mut world, inward) = with_server_of_prefix(0);
     assert_eq!(world.enter(&inward).0, MOVING[0]);
     world.leave(MOVING[1], &udp((HOST, REMOTE), (4000, 53), b"x"));
     assert_eq!(world.enter(&inward).0, MOVING[1]);
     world.wait(600);
     assert_eq!((world.enter(&inward).0.as_str(), world.hosts()), (MOVING[1], (1, 1)));
+}
+
+/// The B4 that a static mapping names gets its tunnel back with its next packet.
+#[test]
+fn a_b4_of_a_static_mapping_returns_without_waiting() {
+    let (mut world, inward) = with_server_of_prefix(1800);
+    let packet = udp((HOST, REMOTE), (4000, 53), b"x");
+    let early = Err(R::SoftwireSource);
+    for _ in 0..2 {
+        world.leave(MOVING[1], &packet);
+        assert_eq!(world.enter(&inward).0, MOVING[1]);
+        world.leave(MOVING[0], &packet);
+        assert_eq!(world.enter(&inward).0, MOVING[0]);
+        // Others have to wait from then on.
+        world.now = Timestamp(world.now.0 + 1799 * SECOND);
+        assert_eq!(world.take(Side::Inside, &tunneled(MOVING[1], &packet)), early);
+        world.now = Timestamp(world.now.0 + SECOND);
+    }
+    // Without the mapping it is a B4 like any other.
+    world.translator.keep(&[]);
+    world.leave(MOVING[1], &packet);
+    assert_eq!(world.take(Side::Inside, &tunneled(MOVING[0], &packet)), early);
 }
 
 #[test]

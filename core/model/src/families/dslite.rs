@@ -260,11 +260,9 @@ impl Families {
         b4: u128,
         host: Host,
     ) -> Result<u32, DropReason> {
-        let interval = self.dslite().b4_change_interval.as_nanos();
         let known = self.tunnels.ends.get(&host.0).copied();
         let is_change = known.is_some_and(|(known, _)| known != b4);
-        let last = known.and_then(|(_, changed)| changed);
-        if is_change && last.is_some_and(|last| u128::from(now.0 - last) < interval) {
+        if !self.may_send_from(now, b4) {
             return Err(DropReason::SoftwireSource);
         }
         self.check_room(host)?;
@@ -274,11 +272,28 @@ impl Families {
         Ok(self.hosts.place_or_new(host))
     }
 
+    /// 20.21: false if the B4 of the subscriber is another one, and has changed too early.
+    pub(crate) fn may_send_from(&self, now: Timestamp, b4: u128) -> bool {
+        let Some((known, Some(changed))) = self.tunnels.ends.get(&self.subscriber(b4)) else {
+            return true;
+        };
+        let dslite = self.dslite();
+        u128::from(now.0 - changed) >= dslite.b4_change_interval.as_nanos()
+            || *known == b4
+            || dslite.static_hosts.iter().any(|host| host.address.to_bits() == b4)
+    }
+
+    /// 20.21: true for the B4 of a subscriber.
+    fn is_end(&self, b4: u128) -> bool {
+        self.tunnels.ends.get(&self.subscriber(b4)).is_some_and(|(known, _)| *known == b4)
+    }
+
     /// 20.21: the host that an error is about.
     fn receiver(&self, b4: u128, four: &Four) -> Result<Host, DropReason> {
         let about = Four::read(&four.transport.bytes[8..], true)?;
         let host = (self.subscriber(b4), about.destination.into());
-        self.hosts.known(host).map(|_| host).ok_or(DropReason::IcmpNoSession)
+        let is_known = self.is_end(b4) && self.hosts.known(host).is_some();
+        is_known.then_some(host).ok_or(DropReason::IcmpNoSession)
     }
 
     /// 20.20: checks that a packet may have this inner source.
@@ -485,7 +500,8 @@ impl Families {
         let inner = Some(quoted.transport.bytes).filter(|_| is_ours).ok_or(unknown)?;
         let four = Four::read(inner, true).map_err(|_| unknown)?;
         let host = (self.subscriber(quoted.destination), four.destination.into());
-        self.hosts.known(host).map(|_| (quoted.destination, inner.to_vec())).ok_or(unknown)
+        let is_known = self.is_end(quoted.destination) && self.hosts.known(host).is_some();
+        is_known.then(|| (quoted.destination, inner.to_vec())).ok_or(unknown)
     }
 }
 

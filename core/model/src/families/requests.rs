@@ -39,7 +39,7 @@ impl Families {
         host: Requester,
         request: &MapRequest<'_>,
     ) -> Asked<Duration> {
-        let (realm, address) = self.known_requester(host)?;
+        let (realm, address) = self.known_requester(now, host)?;
         let internal = Endpoint { address: address.into(), ..request.internal };
         self.ipv4.unmap(now, request.protocol, realm, internal, request.nonce)
     }
@@ -79,7 +79,9 @@ impl Families {
     /// The realm, and the address that stands for a host there. Room for hosts of NAT64 is left
     /// open.
     fn requester(&mut self, now: Timestamp, host: Requester) -> Asked<(u16, u32)> {
-        let Requester::Tunneled { b4, inner } = host else { return self.known_requester(host) };
+        let Requester::Tunneled { b4, inner } = host else {
+            return self.known_requester(now, host);
+        };
         let realm = self.realm().ok_or(ExplicitError::NotSubscriber)?;
         let host = self.requester_behind(b4.to_bits(), inner)?;
         let place = self.place_behind(now, b4.to_bits(), host);
@@ -87,11 +89,15 @@ impl Families {
     }
 
     /// As `requester`, for a host that ends a hold: a B4 does not move by this.
-    fn known_requester(&mut self, host: Requester) -> Asked<(u16, u32)> {
+    fn known_requester(&mut self, now: Timestamp, host: Requester) -> Asked<(u16, u32)> {
         let realm = self.realm().ok_or(ExplicitError::NotSubscriber)?;
         let host = match host {
             Requester::Ipv6(host) => self.requester_of_nat64(host)?,
-            Requester::Tunneled { b4, inner } => self.requester_behind(b4.to_bits(), inner)?,
+            Requester::Tunneled { b4, inner } => {
+                let host = self.requester_behind(b4.to_bits(), inner)?;
+                let may_ask = self.may_send_from(now, b4.to_bits());
+                may_ask.then_some(host).ok_or(ExplicitError::NotSubscriber)?
+            }
         };
         Ok((realm, self.hosts.place_or_new(host)))
     }

@@ -72,13 +72,11 @@ pub(super) fn carry_out_for_numbered(
     host: Requester,
     (operation, least): (&Operation, u32),
 ) -> Result<Granted, Refusal> {
-    let not_authorized = Refusal::new(ResultCode::NotAuthorized);
-    if !translator.translates_for(host) {
-        return Err(not_authorized);
-    }
-    if let (Operation::Unmap(_) | Operation::UnmapAll { .. }, None) =
-        (operation, translator.number_of(host))
-    {
+    if let Operation::Unmap(_) | Operation::UnmapAll { .. } = operation {
+        let known = translator.known_requester(host, now).map_err(without_number)?;
+        if let Some(numbered) = known {
+            return carry_out_for(engine, now, numbered, operation, (Remotes::Ipv4, u32::MAX));
+        }
         // A host without a number has no mapping, and a mapping that does not exist is deleted.
         let (port, ports) = match operation {
             Operation::Unmap(unmap) => (unmap.port, unmap.ports),
@@ -86,13 +84,7 @@ pub(super) fn carry_out_for_numbered(
         };
         return Ok(Granted { port, ports, ..granted_nothing() });
     }
-    let numbered = translator.number_requester(host, now).map_err(|reason| {
-        Refusal::new(match reason {
-            DropReason::PortQuota => ResultCode::UserExceededQuota,
-            DropReason::NotSubscriber | DropReason::SoftwireSource => ResultCode::NotAuthorized,
-            _ => ResultCode::NoResources,
-        })
-    })?;
+    let numbered = translator.number_requester(host, now).map_err(without_number)?;
     let bounds = match host {
         Requester::Ipv6(_) => (Remotes::Both(translator), u32::MAX),
         Requester::Tunneled { .. } if engine.is_answered(numbered.0, numbered.1) => {
@@ -113,6 +105,15 @@ pub(super) fn carry_out_for_numbered(
         _ => translator.refuse_requester(numbered.1),
     }
     done
+}
+
+/// The refusal of a request whose host has no number.
+fn without_number(reason: DropReason) -> Refusal {
+    Refusal::new(match reason {
+        DropReason::PortQuota => ResultCode::UserExceededQuota,
+        DropReason::NotSubscriber | DropReason::SoftwireSource => ResultCode::NotAuthorized,
+        _ => ResultCode::NoResources,
+    })
 }
 
 fn carry_out_for(

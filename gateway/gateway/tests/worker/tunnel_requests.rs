@@ -272,6 +272,35 @@ fn a_server_gets_a_long_lifetime_after_its_first_connection() {
     assert_eq!(granted(&ask(&mut world, (B4S[0], INNER), &request)), (port, 36_000));
 }
 
+/// A mapping is given up from another B4 of the prefix, which gets no packets by that.
+#[test]
+fn a_deletion_moves_no_tunnel() {
+    let of_one = ["2001:db8:b4:100::1", "2001:db8:b4:1ff::2"];
+    let mut settings = settings_with_pcp();
+    let dslite = settings.ipv6.dslite.as_mut().expect("DS-Lite");
+    dslite.subscriber_length = 56;
+    dslite.b4_change_interval = Duration::from_secs(1800);
+    let mut world = World::with_addresses(&settings);
+    let request = |port, lifetime| map(INNER, port, any(), lifetime);
+    let port = granted(&ask(&mut world, (of_one[0], INNER), &request(7000, 600))).0;
+    let other = granted(&ask(&mut world, (of_one[0], INNER), &request(7001, 600))).0;
+    let third = granted(&ask(&mut world, (of_one[0], INNER), &request(7002, 600))).0;
+    let ended = ask(&mut world, (of_one[1], INNER), &request(7000, 0));
+    assert_eq!((ended[3], &ended[4..8]), (0, &[0; 4][..]));
+    assert_eq!(knock(&mut world, (REMOTE, 99), port), None);
+    assert_eq!(knock(&mut world, (REMOTE, 99), other), to(of_one[0], INNER, 7001));
+    // All mappings of a protocol, by NAT-PMP: those that PCP made stay.
+    let all = [&[0, 1, 0, 0][..], &[0; 8]].concat();
+    assert_eq!(ask(&mut world, (of_one[1], INNER), &all)[..4], [0, 129, 0, 0]);
+    assert_eq!(knock(&mut world, (REMOTE, 99), third), to(of_one[0], INNER, 7002));
+    // A mapping moves it, and the former B4 has to wait with what it gives up.
+    granted(&ask(&mut world, (of_one[1], INNER), &request(7003, 600)));
+    assert_eq!(knock(&mut world, (REMOTE, 99), other), to(of_one[1], INNER, 7001));
+    assert_eq!(ask(&mut world, (of_one[0], INNER), &request(7001, 0))[3], 2, "NOT_AUTHORIZED");
+    assert_eq!(knock(&mut world, (REMOTE, 99), other), to(of_one[1], INNER, 7001));
+    assert_eq!(hosts(&mut world), 1);
+}
+
 #[test]
 fn quotas_are_those_of_the_b4() {
     let mut settings = settings_with_pcp();

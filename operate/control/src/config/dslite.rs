@@ -8,6 +8,7 @@ use super::softwires::{read_end, read_softwire};
 use super::values6;
 use natgate_ipv6::softwire::{DsliteSettings, MapMode, SoftwireSettings};
 use natgate_ipv6::{Prefix6, StaticHost};
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -61,6 +62,25 @@ pub(super) fn read(section: &Section<'_>) -> Option<DsliteDraft> {
     })
 }
 
+/// Warns of the first prefix of B4s that are one subscriber together. A subscriber has one tunnel,
+/// so customers who share it would take it from one another.
+fn warn_of_shared(dslite: &DsliteDraft, report: &Report<'_>) {
+    let len = dslite.subscriber_length;
+    let subscriber = |b4: Prefix6| Prefix6 { address: Prefix6 { len, ..b4 }.first(), len };
+    let mut alone: BTreeMap<u128, Ipv6Addr> = BTreeMap::new();
+    let mut is_shared = |b4: Prefix6| {
+        let mut first = || *alone.entry(subscriber(b4).address.to_bits()).or_insert(b4.address);
+        b4.len > len && (b4.len < 128 || first() != b4.address)
+    };
+    let Some(b4) = dslite.b4.iter().find(|b4| is_shared(b4.value)) else { return };
+    let prefix = Prefix6 { address: b4.value.first(), len: b4.value.len };
+    let message =
+        format!("{prefix} is in {}, one subscriber with one tunnel", subscriber(b4.value));
+    let message = format!("{message}: other customers there would take it");
+    let advice = "if each customer has a longer prefix, write subscriber_length of their length";
+    report.unwise(&b4.place, format!("{message}; {advice}"));
+}
+
 /// Reports what disagrees with other tables.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     let Some(dslite) = &draft.ipv6.dslite else { return };
@@ -69,6 +89,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
         let message = format!("[nat64] is in line {line}, and a gateway has one of both");
         report.wrong(&dslite.place, format!("{message}; take one out"));
     }
+    warn_of_shared(dslite, report);
     let Some(address) = &dslite.address else { return };
     let own = address.value;
     let in_lw4o6 = draft.ipv6.lw4o6.iter().any(|lw4o6| lw4o6.has_end(own));
