@@ -16,7 +16,7 @@ pub struct Arithmetic([u64; Arithmetic::KEYS.len()]);
 
 impl Arithmetic {
     /// The keys of the configuration, in the order of the sums.
-    pub const KEYS: [&str; 12] = [
+    pub const KEYS: [&str; 14] = [
         "allocation",
         "nat.block.size",
         "addresses",
@@ -27,8 +27,10 @@ impl Arithmetic {
         "dynamic_ports",
         "nat.mapping",
         "nat64.prefixes",
+        "nat64.subscribers",
         "nat64.subscriber_length",
         "dslite.address",
+        "dslite.b4",
     ];
     /// Bytes of [`Arithmetic::write`].
     pub const LEN: usize = 8 * Self::KEYS.len();

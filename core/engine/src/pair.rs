@@ -89,9 +89,10 @@ pub(crate) struct Pair {
     since: Vec<u32>,
     /// By index of the address: [`Duty::owns`].
     owned: Vec<bool>,
-    /// Endpoints without ports that rest: the last host, and the number of its mappings that have
-    /// ended there.
-    resting: BTreeMap<Portless, (Host, u32)>,
+    /// Endpoints without ports that rest, and the number of mappings that have ended there: the one
+    /// host that they were of. `None`: they were of several, or of one with a number, which another
+    /// host can get.
+    resting: BTreeMap<Portless, (Option<Host>, u32)>,
     /// Number of these mappings, and of all that have ended.
     ends_resting: u32,
     ends: u32,
@@ -301,9 +302,12 @@ impl Engine {
     pub(crate) fn rest_portless(&mut self, key: u32, mapping: &Mapping) {
         let (protocol, external) = (mapping.protocol, mapping.external());
         let (endpoint, remote) = (self.shown_end(external), mapping.first.remote().address);
+        let host = mapping.host();
+        let last = Some(host).filter(|host| !self.has_numbers(host.realm()));
         let Some(pair) = &mut self.pair else { return };
-        let place = (protocol, external.index, remote);
-        pair.resting.entry(place).or_insert((mapping.host(), 0)).1 += 1;
+        let resting = pair.resting.entry((protocol, external.index, remote)).or_insert((last, 0));
+        resting.0 = resting.0.filter(|_| resting.0 == last);
+        resting.1 += 1;
         pair.ends_resting += 1;
         pair.ends = pair.ends.wrapping_add(1);
         let (remote, number) = (Ipv4Addr::from_bits(remote), pair.ends);
@@ -316,10 +320,10 @@ impl Engine {
     }
 
     /// True if a host may have an external address for a protocol without ports, towards a remote
-    /// address: it does not rest, or rests after a mapping of the same host.
+    /// address: it does not rest, or rests after mappings of the same host.
     pub(crate) fn may_take_portless(&self, place: Portless, host: Host) -> bool {
         let Some(pair) = &self.pair else { return true };
-        let is_free = pair.resting.get(&place).is_none_or(|(last, _)| *last == host);
+        let is_free = pair.resting.get(&place).is_none_or(|(last, _)| *last == Some(host));
         is_free && pair.ends_resting < MOST_PORTLESS
     }
 

@@ -5,8 +5,9 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Config, Copied, Copies, CopyEnds, HostIdentity, HostNumbers, NoNumbers, Packet,
-    PoolConfig, Prefix, RealmConfig, Reconfiguration, RestoreError, Side, SideConfig, Verdict,
+    AddressRange, Config, Copied, Copies, CopyEnds, HostIdentity, HostNumbers, NoNumber, NoNumbers,
+    Packet, PoolConfig, Prefix, RealmConfig, Reconfiguration, RestoreError, Side, SideConfig,
+    Verdict,
 };
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -336,6 +337,7 @@ struct Numbers {
     first: u8,
     most: usize,
     hosts: Vec<HostIdentity>,
+    is_new: bool,
     paths: BTreeMap<(Ipv4Addr, Ipv4Addr), u8>,
 }
 
@@ -355,14 +357,23 @@ impl HostNumbers for Numbers {
         Some(self.hosts[place])
     }
 
-    fn number(&mut self, host: HostIdentity) -> Option<Ipv4Addr> {
+    fn number(&mut self, host: HostIdentity) -> Result<Ipv4Addr, NoNumber> {
+        self.is_new = false;
         if let Some(place) = self.hosts.iter().position(|known| *known == host) {
-            return Some(self.at(place));
+            return Ok(self.at(place));
         }
-        (self.hosts.len() < self.most).then(|| {
-            self.hosts.push(host);
-            self.at(self.hosts.len() - 1)
-        })
+        if self.hosts.len() == self.most {
+            return Err(NoNumber::Full);
+        }
+        self.hosts.push(host);
+        self.is_new = true;
+        Ok(self.at(self.hosts.len() - 1))
+    }
+
+    fn take_back(&mut self, number: Ipv4Addr) {
+        if self.is_new && self.at(self.hosts.len() - 1) == number {
+            self.hosts.pop();
+        }
     }
 
     fn path(&self, number: Ipv4Addr, remote: Ipv4Addr) -> Option<u8> {
@@ -422,8 +433,32 @@ fn a_copy_is_of_the_host_with_its_identity() {
     let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
     out_of(&mut a, 2, &udp(&of_host(third), REMOTE));
     let results = copy(&a, &mut b, &mut copies, [&mut at_a, &mut at_b]);
-    let no_number = results.iter().filter(|(copied, _)| *copied == Copied::NoNumber).count();
+    let no_number =
+        results.iter().filter(|(copied, _)| *copied == Copied::NoNumber(NoNumber::Full)).count();
     assert_eq!((no_number, b.engine.mappings().count()), (1, 2), "{results:?}");
+}
+
+#[test]
+fn a_host_whose_mapping_has_no_place_keeps_no_number() {
+    let (mut a, mut b) = (with_numbers(A, B), with_numbers(B, A));
+    let (mut at_a, mut at_b) = (Numbers::new(1, 9), Numbers::new(7, 2));
+    let [first, second] = [1, 2].map(|address| HostIdentity { address, inner: 9 });
+    let external = out_of(&mut a, 2, &udp(&of_host(at_a.number(first).expect("room")), REMOTE));
+    // The other node knows nothing of the address.
+    let mut config = b.engine.config().clone();
+    config.pools[0].addresses.retain(|range| !external.starts_with(&range.first.to_string()));
+    config.pools[0].draining.clear();
+    b = Lab::new(&config);
+    let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
+    let mut record = Vec::new();
+    a.engine.copy_record(0, &at_a, &mut record).expect("a record");
+    assert_eq!(b.engine.copy(&mut copies, &mut at_b, (0, &record)), Ok(Copied::NoPlace));
+    assert_eq!(at_b.hosts, [], "the number is free");
+    // A host that had its number before keeps it.
+    at_b.number(first).expect("room");
+    at_b.number(second).expect("room");
+    assert_eq!(b.engine.copy(&mut copies, &mut at_b, (0, &record)), Ok(Copied::NoPlace));
+    assert_eq!(at_b.hosts, [first, second]);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use common::*;
 use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Copied, Copies, CopyChange, Cursor,
     DeterministicConfig, DropReason, Duty, Endpoint, Explicit, ExplicitError, Filter, Limits,
-    MapRequest, NoNumbers, PairPort, PeerRequest, PoolConfig, Pooling, Prefix, Reconfiguration,
-    RemoteFilter, Side, WantedEndpoint,
+    MapRequest, NoNumbers, Packet, PairPort, PeerRequest, PoolConfig, Pooling, Prefix, RealmConfig,
+    Reconfiguration, RemoteFilter, Side, Verdict, WantedEndpoint,
 };
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -181,6 +181,60 @@ fn an_address_rests_for_a_remote_host_after_a_mapping_without_a_port() {
     a.engine.end_rest(first);
     assert_eq!(ends(&a.out(&gre("10.0.0.6", PEER))).0, A, "there is no hold-down");
     assert_eq!(a.engine.resting(), 1, "towards the other remote host");
+}
+
+#[test]
+fn no_host_with_a_number_may_take_an_address_that_rests() {
+    const PEER: &str = "198.51.100.7";
+    let mut config = node(&[A], (2000, 2999), 120).engine.config().clone();
+    config.realms = vec![RealmConfig {
+        name: "nat64".into(),
+        subscribers: vec![Prefix::new("10.0.0.0".parse().unwrap(), 8)],
+        host_bits: Some(4),
+        ..RealmConfig::default()
+    }];
+    let mut a = Lab::new(&config);
+    a.engine.join_pair();
+    a.engine.set_duty(range(A), OWNER);
+    let send = |a: &mut Lab| {
+        let mut buffer = gre("10.0.0.5", PEER);
+        let mut packets = [Packet::new(&mut buffer, 0).in_realm(1)];
+        let mut verdicts = [Verdict::Held];
+        a.engine.process(a.now, Side::Inside, &mut packets, &mut verdicts);
+        verdicts[0]
+    };
+    assert_eq!(send(&mut a), Verdict::Forward(Side::Outside));
+    a.wait_s(5_000.0);
+    assert_eq!((a.engine.mappings().count(), a.engine.resting()), (0, 1));
+    // The number may be another host's now.
+    assert_eq!(send(&mut a), Verdict::Drop(DropReason::Ambiguous));
+}
+
+#[test]
+fn an_address_that_rests_after_two_hosts_is_of_neither() {
+    const PEER: &str = "198.51.100.7";
+    let (mut a, mut b) = (node(&[A], (2000, 2999), 120), node(&[], (2000, 2999), 120));
+    a.out(&gre("10.0.0.5", PEER));
+    a.wait_s(5_000.0);
+    assert_eq!(a.engine.resting(), 1);
+    let [.., CopyChange::Ended(_, first)] = changes(&mut a)[..] else { panic!("an end") };
+    // The other engine is the owner for some time, and another host has the address.
+    a.engine.set_duty(range(A), PARTNER);
+    b.engine.set_duty(range(A), OWNER);
+    b.out(&gre("10.0.0.6", PEER));
+    let mut at_a = begin(&b, &mut a);
+    assert_eq!(follow(&mut b, &mut a, &mut at_a), 1);
+    b.engine.set_duty(range(A), PARTNER);
+    a.engine.set_duty(range(A), OWNER);
+    clear(&mut a, &of("10.0.0.6"));
+    let [.., CopyChange::Ended(_, second)] = changes(&mut a)[..] else { panic!("an end") };
+    a.engine.end_rest(first);
+    assert_eq!(a.engine.resting(), 1);
+    for host in ["10.0.0.5", "10.0.0.6"] {
+        assert_eq!(a.refused(Side::Inside, &gre(host, PEER)), DropReason::Ambiguous);
+    }
+    a.engine.end_rest(second);
+    assert_eq!(ends(&a.out(&gre("10.0.0.5", PEER))).0, A);
 }
 
 #[test]

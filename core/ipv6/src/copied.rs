@@ -1,23 +1,25 @@
 //! The hosts of NAT64, or those behind the tunnels of DS-Lite, as hosts of a pair of gateways
 //! (`docs/design/pair.md`): each node has numbers of its own for the same hosts.
 
-use crate::Translator;
 use crate::nat64::Reached;
+use crate::{Prefix6, Requester, Translator};
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
-use natgate_engine::{HostIdentity, HostNumbers, Timestamp};
+use core::net::{Ipv4Addr, Ipv6Addr};
+use natgate_engine::{DropReason, HostIdentity, HostNumbers, NoNumber, Timestamp};
 
 /// The hosts of a translator at a time; of none, if there is neither NAT64 nor DS-Lite.
 #[derive(Debug)]
 pub struct CopiedHosts<'t> {
     translator: Option<&'t mut Translator>,
     now: Timestamp,
+    /// The host that got its number by the last call.
+    new: Option<Ipv4Addr>,
 }
 
 impl<'t> CopiedHosts<'t> {
     /// The hosts of a translator now.
     pub fn new(translator: Option<&'t mut Translator>, now: Timestamp) -> Self {
-        Self { translator, now }
+        Self { translator, now, new: None }
     }
 
     /// Keys of the configuration that both nodes must have alike, and their values: what an
@@ -27,16 +29,14 @@ impl<'t> CopiedHosts<'t> {
         let Some(translator) = &self.translator else { return keys };
         let settings = &translator.settings;
         if let Some(nat64) = &settings.nat64 {
-            let mut prefixes = Vec::new();
-            for prefix in nat64.prefixes.iter().map(|prefix| prefix.prefix()) {
-                prefixes.extend(prefix.first().octets());
-                prefixes.push(prefix.len);
-            }
-            keys.push(("nat64.prefixes", prefixes));
+            let prefixes: Vec<_> = nat64.prefixes.iter().map(|prefix| prefix.prefix()).collect();
+            keys.push(("nat64.prefixes", bytes_of(&prefixes)));
+            keys.push(("nat64.subscribers", bytes_of(&sorted(&nat64.subscribers))));
             keys.push(("nat64.subscriber_length", Vec::from([nat64.subscriber_length])));
         }
         if let Some(dslite) = &settings.dslite {
             keys.push(("dslite.address", dslite.address.octets().to_vec()));
+            keys.push(("dslite.b4", bytes_of(&sorted(&dslite.b4))));
         }
         keys
     }
@@ -49,13 +49,41 @@ impl HostNumbers for CopiedHosts<'_> {
         Some(HostIdentity { address, inner })
     }
 
-    fn number(&mut self, HostIdentity { address, inner }: HostIdentity) -> Option<Ipv4Addr> {
-        let translator = self.translator.as_mut()?;
+    fn number(
+        &mut self,
+        HostIdentity { address, inner }: HostIdentity,
+    ) -> Result<Ipv4Addr, NoNumber> {
+        self.new = None;
+        let translator = self.translator.as_mut().ok_or(NoNumber::Unfit)?;
+        let ipv6 = Ipv6Addr::from_bits(address);
+        let host = match inner {
+            0 => Requester::Ipv6(ipv6),
+            inner => Requester::Tunneled { b4: ipv6, inner: Ipv4Addr::from_bits(inner) },
+        };
         let is_tunneled = translator.nat64.is_none();
-        if is_tunneled != (inner != 0) {
-            return None;
+        // A host of a static mapping has its number, whatever its packets may do.
+        let is_known = translator.number_of(host).is_some();
+        if is_tunneled != (inner != 0) || !is_known && !translator.translates_for(host) {
+            return Err(NoNumber::Unfit);
         }
-        translator.hosts_mut()?.intern_copied((address, inner), self.now.0)
+        let hosts = translator.hosts_mut().ok_or(NoNumber::Unfit)?;
+        match hosts.intern_copied((address, inner), self.now.0) {
+            Ok((number, is_new)) => {
+                self.new = is_new.then_some(number);
+                Ok(number)
+            }
+            Err(DropReason::PortQuota) => Err(NoNumber::Subscriber),
+            Err(_) => Err(NoNumber::Full),
+        }
+    }
+
+    fn take_back(&mut self, number: Ipv4Addr) {
+        if self.new.take() == Some(number)
+            && let Some(hosts) = self.translator.as_mut().and_then(|one| one.hosts_mut())
+        {
+            // Its number stays until events have been named.
+            hosts.turn_away(number.to_bits());
+        }
     }
 
     fn path(&self, number: Ipv4Addr, remote: Ipv4Addr) -> Option<u8> {
@@ -68,4 +96,21 @@ impl HostNumbers for CopiedHosts<'_> {
             nat64.note_path(number, reached);
         }
     }
+}
+
+/// Prefixes in an order that does not depend on the configuration's.
+fn sorted(prefixes: &[Prefix6]) -> Vec<Prefix6> {
+    let mut prefixes = prefixes.to_vec();
+    prefixes.sort_unstable_by_key(|prefix| (prefix.first(), prefix.len));
+    prefixes.dedup();
+    prefixes
+}
+
+fn bytes_of(prefixes: &[Prefix6]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for prefix in prefixes {
+        bytes.extend(prefix.first().octets());
+        bytes.push(prefix.len);
+    }
+    bytes
 }

@@ -435,18 +435,21 @@ impl Hosts {
         Ok(host.number)
     }
 
-    /// The number of a host whose mapping another gateway has. `None`: there is no room.
+    /// The number of a host whose mapping another gateway has, and whether the host is new.
+    ///
+    /// # Errors
+    /// As for [`Hosts::intern`].
     pub(crate) fn intern_copied(
         &mut self,
         (address, inner): (u128, u32),
         now: u64,
-    ) -> Option<Ipv4Addr> {
+    ) -> Result<(Ipv4Addr, bool), DropReason> {
         // A host that was refused before must not keep a number that is about to be freed.
         self.forget_refused();
-        let number = self.intern_behind(address, inner, now).ok();
+        let number = self.intern_behind(address, inner, now);
         // No packet has come that the engine may refuse.
-        self.is_new = false;
-        number
+        let is_new = core::mem::take(&mut self.is_new);
+        Ok((number?, is_new))
     }
 
     /// True if the host of the last number is new.

@@ -147,7 +147,7 @@ impl Inbound {
                 Copied::NoRealm => {
                     refused.without_realm(key, CopyEnds::realm(record).unwrap_or_default());
                 }
-                Copied::NoNumber => refused.without_number(key),
+                Copied::NoNumber(why) => refused.without_number(key, why),
             }
             None
         })

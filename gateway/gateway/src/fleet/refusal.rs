@@ -2,9 +2,9 @@
 //! record tells, or no number for its host, or the two nodes give ports to subscribers by other
 //! arithmetic. The owner hears of it by the answer to its state.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use natgate_engine::Arithmetic;
+use natgate_engine::{Arithmetic, NoNumber};
 
 /// Names of realms that are told. More are refused without their name.
 const MOST_NAMES: usize = 8;
@@ -17,9 +17,13 @@ const LONGEST: usize = 64;
 pub struct Refusal {
     /// Mappings that have no copy, because the partner has no realm with their realm's name.
     pub without_realm: u32,
-    /// Mappings of NAT64 or DS-Lite that have no copy, because the partner's table of hosts is
-    /// full.
+    /// Mappings of NAT64 or DS-Lite that have no copy, because the partner has no number for their
+    /// host.
     pub without_number: u32,
+    /// Those of them whose subscriber has as many hosts as possible at the partner.
+    pub of_full_subscribers: u32,
+    /// Those of them whose host's packets the partner does not translate.
+    pub unfit: u32,
     /// The names of the missing realms, as far as they are told.
     pub realms: Vec<String>,
     /// Keys of the configuration that give ports to subscribers and differ between the nodes. If
@@ -49,10 +53,24 @@ impl Refusal {
                 "{without_realm} mappings have no copy, because {who} has no realm {names}"
             ));
         }
-        if *without_number > 0 {
+        let (quota, unfit) = (self.of_full_subscribers, self.unfit);
+        let full = without_number.saturating_sub(quota).saturating_sub(unfit);
+        if full > 0 {
             reasons.push(format!(
-                "{without_number} mappings have no copy, because {who} has no room for more hosts \
+                "{full} mappings have no copy, because {who} has no room for more hosts \
                  of NAT64 or DS-Lite (limits.subscribers)"
+            ));
+        }
+        if quota > 0 {
+            reasons.push(format!(
+                "{quota} mappings have no copy, because their subscribers of NAT64 or DS-Lite have \
+                 as many hosts as possible at {who}"
+            ));
+        }
+        if unfit > 0 {
+            reasons.push(format!(
+                "{unfit} mappings have no copy, because {who} does not translate packets of their \
+                 hosts"
             ));
         }
         (!reasons.is_empty()).then(|| reasons.join("; "))
@@ -61,7 +79,9 @@ impl Refusal {
     /// The refusal as bytes.
     pub(super) fn write(&self) -> Vec<u8> {
         let mut bytes = Vec::from(self.without_realm.to_le_bytes());
-        bytes.extend(self.without_number.to_le_bytes());
+        for count in [self.without_number, self.of_full_subscribers, self.unfit] {
+            bytes.extend(count.to_le_bytes());
+        }
         let is_in = |key: &&str| self.differences.contains(key);
         let bits = Arithmetic::KEYS.iter().enumerate().filter(|(_, key)| is_in(key));
         bytes.extend(bits.fold(0_u16, |bits, (at, _)| bits | 1 << at).to_le_bytes());
@@ -76,6 +96,8 @@ impl Refusal {
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let (without_realm, rest) = bytes.split_first_chunk()?;
         let (without_number, rest) = rest.split_first_chunk()?;
+        let (of_full_subscribers, rest) = rest.split_first_chunk()?;
+        let (unfit, rest) = rest.split_first_chunk()?;
         let (bits, mut rest) = rest.split_first_chunk()?;
         let bits = u16::from_le_bytes(*bits);
         let mut realms = Vec::new();
@@ -91,6 +113,8 @@ impl Refusal {
         Some(Self {
             without_realm: u32::from_le_bytes(*without_realm),
             without_number: u32::from_le_bytes(*without_number),
+            of_full_subscribers: u32::from_le_bytes(*of_full_subscribers),
+            unfit: u32::from_le_bytes(*unfit),
             realms,
             differences: keys.filter(|(at, _)| bits >> at & 1 != 0).map(|(_, key)| key).collect(),
         })
@@ -112,13 +136,13 @@ pub(super) struct Refused {
     names: BTreeSet<String>,
     /// Records without a realm that were refused since the stream began.
     records: u64,
-    numberless: BTreeSet<u32>,
+    numberless: BTreeMap<u32, NoNumber>,
 }
 
 impl Refused {
     /// The record of a key was refused, because its host gets no number at this node.
-    pub(super) fn without_number(&mut self, key: u32) {
-        self.numberless.insert(key);
+    pub(super) fn without_number(&mut self, key: u32, why: NoNumber) {
+        self.numberless.insert(key, why);
     }
 
     /// The record of a key was refused, because this node has no realm with this name.
@@ -148,9 +172,12 @@ impl Refused {
     }
 
     pub(super) fn refusal(&self, differences: Vec<&'static str>) -> Refusal {
+        let count = |why| self.numberless.values().filter(|one| **one == why).count() as u32;
         Refusal {
             without_realm: self.keys.len() as u32,
             without_number: self.numberless.len() as u32,
+            of_full_subscribers: count(NoNumber::Subscriber),
+            unfit: count(NoNumber::Unfit),
             realms: self.names.iter().cloned().collect(),
             differences,
         }
@@ -179,11 +206,18 @@ mod tests {
         let text = without.refusal(Vec::new()).text("node b").expect("something is refused");
         assert_eq!(text, "2 mappings have no copy, because node b has no realm bl?ue, red");
         [7, 9].iter().for_each(|key| without.forget(*key));
-        without.without_number(9);
-        let refusal = without.refusal(Vec::new());
-        assert_eq!(Refusal::read(&refusal.write()), Some(refusal.clone()));
-        let text = refusal.text("node b").expect("something is refused");
-        assert!(text.starts_with("1 mappings have no copy, because node b has no room"), "{text}");
+        for (why, told) in [
+            (NoNumber::Full, "1 mappings have no copy, because node b has no room"),
+            (NoNumber::Subscriber, "1 mappings have no copy, because their subscribers"),
+            (NoNumber::Unfit, "1 mappings have no copy, because node b does not translate"),
+        ] {
+            without.without_number(9, why);
+            let refusal = without.refusal(Vec::new());
+            assert_eq!(Refusal::read(&refusal.write()), Some(refusal.clone()));
+            let text = refusal.text("node b").expect("something is refused");
+            assert!(text.starts_with(told), "{text}");
+            assert!(!text.contains(';'), "{text}");
+        }
         without.forget(9);
         assert!(without.refusal(Vec::new()).is_empty());
         assert_eq!(Refusal::default().text("node b"), None);

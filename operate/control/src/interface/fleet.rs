@@ -118,6 +118,8 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
         "refused": {
             "without_realm": slice.refusal.without_realm,
             "without_number": slice.refusal.without_number,
+            "of_full_subscribers": slice.refusal.of_full_subscribers,
+            "unfit": slice.refusal.unfit,
             "realms": slice.refusal.realms,
             "differences": slice.refusal.differences,
         },

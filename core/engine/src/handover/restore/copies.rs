@@ -6,7 +6,7 @@
 //! ticks. A copy never displaces a mapping of the engine itself, and a copy that has ended
 //! meanwhile leaves nothing that a later record could end in its place.
 
-use super::hosts::{HostIdentity, HostNumbers};
+use super::hosts::{HostIdentity, HostNumbers, NoNumber};
 use super::{ABSENT, LEFT_OUT, MappingParts, NO_REALM, Restoration, RestoreError};
 use crate::config::RealmConfig;
 use crate::endpoint::{AddressPort, External};
@@ -49,7 +49,7 @@ pub enum Copied {
     /// This engine has no realm with the name that the record tells. The key has no copy.
     NoRealm,
     /// There is no number for the host that the record tells. The key has no copy.
-    NoNumber,
+    NoNumber(NoNumber),
 }
 
 /// Realm of a record: realm 0; the one whose name follows; a realm of numbers whose name and the
@@ -242,35 +242,54 @@ impl Engine {
         copies.move_times(&mut fields, &mut parts);
         self.forget_ended(copies, fields.number);
         if let Some(host) = names.host.filter(|_| realm.is_some()) {
-            let Some(number) = hosts.number(host) else {
-                copies.restoration.tick = self.tick;
-                self.drop_restored(&mut copies.restoration, fields.number);
-                return Ok(Copied::NoNumber);
-            };
-            fields.internal.address = number.to_bits();
+            match hosts.number(host) {
+                Ok(number) => fields.internal.address = number.to_bits(),
+                Err(why) => {
+                    copies.restoration.tick = self.tick;
+                    self.drop_restored(&mut copies.restoration, fields.number);
+                    return Ok(Copied::NoNumber(why));
+                }
+            }
         }
-        self.forget_owner(copies, &fields);
-        self.adopt(copies, &mut fields);
-        copies.restoration.tick = self.tick;
-        let restoration = &mut copies.restoration;
-        if !self.place_restored(restoration, &fields, &parts)? {
-            self.drop_restored(restoration, fields.number);
-            return Ok(Copied::NoPlace);
+        let number = Ipv4Addr::from_bits(fields.internal.address);
+        let is_placed = self.place_copy(copies, &mut fields, &parts);
+        if names.host.is_some() && realm.is_some() && !matches!(is_placed, Ok(true)) {
+            hosts.take_back(number);
         }
-        let slot = restoration.slot(fields.number);
-        if slot >= LEFT_OUT {
-            restoration.put(fields.number, ABSENT);
+        if !is_placed? {
             return Ok(if realm.is_some() { Copied::NoPlace } else { Copied::NoRealm });
         }
-        copies.note(fields.number, Some(self.identity_of(slot)));
         if names.host.is_some() {
-            let number = Ipv4Addr::from_bits(fields.internal.address);
             for [a, b, c, d, path] in names.paths.as_chunks::<PATH>().0 {
                 let remote = u32::from_le_bytes([*a, *b, *c, *d]);
                 hosts.note_path(number, Ipv4Addr::from_bits(remote), *path);
             }
         }
         Ok(Copied::Made(essence))
+    }
+
+    /// Puts a copy in its place. Returns `false`: there is none, and the key has no copy.
+    fn place_copy(
+        &mut self,
+        copies: &mut Copies,
+        fields: &mut MappingFields,
+        parts: &MappingParts,
+    ) -> Result<bool, RestoreError> {
+        self.forget_owner(copies, fields);
+        self.adopt(copies, fields);
+        copies.restoration.tick = self.tick;
+        let restoration = &mut copies.restoration;
+        if !self.place_restored(restoration, fields, parts)? {
+            self.drop_restored(restoration, fields.number);
+            return Ok(false);
+        }
+        let slot = restoration.slot(fields.number);
+        if slot >= LEFT_OUT {
+            restoration.put(fields.number, ABSENT);
+            return Ok(false);
+        }
+        copies.note(fields.number, Some(self.identity_of(slot)));
+        Ok(true)
     }
 
     /// The remote addresses of a mapping's sessions, as its host sees them, with the places of the

@@ -14,13 +14,31 @@ pub struct HostIdentity {
     pub inner: u32,
 }
 
+/// Why a host has no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoNumber {
+    /// The table of hosts is full.
+    Full,
+    /// The host's subscriber has as many hosts as possible.
+    Subscriber,
+    /// Packets of the host are not translated here.
+    Unfit,
+}
+
 /// The numbers of an engine's hosts.
 pub trait HostNumbers {
     /// The host with a number. `None`: no host has it.
     fn identity(&self, number: Ipv4Addr) -> Option<HostIdentity>;
 
-    /// The number of a host. A host without a number gets one. `None`: there is no room.
-    fn number(&mut self, host: HostIdentity) -> Option<Ipv4Addr>;
+    /// The number of a host. A host without a number gets one.
+    ///
+    /// # Errors
+    /// Why the host has no number.
+    fn number(&mut self, host: HostIdentity) -> Result<Ipv4Addr, NoNumber>;
+
+    /// The mapping for which the last number was asked has no place. A host that got its number by
+    /// that call loses it.
+    fn take_back(&mut self, number: Ipv4Addr);
 
     /// The place of the prefix by which the host with a number reaches a remote address. `None`:
     /// there is one prefix.
@@ -39,9 +57,11 @@ impl HostNumbers for NoNumbers {
         None
     }
 
-    fn number(&mut self, _: HostIdentity) -> Option<Ipv4Addr> {
-        None
+    fn number(&mut self, _: HostIdentity) -> Result<Ipv4Addr, NoNumber> {
+        Err(NoNumber::Unfit)
     }
+
+    fn take_back(&mut self, _: Ipv4Addr) {}
 
     fn path(&self, _: Ipv4Addr, _: Ipv4Addr) -> Option<u8> {
         None

@@ -287,6 +287,41 @@ fn a_partner_without_room_for_a_host_says_so_until_there_is_room() {
 }
 
 #[test]
+fn a_host_whose_packets_are_not_translated_gets_no_number() {
+    let mut pair = Pair::with(Allotment::Nat64);
+    let now = Timestamp(pair.now);
+    let count = |process: &Process| {
+        process.translator.as_ref().and_then(|one| one.hosts()).expect("hosts").counts().0
+    };
+    let before = count(pair.b());
+    let odd = [0, 1, 0xfe80 << 112 | 9, 0xff02 << 112 | 1, PREFIX | 5, HOSTS | 0xffff];
+    let mut hosts = CopiedHosts::new(pair.b().translator.as_mut(), now);
+    for address in odd {
+        let host = HostIdentity { address, inner: 0 };
+        let number = natgate_engine::HostNumbers::number(&mut hosts, host);
+        assert_eq!(number, Err(natgate_engine::NoNumber::Unfit), "{address:x}");
+    }
+    assert_eq!(count(pair.b()), before);
+}
+
+#[test]
+fn nodes_that_translate_for_other_hosts_share_nothing() {
+    let mut pair = Pair::with(Allotment::Nat64);
+    let mut settings = Allotment::Nat64.settings6().expect("settings");
+    if let Some(nat64) = &mut settings.nat64 {
+        nat64.subscribers = vec![prefix(HOSTS, 64)];
+    }
+    let mut config = pair.b().engine.config().clone();
+    config.realms.pop();
+    pair.b().translator =
+        natgate_ipv6::Translator::new(&settings, &mut config, [9; 32]).expect("good");
+    pair.b().reload(300);
+    pair.run(5.0);
+    let fault = pair.b().status().slices[0].fault().expect("something differs");
+    assert!(fault.ends_with("differ in nat64.subscribers"), "{fault}");
+}
+
+#[test]
 fn nodes_that_name_hosts_otherwise_share_nothing() {
     let mut pair = Pair::with(Allotment::Nat64);
     let mut settings = Allotment::Nat64.settings6().expect("settings");
