@@ -2,7 +2,7 @@
 //! translator for them.
 
 use crate::Side;
-use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// The external endpoint that an expectation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,6 +84,34 @@ pub struct Endpoints {
     pub remote_inside: SocketAddr,
     /// Number of the realm that the internal endpoint is in.
     pub realm: u16,
+}
+
+/// [`Endpoints`] in 54 bytes: addresses of IPv6 without flow labels and scopes, which no translated
+/// packet has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PackedEndpoints {
+    internal: (IpAddr, u16),
+    remote_inside: (IpAddr, u16),
+    external: SocketAddrV4,
+    remote: SocketAddrV4,
+    realm: u16,
+}
+
+impl From<Endpoints> for PackedEndpoints {
+    fn from(ends: Endpoints) -> Self {
+        let Endpoints { internal, external, remote, remote_inside, realm } = ends;
+        let pack = |end: SocketAddr| (end.ip(), end.port());
+        let (internal, remote_inside) = (pack(internal), pack(remote_inside));
+        Self { internal, remote_inside, external, remote, realm }
+    }
+}
+
+impl From<PackedEndpoints> for Endpoints {
+    fn from(packed: PackedEndpoints) -> Self {
+        let PackedEndpoints { internal, remote_inside, external, remote, realm } = packed;
+        let (internal, remote_inside) = (internal.into(), remote_inside.into());
+        Self { internal, external, remote, remote_inside, realm }
+    }
 }
 
 /// The address of a host on the other side of the translator.

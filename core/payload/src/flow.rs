@@ -4,7 +4,7 @@
 //! its protocol has read, or has left the protocol and passes everything.
 
 use crate::Side;
-use crate::expectation::{Endpoints, Ports};
+use crate::expectation::{Endpoints, PackedEndpoints, Ports};
 use crate::kind::Kind;
 use crate::message::{Budget, Context, Opened, Protocol, Step};
 use crate::outbox::{BUFFER, Outbox};
@@ -32,7 +32,7 @@ const CLOSING: u32 = 250;
 /// A control flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    pub(crate) endpoints: Endpoints,
+    endpoints: PackedEndpoints,
     pub(crate) alg: Alg,
     /// Directions of TCP, from inside and from outside.
     directions: Directions,
@@ -48,7 +48,7 @@ pub(crate) struct Flow {
     is_answered: bool,
 }
 
-const _: () = assert!(size_of::<Flow>() <= 288);
+const _: () = assert!(size_of::<Flow>() <= 256);
 
 /// Memory of the framework that all flows share.
 pub(crate) struct Tools<'t> {
@@ -75,7 +75,7 @@ pub enum Fate {
 struct Conversation<'c> {
     alg: &'c mut Alg,
     left: &'c mut Option<Reason>,
-    endpoints: &'c Endpoints,
+    endpoints: Endpoints,
     budget: &'c mut Budget,
     from: Side,
     opener: Side,
@@ -103,7 +103,7 @@ impl Conversation<'_> {
 
     fn step(&mut self, bytes: &[u8], draft: &mut Edits) -> Step {
         let mut context = Context {
-            flow: self.endpoints,
+            flow: &self.endpoints,
             from: self.from,
             opener: self.opener,
             is_datagram: self.is_datagram,
@@ -157,7 +157,7 @@ impl Flow {
         now: u32,
     ) -> Self {
         Self {
-            endpoints,
+            endpoints: endpoints.into(),
             alg,
             directions: [Direction::new(); 2],
             budget: Budget::new(now),
@@ -173,7 +173,7 @@ impl Flow {
     /// The bytes of the flow for another process. `None`: the flow cannot be saved. The numbers of
     /// realms and hosts belong to this process, and so do the calls of PPTP.
     pub(crate) fn save(&self, pool: &Pool) -> Option<Vec<u8>> {
-        let Endpoints { internal, external, remote, remote_inside, realm } = self.endpoints;
+        let Endpoints { internal, external, remote, remote_inside, realm } = self.endpoints();
         let (SocketAddr::V4(internal), SocketAddr::V4(remote_inside)) = (internal, remote_inside)
         else {
             return None;
@@ -210,8 +210,9 @@ impl Flow {
         let mut directions = [Direction::restore(pool, from)?, Direction::new()];
         let second = Direction::restore(pool, from).filter(|_| from.is_empty());
         let (internal, remote_inside) = (internal.into(), remote_inside.into());
+        let endpoints = Endpoints { internal, external, remote, remote_inside, realm: 0 };
         let mut flow = Self {
-            endpoints: Endpoints { internal, external, remote, remote_inside, realm: 0 },
+            endpoints: endpoints.into(),
             alg,
             directions,
             budget,
@@ -230,6 +231,10 @@ impl Flow {
             }
         }
         Some(flow)
+    }
+
+    pub(crate) fn endpoints(&self) -> Endpoints {
+        self.endpoints.into()
     }
 
     /// The side that sent the first packet.
@@ -276,7 +281,7 @@ impl Flow {
         let conversation = Conversation {
             alg: &mut self.alg,
             left: &mut self.left,
-            endpoints: &self.endpoints,
+            endpoints: self.endpoints.into(),
             budget: &mut self.budget,
             from,
             opener: self.opener,

@@ -170,10 +170,10 @@ impl Payloads {
         wanted: impl FnOnce(Kind, u8, &Endpoints) -> bool,
     ) -> bool {
         let Some(mut flow) = Flow::restore(&mut self.pool, bytes) else { return false };
-        let Endpoints { external, remote, .. } = flow.endpoints;
+        let Endpoints { external, remote, .. } = flow.endpoints();
         let (key, opener) = (Key::new(flow.protocol, external, remote), flow.opener());
         let has_room = self.index.get(key).is_none() && !self.is_full_for(opener);
-        let is_wanted = wanted(flow.alg.kind(), flow.protocol, &flow.endpoints);
+        let is_wanted = wanted(flow.alg.kind(), flow.protocol, &flow.endpoints());
         let free = if has_room && is_wanted { self.free.pop() } else { None };
         let Some(at) = free else {
             flow.close(&mut self.pool);
@@ -200,9 +200,9 @@ impl Payloads {
         number: u8,
         external: SocketAddrV4,
         remote: SocketAddrV4,
-    ) -> Option<(Kind, &Endpoints)> {
+    ) -> Option<(Kind, Endpoints)> {
         let at = self.index.get(Key::new(number, external, remote))?;
-        self.flows[at as usize].as_ref().map(|flow| (flow.alg.kind(), &flow.endpoints))
+        self.flows[at as usize].as_ref().map(|flow| (flow.alg.kind(), flow.endpoints()))
     }
 
     /// True if a flow is known and its connection has not ended.
@@ -217,7 +217,7 @@ impl Payloads {
         let Endpoints { external, remote, .. } = packet.endpoints;
         let flow =
             self.flows[self.index.get(Key::new(number, external, remote))? as usize].as_ref()?;
-        (flow.alg.kind() == packet.kind && flow.endpoints == packet.endpoints).then_some(flow)
+        (flow.alg.kind() == packet.kind && flow.endpoints() == packet.endpoints).then_some(flow)
     }
 
     pub(crate) fn pool(&self) -> &Pool {
@@ -232,9 +232,9 @@ impl Payloads {
     }
 
     /// Each flow's protocol, IP protocol number and endpoints.
-    pub fn each(&self) -> impl Iterator<Item = (Kind, u8, &Endpoints)> {
+    pub fn each(&self) -> impl Iterator<Item = (Kind, u8, Endpoints)> {
         let flows = self.flows.iter().flatten();
-        flows.map(|flow| (flow.alg.kind(), flow.protocol, &flow.endpoints))
+        flows.map(|flow| (flow.alg.kind(), flow.protocol, flow.endpoints()))
     }
 
     /// Takes a packet of a control flow at a time in seconds. The packet may grow in its room, and
@@ -336,7 +336,7 @@ impl Payloads {
         for opened in self.opened.drain(..) {
             counters.expectations += 1;
             if self.events.len() < EVENTS {
-                self.events.push_back(Event { kind, flow: flow.endpoints, opened });
+                self.events.push_back(Event { kind, flow: flow.endpoints(), opened });
             }
         }
         Some(result)
@@ -349,7 +349,7 @@ impl Payloads {
         if let Some(at) = self.index.get(key) {
             let is_over = self.flows[at as usize].as_ref().is_none_or(|flow| {
                 flow.alg.kind() != kind
-                    || flow.endpoints != endpoints
+                    || flow.endpoints() != endpoints
                     || (begins && flow.is_closed())
             });
             if !is_over {
@@ -378,7 +378,7 @@ impl Payloads {
 
     fn remove(&mut self, at: u32) {
         if let Some(mut flow) = self.flows[at as usize].take() {
-            let Endpoints { external, remote, .. } = flow.endpoints;
+            let Endpoints { external, remote, .. } = flow.endpoints();
             self.index.remove(Key::new(flow.protocol, external, remote));
             flow.close(&mut self.pool);
             self.from_outside -= usize::from(flow.opener() == Side::Outside);

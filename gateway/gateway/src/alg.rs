@@ -254,7 +254,7 @@ impl Stage {
         if self.former.is_off() {
             return;
         }
-        let is_former = |(kind, protocol, ends): (Kind, u8, &Endpoints)| {
+        let is_former = |(kind, protocol, ends): (Kind, u8, Endpoints)| {
             let server = self.servers.get(&(protocol, ends.external)).map(|(kind, _)| *kind);
             server.or_else(|| self.settings.kind(protocol, ends.remote.port())) != Some(kind)
         };
@@ -307,7 +307,7 @@ impl Stage {
         let known = self.payloads.find(protocol, destination, source);
         let ends = match (server, known) {
             (Some((_, internal)), _) => endpoints(0, *internal, destination, source),
-            (None, Some((_, ends))) => *ends,
+            (None, Some((_, ends))) => ends,
             (None, None) => return None,
         };
         self.control(named, known.map(|(kind, _)| kind), ends)

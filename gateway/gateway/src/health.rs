@@ -57,7 +57,7 @@ pub struct ServerChange {
     pub server: SocketAddrV4,
     /// The last failure, if the server is down now.
     pub failure: Option<CheckFailure>,
-    /// True if no server of the service is up now.
+    /// True if no server of the service that may get new sessions is up now.
     pub is_last: bool,
 }
 
@@ -81,8 +81,12 @@ pub struct ServerHealth {
 struct Check {
     place: (usize, usize),
     realm: u16,
+    /// Protocol of the service; `None`: all.
+    protocol: Option<u8>,
     external: SocketAddrV4,
     server: SocketAddrV4,
+    /// True if the server gets new sessions while it is up.
+    gets_sessions: bool,
     settings: HealthSettings,
     /// Time when the next attempt begins.
     next: Timestamp,
@@ -96,6 +100,27 @@ struct Check {
     told: ServerHealth,
 }
 
+impl Check {
+    /// True if the other one asks the same server in the same way for the same service.
+    fn is_like(&self, other: &Self) -> bool {
+        let ends = |check: &Self| (check.realm, check.protocol, check.external, check.server);
+        ends(self) == ends(other) && self.settings == other.settings
+    }
+
+    /// The sessions of the server.
+    fn sessions(&self) -> Filter {
+        Filter {
+            realm: Some(self.realm),
+            protocol: self.protocol,
+            subscriber: Some(Prefix::new(*self.server.ip(), 32)),
+            internal_port: Some(self.server.port()),
+            external: Some(Prefix::new(*self.external.ip(), 32)),
+            external_port: Some(self.external.port()),
+            ..Filter::default()
+        }
+    }
+}
+
 /// All checks of one worker.
 #[derive(Debug)]
 pub(crate) struct Health {
@@ -106,7 +131,8 @@ pub(crate) struct Health {
     next: Timestamp,
     /// Check at which the next search for work begins.
     place: usize,
-    changes: VecDeque<(usize, ServerChange)>,
+    /// Changes that nobody has been told of, with the place of the server.
+    changes: VecDeque<((usize, usize), ServerChange)>,
     /// Servers whose sessions end.
     ending: VecDeque<(Filter, Cursor)>,
     secret: HashKey,
@@ -125,8 +151,10 @@ fn checks((services, health): Checked<'_>, now: Timestamp) -> Vec<Check> {
         let check = |(number, server): (usize, &natgate_engine::Server)| Check {
             place: (place, number),
             realm: service.realm,
+            protocol: service.protocol,
             external,
             server: SocketAddrV4::new(server.internal.0, server.internal.1),
+            gets_sessions: server.share() > 0,
             settings: health.clone(),
             next: now,
             attempt: None,
@@ -163,20 +191,27 @@ impl Health {
         (!health.checks.is_empty()).then(|| Box::new(health))
     }
 
-    /// Puts other settings in force. Servers that are checked before and after keep their state.
+    /// Puts other settings in force. Servers that are checked before and after keep their state; if
+    /// they are checked in the same way, their check goes on.
     /// Returns the places of servers that are not checked any more and were down.
     pub(crate) fn renew(&mut self, settings: Checked<'_>, now: Timestamp) -> Vec<(usize, usize)> {
         let mut former = std::mem::replace(&mut self.checks, checks(settings, now));
         self.by_port.clear();
-        for check in &mut self.checks {
+        for (place, check) in self.checks.iter_mut().enumerate() {
             let same = former.iter().position(|other| other.place == check.place);
-            if let Some(same) = same {
-                let other = former.swap_remove(same);
-                check.told = other.told;
+            let Some(mut other) = same.map(|same| former.swap_remove(same)) else { continue };
+            check.told = other.told;
+            if other.is_like(check) {
+                other.gets_sessions = check.gets_sessions;
+                *check = other;
+                if let Some(attempt) = &check.attempt {
+                    self.by_port.insert(attempt.local_port(), place);
+                }
+            } else {
                 check.closing = other.attempt.filter(Attempt::is_connected).or(other.closing);
             }
         }
-        self.next = now;
+        (self.next, self.place) = (now, 0);
         let is_down = |check: &Check| check.told.state == ServerState::Down;
         former.iter().filter(|check| is_down(check)).map(|check| check.place).collect()
     }
@@ -199,7 +234,8 @@ impl Health {
     }
 
     /// Writes the next packet that is due; returns its realm and its length. `address` is the
-    /// gateway's own address in a realm, `None` if this worker does not have the server.
+    /// gateway's own address in a realm, `None` if this worker cannot ask a server now: it does not
+    /// have the server, or the link is down. An attempt in progress then ends without a result.
     pub(crate) fn poll(
         &mut self,
         now: Timestamp,
@@ -241,7 +277,11 @@ impl Health {
             return closing.write_reset(into);
         }
         if check.attempt.is_some() && now >= check.deadline {
-            self.conclude(now, place, Err(CheckFailure::Silent));
+            if address(check.realm, *check.server.ip()).is_none() {
+                self.give_up(place);
+            } else {
+                self.conclude(now, place, Err(CheckFailure::Silent));
+            }
             return 0;
         }
         if let Some(attempt) = &mut check.attempt {
@@ -266,6 +306,13 @@ impl Health {
         check.attempt = Some(attempt);
         self.by_port.insert(port, place);
         len
+    }
+
+    /// Ends the attempt of a check without a result.
+    fn give_up(&mut self, place: usize) {
+        if let Some(attempt) = self.checks[place].attempt.take() {
+            self.by_port.remove(&attempt.local_port());
+        }
     }
 
     fn draw(&mut self) -> u64 {
@@ -329,8 +376,11 @@ impl Health {
         if was == ServerState::Unchecked && to == ServerState::Up {
             return;
         }
-        if to == ServerState::Down && check.settings.ends_sessions {
-            self.end_sessions(place);
+        // The sessions of a server that is up again are left alone.
+        let filter = self.checks[place].sessions();
+        self.ending.retain(|(other, _)| *other != filter);
+        if to == ServerState::Down && self.checks[place].settings.ends_sessions {
+            self.ending.push_back((filter, Cursor::default()));
         }
         self.tell(now, place);
     }
@@ -338,7 +388,8 @@ impl Health {
     /// Notes a change for the translator and the log.
     fn tell(&mut self, now: Timestamp, place: usize) {
         let Check { place: of, realm, external, server, told, .. } = self.checks[place];
-        let mut others = self.checks.iter().filter(|other| other.place.0 == of.0);
+        let is_other = |other: &&Check| other.place.0 == of.0 && other.gets_sessions;
+        let mut others = self.checks.iter().filter(is_other);
         let change = ServerChange {
             time: now,
             realm,
@@ -347,30 +398,13 @@ impl Health {
             failure: told.failure.filter(|_| told.state == ServerState::Down),
             is_last: others.all(|other| other.told.state == ServerState::Down),
         };
-        self.changes.push_back((place, change));
-    }
-
-    /// Notes that the sessions of a server are to end.
-    fn end_sessions(&mut self, place: usize) {
-        let Check { realm, external, server, .. } = self.checks[place];
-        let filter = Filter {
-            realm: Some(realm),
-            subscriber: Some(Prefix::new(*server.ip(), 32)),
-            internal_port: Some(server.port()),
-            external: Some(Prefix::new(*external.ip(), 32)),
-            external_port: Some(external.port()),
-            ..Filter::default()
-        };
-        // A server that goes down again while its sessions end needs no second entry.
-        if !self.ending.iter().any(|(other, _)| *other == filter) {
-            self.ending.push_back((filter, Cursor::default()));
-        }
+        self.changes.push_back((of, change));
     }
 
     /// The next change of a server's state: its place, and true if it is up.
     pub(crate) fn next_change(&mut self) -> Option<((usize, usize), bool, ServerChange)> {
         let (place, change) = self.changes.pop_front()?;
-        Some((self.checks.get(place)?.place, change.failure.is_none(), change))
+        Some((place, change.failure.is_none(), change))
     }
 
     /// The servers whose sessions are to end, and how far that is.

@@ -1,8 +1,9 @@
 //! One check of a server: a small client of TCP, HTTP or ICMP, as a state machine.
 //!
 //! Packets and times come in, packets go out. An attempt ends by an answer, by a refusal, or by its
-//! deadline, which the caller keeps. A connection is always ended by a RST, so that neither side
-//! keeps it: a connection that only tests the port is reset before the server's program sees it.
+//! deadline, which the caller keeps. A connection is ended by a RST: one that only tests the port
+//! is reset before the server's program sees it. If the server's last acknowledgment is lost, the
+//! RST may not fit, and the server keeps the connection until its own timeout.
 
 use super::settings::CheckKind;
 use natgate_engine::Timestamp;
@@ -12,7 +13,8 @@ use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-/// Time after which an unanswered packet is sent again (RFC 6298 section 2).
+/// Time after which an unanswered packet is sent again; it doubles each time (RFC 6298 sections 2
+/// and 5).
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Length of a header of IPv4 without options.
@@ -57,9 +59,11 @@ enum Stage {
     Echo,
     /// The answer to the SYN.
     Synchronized,
-    /// The response. `next` is the next sequence number of the server; `line` has the first bytes.
+    /// The response. `next` is the next sequence number of the server, `sent` the last one that the
+    /// server has acknowledged; `line` has the first bytes.
     Connected {
         next: u32,
+        sent: u32,
         line: Vec<u8>,
     },
 }
@@ -76,6 +80,8 @@ pub(super) struct Attempt {
     first: u32,
     /// Time when the packet of the stage is sent (again).
     due: Timestamp,
+    /// Time until it is sent again.
+    again: Duration,
     /// True if the server needs an acknowledgment now.
     owes: bool,
 }
@@ -94,7 +100,7 @@ impl Attempt {
             CheckKind::Tcp | CheckKind::Http { .. } => Stage::Synchronized,
         };
         let request = kind.request(server).into_bytes();
-        Self { local, server, request, stage, first, due: now, owes: false }
+        Self { local, server, request, stage, first, due: now, again: AGAIN, owes: false }
     }
 
     /// Port or identifier of the gateway.
@@ -117,7 +123,8 @@ impl Attempt {
         let owes = std::mem::take(&mut self.owes);
         let is_due = now >= self.due;
         if is_due {
-            self.due = now.plus(AGAIN);
+            self.due = now.plus(self.again);
+            self.again *= 2;
         }
         match &self.stage {
             Stage::Echo => self.write_echo(into),
@@ -126,7 +133,7 @@ impl Attempt {
                 self.write_segment((self.first, 0), SYN, &MAX_SEGMENT_SIZE, &[], into)
             }
             // The request is repeated until a byte of the response acknowledges it.
-            Stage::Connected { next, line } if line.is_empty() && (is_due || !owes) => {
+            Stage::Connected { next, line, .. } if line.is_empty() && (is_due || !owes) => {
                 let numbers = (self.first.wrapping_add(1), *next);
                 self.write_segment(numbers, ACK | PSH, &[], &self.request, into)
             }
@@ -139,7 +146,7 @@ impl Attempt {
     /// Writes the packet that ends the connection; returns its length.
     pub(super) fn write_reset(&self, into: &mut [u8]) -> usize {
         let (number, next) = match &self.stage {
-            Stage::Connected { next, .. } => (self.after_request(), *next),
+            Stage::Connected { next, sent, .. } => (*sent, *next),
             _ => (self.first.wrapping_add(1), 0),
         };
         self.write_segment((number, next), RST | ACK, &[], &[], into)
@@ -192,18 +199,21 @@ impl Attempt {
                     return None;
                 }
                 let next = header.sequence().wrapping_add(1);
-                self.stage = Stage::Connected { next, line: Vec::new() };
-                self.due = Timestamp(0);
+                self.stage = Stage::Connected { next, sent: acknowledged, line: Vec::new() };
+                (self.due, self.again) = (Timestamp(0), AGAIN);
                 self.request.is_empty().then_some(Ok(()))
             }
-            Stage::Connected { next, line } => {
+            Stage::Connected { next, sent, line } => {
                 if flags & RST != 0 {
                     return (header.sequence() == *next).then_some(Err(CheckFailure::Refused));
                 }
                 if flags & SYN != 0 {
                     // The server has not got the acknowledgment.
-                    self.due = Timestamp(0);
+                    self.owes |= header.sequence().wrapping_add(1) == *next;
                     return None;
+                }
+                if flags & ACK != 0 && acknowledged == after {
+                    *sent = after;
                 }
                 let data = &segment[header.header_len()..];
                 if data.is_empty() && flags & tcp::flags::FIN == 0 {

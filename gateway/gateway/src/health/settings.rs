@@ -15,7 +15,8 @@ pub enum CheckKind {
     Tcp,
     /// An echo request of ICMP: the server replies.
     Icmp,
-    /// A GET of HTTP/1.1: the status of the response is 200 to 399.
+    /// A GET of HTTP/1.0, to which no server sends interim responses (RFC 9110 section 15.2): the
+    /// status of the response is 200 to 399.
     Http {
         /// Path, with a query if there is one.
         path: String,
@@ -39,7 +40,7 @@ impl CheckKind {
         let Self::Http { path, host } = self else { return String::new() };
         let host = host.clone().unwrap_or_else(|| server.to_string());
         let end = "User-Agent: natgate\r\nConnection: close\r\n\r\n";
-        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{end}")
+        format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n{end}")
     }
 }
 

@@ -211,8 +211,16 @@ fn sessions_end_only_if_the_settings_say_so() {
         let ending: Vec<_> = world.health.ending().iter().map(|(filter, _)| *filter).collect();
         assert_eq!(ending.len(), usize::from(ends_sessions));
         assert!(ending.iter().all(|filter| {
-            (filter.internal_port, filter.external_port) == (Some(8080), Some(80))
+            let ports = (filter.internal_port, filter.external_port);
+            (ports, filter.protocol) == ((Some(8080), Some(80)), Some(6))
         }));
+        // A server that is up again has new sessions.
+        world.silent.clear();
+        for millis in (4_000..30_000).step_by(500) {
+            world.pass(at(millis));
+        }
+        assert_eq!(world.states(), [ServerState::Up]);
+        assert!(world.health.ending().is_empty());
     }
 }
 
@@ -234,6 +242,91 @@ fn a_reload_keeps_the_state_of_servers_that_stay_checked() {
     assert_eq!(world.health.renew(settings(&[5, 6], None).checked(), at(30_000)), [(0, 0)]);
     assert!(world.health.is_over());
     assert_eq!(world.health.poll(at(60_000), |_, _| Some(OWN), &mut [0; 600]), None);
+}
+
+#[test]
+fn a_reload_that_takes_checks_away_goes_on_with_the_others() {
+    let by_icmp = by_icmp();
+    let settings = |services: &[&[u8]]| {
+        let one = |servers: &&[u8]| settings(servers, Some(by_icmp.clone()));
+        let all: Vec<Settings> = services.iter().map(one).collect();
+        let services = all.iter().flat_map(|one| one.services.clone()).collect();
+        Settings { services, health: all.into_iter().flat_map(|one| one.health).collect() }
+    };
+    let mut world = World::new(&settings(&[&[5], &[6, 7]]));
+    world.silent.insert(host(6));
+    // The silent server is asked again, so the search goes on behind it.
+    world.until(1_500);
+    assert_eq!(world.health.renew(settings(&[&[5]]).checked(), at(1_600)), []);
+    world.until(20_000);
+    assert_eq!(world.states(), [ServerState::Up]);
+}
+
+#[test]
+fn failures_in_a_row_outlast_reloads() {
+    let settings = settings(&[5], Some(by_icmp()));
+    let mut world = World::new(&settings);
+    world.silent.insert(host(5));
+    let mut changes = Vec::new();
+    for second in 1..=14 {
+        changes.extend(world.until(1_000 * second));
+        world.health.renew(settings.checked(), at(1_000 * second + 1));
+    }
+    let down: Vec<_> = changes.iter().map(|&(_, server, is_up)| (server, is_up)).collect();
+    assert_eq!(down, [(0, false)]);
+}
+
+#[test]
+fn a_reload_that_moves_a_service_asks_for_the_new_one() {
+    let mut by_icmp = by_icmp();
+    by_icmp.ends_sessions = true;
+    by_icmp.failures = 1;
+    let mut moved = settings(&[5], Some(by_icmp.clone()));
+    let mut world = World::new(&moved);
+    world.until(4_000);
+    moved.services[0].external.1 = 81;
+    moved.services[0].protocol = Some(17);
+    world.health.renew(moved.checked(), at(4_100));
+    let mut packet = [0; 600];
+    for millis in (4_500..12_000).step_by(500) {
+        while world.health.poll(at(millis), |_, _| Some(OWN), &mut packet).is_some() {}
+    }
+    let (filter, _) = world.health.ending().pop_front().expect("the server is down");
+    assert_eq!((filter.external_port, filter.protocol), (Some(81), Some(17)));
+}
+
+#[test]
+fn a_link_that_is_down_says_nothing_about_servers() {
+    let mut world = World::new(&settings(&[5], Some(by_icmp())));
+    world.until(4_000);
+    world.silent.insert(host(5));
+    let mut packet = [0; 600];
+    for millis in (5_000..60_000).step_by(500) {
+        let is_up = millis < 6_000;
+        let own = |_, _| is_up.then_some(OWN);
+        while world.health.poll(at(millis), own, &mut packet).is_some() {}
+    }
+    assert_eq!(world.states(), [ServerState::Up]);
+    assert_eq!(world.health.servers(|_, _| true)[0].checks, [1, 0]);
+}
+
+#[test]
+fn a_server_that_drains_is_not_the_last_one() {
+    let mut settings = settings(&[5, 6], Some(by_icmp()));
+    settings.services[0].servers[1].draining = true;
+    let mut world = World::new(&settings);
+    world.silent.insert(host(5));
+    let mut packet = [0; 600];
+    for millis in (0..20_000).step_by(500) {
+        let poll = world.health.poll(at(millis), |_, _| Some(OWN), &mut packet);
+        let Some((realm, len)) = poll else { continue };
+        let request = packet[..len].to_vec();
+        if Ipv4::new_checked(&request[..]).unwrap().destination() != host(5).to_bits() {
+            world.health.take(at(millis), realm, &reply(&request), Some(OWN));
+        }
+    }
+    let (_, _, change) = world.health.next_change().expect("a server is down");
+    assert!(change.is_last, "the other one gets no new sessions");
 }
 
 #[test]

@@ -23,7 +23,8 @@ impl Worker {
             let Some(health) = &mut stages.health else { return };
             let (router, team) = (&stages.router, stages.team.as_ref());
             let own = |realm, host| {
-                let is_own = team.is_none_or(|team| team.has(realm, host));
+                let link = devices[stages.cables.device_of(Link::inside(realm))].link();
+                let is_own = link.up && team.is_none_or(|team| team.has(realm, host));
                 is_own.then(|| router.address(Link::inside(realm)))
             };
             let next = health.poll(now, own, &mut scratch[HEADROOM..]);

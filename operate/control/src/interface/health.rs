@@ -183,7 +183,11 @@ fn servers(health: &[ServerHealth], settings: &Settings, alarms: &mut Vec<Alarm>
         let (external, external_port) = service.external;
         if is_down(one) {
             let server = format!("server {address}:{port} of {external}:{external_port} is down");
-            let mut others = health.iter().filter(|other| other.place.0 == one.place.0);
+            let gets_sessions = |other: &&ServerHealth| {
+                let server = service.servers.get(other.place.1);
+                other.place.0 == one.place.0 && server.is_some_and(|it| it.share() > 0)
+            };
+            let mut others = health.iter().filter(gets_sessions);
             alarms.push(match others.all(is_down) {
                 true => Alarm::critical(server),
                 false => Alarm::warning(server),

@@ -87,7 +87,7 @@ pub(super) fn algs(page: &mut Page, figures: &Figures) {
 /// Servers of static mappings that are checked.
 pub(super) fn servers(page: &mut Page, figures: &Figures) {
     let ends = |server: &ServerFigures| (server.external.to_string(), server.internal.to_string());
-    let help = "1 for a server that gets sessions, 0 for one whose health checks fail.";
+    let help = "1 for a server whose health checks do not fail, 0 for one whose checks fail.";
     page.gauge("server_up", help, |series| {
         for server in &figures.servers {
             let (external, internal) = ends(server);

@@ -54,6 +54,7 @@ fn answer(
         stage: Stage::Synchronized,
         first: 0,
         due: START,
+        again: AGAIN,
         owes: false,
     };
     let mut bytes = [0; 700];
@@ -93,20 +94,20 @@ fn a_server_that_resets_is_not() {
 }
 
 #[test]
-fn packets_without_an_answer_are_sent_again_each_second() {
+fn packets_without_an_answer_are_sent_again_later_and_later() {
     let mut attempt = attempt(&http());
-    for millis in [0, 1000, 2000] {
+    for millis in [0, 1000, 3000] {
         assert!(attempt.due() == at(millis));
         assert_eq!(sent(&mut attempt, at(millis)).2, SYN);
     }
     answer(&mut attempt, (1000, 0xffff_ffff), SYN | ACK, &[]);
-    let (number, acknowledged, flags, data) = sent(&mut attempt, at(2100));
+    let (number, acknowledged, flags, data) = sent(&mut attempt, at(3100));
     assert_eq!((number, acknowledged, flags), (0xffff_ffff, 1001, ACK | PSH));
     let text = String::from_utf8(data.clone()).unwrap();
-    assert!(text.starts_with("GET /health HTTP/1.1\r\nHost: 10.0.0.5:8080\r\n"), "{text}");
+    assert!(text.starts_with("GET /health HTTP/1.0\r\nHost: 10.0.0.5:8080\r\n"), "{text}");
     assert!(text.ends_with("\r\n\r\n") && text.len() <= 500);
-    assert_eq!(attempt.due(), at(3100));
-    assert_eq!(sent(&mut attempt, at(3100)).3, data);
+    assert_eq!(attempt.due(), at(4100));
+    assert_eq!(sent(&mut attempt, at(4100)).3, data);
 }
 
 #[test]
@@ -143,6 +144,35 @@ fn a_status_of_success_or_redirection_is_well_at_every_cut_of_the_response() {
             assert_eq!(outcome, Some(expected), "{cut} of {response:?}");
         }
     }
+}
+
+#[test]
+fn a_repeated_syn_gets_an_acknowledgment_and_no_second_request() {
+    let mut attempt = connected();
+    let request = sent(&mut attempt, START).3.len() as u32;
+    assert_eq!(answer(&mut attempt, (7, 0xffff_ffff), SYN | ACK, &[]), None);
+    assert!(attempt.due() > START, "another connection's SYN");
+    assert_eq!(answer(&mut attempt, (1000, 0xffff_ffff), SYN | ACK, &[]), None);
+    let after = 0xffff_ffff_u32.wrapping_add(request);
+    assert_eq!(sent(&mut attempt, START), (after, 1001, ACK, vec![]));
+}
+
+#[test]
+fn the_reset_has_the_number_that_the_server_expects() {
+    let reset = |is_acknowledged: bool| {
+        let mut attempt = connected();
+        let request = sent(&mut attempt, START).3.len() as u32;
+        let after = 0xffff_ffff_u32.wrapping_add(request);
+        if is_acknowledged {
+            assert_eq!(answer(&mut attempt, (1001, after), ACK, &[]), None);
+        }
+        let mut bytes = [0; 60];
+        let len = attempt.write_reset(&mut bytes);
+        (read(&bytes[..len]).0, after)
+    };
+    let (number, after) = reset(true);
+    assert_eq!(number, after);
+    assert_eq!(reset(false).0, 0xffff_ffff);
 }
 
 #[test]
