@@ -144,6 +144,14 @@ const FAULTS: &[Fault] = &[
         "nptv6[0].external",
         "have fd00::/56 in common; write another prefix",
     ),
+    fault(
+        Add("[[static]]\nexternal = \"203.0.113.1:80\"\nprotocol = \"tcp\"\n\
+             servers = [{ internal = \"10.0.0.8:80\" }, { internal = \"10.0.0.9:80\" }]\n\
+             [static.health]\nkind = \"icmp\"\nport = 80\n"),
+        13,
+        "static[0].health.port",
+        "has no effect with kind = \"icmp\"; leave it out",
+    ),
     fault(Add("[dslite]\nb4 = [\"2001:db8:b4::/40\"]\n"), 7, "dslite.address", "is missing"),
     fault(
         Add("[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = []\n"),
