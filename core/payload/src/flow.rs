@@ -207,14 +207,13 @@ impl Flow {
         };
         let (expires, budget) = Saved::restore(from)?;
         let alg = Alg::restore(kind, from)?;
-        let mut directions = [Direction::restore(pool, from)?, Direction::new()];
-        let second = Direction::restore(pool, from).filter(|_| from.is_empty());
+        let first = Direction::restore(pool, from)?;
         let (internal, remote_inside) = (internal.into(), remote_inside.into());
         let endpoints = Endpoints { internal, external, remote, remote_inside, realm: 0 };
         let mut flow = Self {
             endpoints: endpoints.into(),
             alg,
-            directions,
+            directions: [first, Direction::new()],
             budget,
             expires,
             protocol,
@@ -223,12 +222,11 @@ impl Flow {
             is_closed,
             is_answered,
         };
-        match second {
-            Some(second) => flow.directions[1] = second,
-            None => {
-                directions[0].close(pool);
-                return None;
-            }
+        let second = Direction::restore(pool, from);
+        flow.directions[1] = second.unwrap_or(Direction::new());
+        if second.is_none() || !from.is_empty() {
+            flow.close(pool);
+            return None;
         }
         Some(flow)
     }

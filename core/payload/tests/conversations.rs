@@ -336,6 +336,8 @@ fn succeed(link: &mut Link) {
         for len in 0..flow.len() {
             assert!(!heir.restore(&flow[..len], |_, _, _| true), "{len} bytes are a flow");
         }
+        let longer = [&flow[..], &[0]].concat();
+        assert!(!heir.restore(&longer, |_, _, _| true), "a byte too much is a flow");
         assert!(!heir.restore(&flow, |_, _, _| false));
         assert_eq!((heir.flows(), heir.free_buffers()), (0, 4));
         assert!(heir.restore(&flow, |_, _, _| true));
