@@ -378,11 +378,9 @@ impl Sip {
             let port = place.port.unwrap_or(DEFAULT_PORT);
             (place.address, port) == (*flow.external.ip(), external)
         };
-        let of_header = contacts(message).flat_map(|header| {
-            let parts = text::list(message.bytes, header.value.clone());
-            parts.into_iter().filter(|part| endpoints(message.bytes, part.clone()).any(is_it))
-        });
-        of_header.filter_map(|part| expires(message, &message.bytes[part])).max()
+        let own = contacts(message)
+            .filter(|contact| endpoints(message.bytes, contact.clone()).any(is_it));
+        own.filter_map(|contact| expires(message, &message.bytes[contact])).max()
     }
 
     /// Keeps an endpoint no longer than its registrations need it, and a transaction may last.
@@ -419,10 +417,10 @@ impl Sip {
         if lifetime != Some(0) {
             return;
         }
-        let is_of_host = contacts(message).any(|header| {
+        let is_of_host = contacts(message).any(|contact| {
             let is_own = |place: Place| context.is_own(place.address.into());
-            message.value(header) == b"*"
-                || endpoints(message.bytes, header.value.clone()).any(is_own)
+            message.bytes[contact.clone()].trim_ascii() == b"*"
+                || endpoints(message.bytes, contact).any(is_own)
         });
         let flow = *context.flow();
         let own_port = flow.internal.port();

@@ -53,9 +53,9 @@ pub(crate) fn number(text: &[u8]) -> Option<u32> {
     dec_uint::<_, u32, winnow::error::ContextError>.parse(text.trim_ascii()).ok()
 }
 
-/// Parts of a list with commas between them (RFC 3261 section 7.3.1). Commas in quotes and in
-/// brackets do not count.
-pub(crate) fn list(text: &[u8], part: Range<usize>) -> Vec<Range<usize>> {
+/// Parts of a list with commas between them, or of one value with semicolons between its parameters
+/// (RFC 3261 section 7.3.1). Separators in quotes and in brackets do not count.
+pub(crate) fn list(text: &[u8], part: Range<usize>, separator: u8) -> Vec<Range<usize>> {
     let (mut parts, mut start) = (Vec::new(), part.start);
     let (mut is_quoted, mut is_escaped, mut is_uri) = (false, false, false);
     for at in part.clone() {
@@ -65,7 +65,7 @@ pub(crate) fn list(text: &[u8], part: Range<usize>) -> Vec<Range<usize>> {
             b'"' if !is_uri => is_quoted = !is_quoted,
             b'<' if !is_quoted => is_uri = true,
             b'>' if !is_quoted => is_uri = false,
-            b',' if !is_quoted && !is_uri => {
+            byte if byte == separator && !is_quoted && !is_uri => {
                 parts.push(start..at);
                 start = at + 1;
             }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn commas_in_quotes_and_in_brackets_divide_nothing() {
         let text = br#"x "a, \", b" <sip:a,b>;c=1,<sip:d>, e"#;
-        let parts = list(text, 2..text.len());
+        let parts = list(text, 2..text.len(), b',');
         let parts: Vec<_> = parts.into_iter().map(|part| &text[part]).collect();
         assert_eq!(parts, [&br#""a, \", b" <sip:a,b>;c=1"#[..], b"<sip:d>", b" e"]);
     }

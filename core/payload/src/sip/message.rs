@@ -49,9 +49,11 @@ pub(super) fn named<'m>(message: &'m Message<'_>) -> impl Iterator<Item = &'m He
     message.headers.iter().filter(|header| HEADERS.contains(&&header.name[..]))
 }
 
-/// Headers with contacts.
-pub(super) fn contacts<'m>(message: &'m Message<'_>) -> impl Iterator<Item = &'m Header> {
-    message.headers.iter().filter(|header| header.name == "contact" || header.name == "m")
+/// The contacts of a message, one by one.
+pub(super) fn contacts(message: &Message<'_>) -> impl Iterator<Item = Range<usize>> {
+    let is_contact = |header: &&Header| header.name == "contact" || header.name == "m";
+    let headers = message.headers.iter().filter(is_contact);
+    headers.flat_map(|header| text::list(message.bytes, header.value.clone(), b','))
 }
 
 /// Endpoints in a part of a message, without values of parameters such as `received`, and without
@@ -139,26 +141,22 @@ pub(super) fn lifetime(message: &Message<'_>) -> Option<u16> {
         return None;
     }
     let of_contact = |contact: &[u8]| expires(message, contact).unwrap_or(REGISTRATION);
-    let values = contacts(message).flat_map(|header| {
-        // A comma in a name can only make the result longer.
-        message.value(header).split(|byte| *byte == b',')
-    });
-    let is_contact = |value: &&[u8]| value.contains(&b':') || value.trim_ascii() == b"*";
-    values.filter(is_contact).map(of_contact).max()
+    let all = contacts(message).map(|contact| &message.bytes[contact]);
+    let is_contact = |contact: &&[u8]| contact.contains(&b':') || contact.trim_ascii() == b"*";
+    all.filter(is_contact).map(of_contact).max()
 }
 
 /// Lifetime of one contact, seconds: by its parameter, else by the header Expires. `None`: neither
 /// says it.
 pub(super) fn expires(message: &Message<'_>, contact: &[u8]) -> Option<u16> {
-    const NAME: &[u8] = b"expires=";
-    // Parameters of the contact follow the URI in brackets.
-    let start = contact.iter().rposition(|byte| *byte == b'>').unwrap_or(0);
-    let is_at = |at: &usize| contact[*at..][..NAME.len()].eq_ignore_ascii_case(NAME);
-    let is_name = |at: &usize| *at > 0 && b"; \t\r\n".contains(&contact[*at - 1]);
-    let last = contact.len().saturating_sub(NAME.len());
-    let at = (start..=last).filter(|_| contact.len() >= NAME.len());
-    let parameter = at.filter(is_at).find(is_name).and_then(|at| {
-        let digits = &contact[at + NAME.len()..];
+    let parameters = text::list(contact, 0..contact.len(), b';').into_iter().skip(1);
+    let mut values = parameters.filter_map(|parameter| {
+        let mut halves = contact[parameter].splitn(2, |byte| *byte == b'=');
+        let name = halves.next()?.trim_ascii();
+        halves.next().filter(|_| name.eq_ignore_ascii_case(b"expires"))
+    });
+    let parameter = values.next().and_then(|value| {
+        let digits = value.trim_ascii_start();
         let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
         text::number(&digits[..count])
     });
@@ -198,6 +196,17 @@ mod tests {
         assert_eq!(read("REGISTER a SIP/2.0\r\nContact: <sip:a>\r\nExpires: 9\r\n\r\n"), Some(9));
         let many = "REGISTER a SIP/2.0\r\nm: <sip:a>;expires=0, <sip:b>;expires=5\r\n";
         assert_eq!(read(&format!("{many}Contact: \"a, b\" <sip:c>;expires=6\r\n\r\n")), Some(6));
+        // Parameters in any order, with brackets, commas and the name itself in quotes.
+        for (parameters, wanted) in [
+            (";expires=0;+sip.instance=\"<urn:uuid:1>\"", 0),
+            (";+sip.instance=\"<urn:uuid:1>\";EXPIRES = 7", 7),
+            (";methods=\"INVITE,ACK\";expires=8", 8),
+            (";text=\"a;expires=1\"", 3600),
+            (";x-expires=1", 3600),
+        ] {
+            let text = format!("REGISTER a SIP/2.0\r\nm: <sip:a;expires=5>{parameters}\r\n\r\n");
+            assert_eq!(read(&text), Some(wanted), "{parameters}");
+        }
         assert_eq!(read("REGISTER a SIP/2.0\r\nContact: *\r\nExpires: 0\r\n\r\n"), Some(0));
         let long = "REGISTER a SIP/2.0\r\nm: <sip:a>\r\nExpires: 99999999999\r\n\r\n";
         assert_eq!(read(long), Some(3600));
