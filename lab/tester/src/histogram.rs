@@ -1,7 +1,7 @@
-//! Histogram of delays: counts by duration, precise to a sixteenth, in constant memory.
+//! Histogram of delays: counts by duration, precise to a 256th, in constant memory.
 
 /// Buckets for each power of two.
-const PARTS: usize = 16;
+const PARTS: usize = 256;
 const PART_BITS: u32 = PARTS.ilog2();
 const BUCKETS: usize = PARTS * (u64::BITS - PART_BITS + 1) as usize;
 
@@ -89,7 +89,7 @@ mod tests {
         for value in values.chain([u64::MAX]) {
             let index = bucket(value);
             assert!(upper(index) >= value, "{value}");
-            assert!(upper(index) - value <= value / 16, "{value}");
+            assert!(upper(index) - value <= value / PARTS as u64, "{value}");
             assert!(index == 0 || upper(index - 1) < value, "{value}");
         }
     }
@@ -101,7 +101,7 @@ mod tests {
         (1..=1000).for_each(|value| histogram.add(value));
         for (part, value) in [(0.5, 500), (0.99, 990), (1.0, 1000)] {
             let found = histogram.percentile(part);
-            assert!(found >= value && found <= value + value / 16, "{part}: {found}");
+            assert!(found >= value && found <= value + value / PARTS as u64, "{part}: {found}");
         }
         assert_eq!((histogram.most(), histogram.count()), (1000, 1000));
         assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), 1000);

@@ -12,6 +12,7 @@ use crate::program::{With, nat};
 use crate::random::Random;
 use indicatif::ProgressBar;
 use natgate_p4::Program;
+use natgate_timings::cycles;
 use natgate_wire::arp::Mac;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::net::Ipv4Addr;
@@ -59,7 +60,7 @@ fn internal(flow: u32) -> End {
 }
 
 /// A measured subject in which all flows have mappings.
-struct Running<'p> {
+pub(crate) struct Running<'p> {
     name: &'static str,
     subject: Subject<'p>,
     /// External endpoint of each flow.
@@ -70,7 +71,12 @@ struct Running<'p> {
 
 impl<'p> Running<'p> {
     /// Sends a packet of each flow, and records its external endpoint.
-    fn new(name: &'static str, mut subject: Subject<'p>, entries: u32, round: usize) -> Self {
+    pub(crate) fn new(
+        name: &'static str,
+        mut subject: Subject<'p>,
+        entries: u32,
+        round: usize,
+    ) -> Self {
         // The first packets may wait for their neighbor's hardware address.
         subject.wires[0].send(vec![outbound(0, 64)], 64);
         settle(&mut subject);
@@ -88,6 +94,25 @@ impl<'p> Running<'p> {
         subject.wires[1].send(vec![inbound(&external, 0, 64)], 64);
         settle(&mut subject);
         Self { name, subject, external, round, random: Random::new(7) }
+    }
+
+    /// Sends outbound packets of random flows one after the other. Returns cycles from the time when
+    /// a packet is ready on the inside to the time when it has left on the outside.
+    pub(crate) fn delays(&mut self, packets: usize) -> Vec<u64> {
+        let flows = self.external.len() as u64;
+        let before = self.subject.wires[1].count();
+        let delays = (0..packets)
+            .map(|_| {
+                let flow = self.random.below(flows) as u32;
+                self.subject.wires[0].send(vec![outbound(flow, 64)], 64);
+                let begin = cycles();
+                self.subject.turn();
+                cycles() - begin
+            })
+            .collect();
+        let sent = self.subject.wires[1].count() - before;
+        assert_eq!(sent, packets as u64, "{}: all are forwarded", self.name);
+        delays
     }
 
     /// Runs a round of random flows, which must all be forwarded; returns nanoseconds a packet.

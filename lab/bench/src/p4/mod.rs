@@ -4,13 +4,15 @@
 //! Each is a complete forwarder between two devices: it parses, looks up, translates and routes
 //! packets, and writes the next hop's hardware address. `README.md` beside this file explains the
 //! method.
-//! measured.
 
 mod live;
 mod memory;
 mod report;
 mod stock;
 mod subject;
+
+pub(crate) use memory::Running;
+pub(crate) use subject::Subject;
 
 use crate::bed::BackEnd;
 use crate::io::Sample;

@@ -7,7 +7,8 @@ use super::stock::{Stock, Wire};
 use crate::io::feed::STATION;
 use crate::program::{Links, TIMEOUT, With, add, machine};
 use natgate_engine::{
-    AddressRange, Config, Limits, PoolConfig, Prefix, Side, SideConfig, Timeouts,
+    AddressRange, Config, Limits, Match, PoolConfig, Prefix, Rule, RuleAction, Side, SideConfig,
+    Timeouts,
 };
 use natgate_gateway::{Clock, Route, Settings, SideSettings, Worker};
 use natgate_io::{Batch, Device};
@@ -19,7 +20,7 @@ use std::time::Instant;
 const MAPPINGS_EACH: u32 = 40_000;
 
 /// A forwarder, and the other ends of its devices: inside, outside.
-pub(super) struct Subject<'p> {
+pub(crate) struct Subject<'p> {
     pub(super) wires: [Wire; 2],
     work: Box<dyn FnMut() + 'p>,
 }
@@ -57,9 +58,21 @@ impl<'p> Subject<'p> {
     }
 
     /// natgate with all functions of a gateway.
-    pub(super) fn natgate(entries: u32) -> Self {
+    pub(crate) fn natgate(entries: u32) -> Self {
+        Self::gateway(settings(entries))
+    }
+
+    /// natgate with a rule that bypasses all packets.
+    pub(crate) fn bypass() -> Self {
+        let mut settings = settings(1);
+        let all = Match::Source(Prefix::new(Ipv4Addr::UNSPECIFIED, 0), 0);
+        settings.engine.rules.push(Rule::new(all, RuleAction::Bypass));
+        Self::gateway(settings)
+    }
+
+    fn gateway(settings: Settings) -> Self {
         Self::new(|devices| {
-            let (clock, settings) = (Clock::new(), settings(entries));
+            let clock = Clock::new();
             let worker = Worker::new(&settings, [1; 32], Vec::from(devices), clock.now());
             let mut worker =
                 worker.unwrap_or_else(|error| panic!("the laboratory's settings: {error}"));

@@ -1,5 +1,5 @@
-//! A NAT router, measured by the method of Chugh (2003), live over cables. The results are delay,
-//! throughput, memory and processor time by the number of entries; the rate of new entries; and
+//! A NAT router, measured by the method of Chugh (2003), live over cables. The results are delay
+//! (live, and in one process), throughput, memory and processor time by the number of entries; the rate of new entries; and
 //! latency at shares of the highest rate without loss.
 //!
 //! The router without NAT is the same program with a rule that bypasses all packets. The module
@@ -9,16 +9,19 @@
 mod paper;
 mod plan;
 mod report;
+mod transit;
 
 pub use plan::{Part, Plan};
 
 use crate::bed::{self, Bed, BedError, Stream, Translation};
 use crate::report::{Report, progress};
 use crate::search::{self, Tried};
+use crate::spread::Spread;
 use indicatif::ProgressBar;
 use natgate_tester::{Histogram, Load, Mix, Tester, Way};
 use serde::Serialize;
 use std::time::Duration;
+use transit::TransitRow;
 
 /// Delay of packets, microseconds.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -41,17 +44,24 @@ struct Delay {
 struct DelayRow {
     entries: u32,
     frames: String,
+    /// The repetition with the median of the medians.
     delay: Delay,
+    /// Medians of all repetitions, microseconds.
+    p50: Spread,
+    /// Difference between the median and the median without NAT in the same repetition.
+    added: Spread,
 }
 
-/// Highest rates, packets a second, by permitted loss.
+/// Highest rates, packets a second, by permitted loss: of all repetitions.
 #[derive(Clone, Debug, Serialize)]
 struct ThroughputRow {
     nat: bool,
     frames: String,
-    none_lost: f64,
-    lost_0_1_percent: f64,
-    lost_0_5_percent: f64,
+    none_lost: Spread,
+    lost_0_1_percent: Spread,
+    lost_0_5_percent: Spread,
+    /// Rate with a loss of 0.1 %, divided by the rate without NAT in the same repetition.
+    to_bypass: Spread,
     /// True if the tester could not send faster at one of the rates.
     tester_limited: bool,
 }
@@ -104,6 +114,9 @@ struct LatencyRow {
 struct Results {
     back_end: &'static str,
     trial_seconds: f64,
+    /// Repetitions of delay; throughput has half as many.
+    repetitions: u32,
+    transit: Vec<TransitRow>,
     delay: Vec<DelayRow>,
     throughput: Vec<ThroughputRow>,
     memory: Vec<MemoryRow>,
@@ -129,19 +142,27 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
     let mut results = Results {
         back_end: plan.back_end.name(),
         trial_seconds: plan.trial.as_secs_f64(),
+        repetitions: plan.turns,
         ..Results::default()
     };
     let bar = progress(plan.steps());
     for part in &plan.parts {
         match part {
-            Part::Delay => measure_delays(plan, &mut results, &bar),
+            Part::Transit => {
+                let cycles_per_ns = report.machine().cycles_per_ns();
+                results.transit = transit::measure(plan, cycles_per_ns, &bar);
+            }
+            Part::Delay => {
+                let found = delays(plan, &bar);
+                keep(&mut results, found, "delay", |results, (rows, memory)| {
+                    (results.delay, results.memory) = (rows, memory);
+                });
+            }
             Part::Throughput => {
-                for translation in [Translation::Bypass, Translation::Pool] {
-                    let found = throughput(plan, translation, &bar);
-                    keep(&mut results, found, "throughput", |results, rows| {
-                        results.throughput.extend(rows);
-                    });
-                }
+                let found = throughput(plan, &bar);
+                keep(&mut results, found, "throughput", |results, rows| {
+                    results.throughput = rows;
+                });
             }
             Part::Latency => {
                 let found = latency(plan, &bar);
@@ -164,16 +185,6 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
     bar.finish_and_clear();
     results.added_p99_us = added(&results.latency);
     report::write(report, &plan.parts, &results)
-}
-
-fn measure_delays(plan: &Plan, results: &mut Results, bar: &ProgressBar) {
-    for &entries in &plan.delay_entries {
-        let found = delays(plan, entries, bar);
-        keep(results, found, "delay", |results, (rows, memory)| {
-            results.delay.extend(rows);
-            results.memory.extend(memory);
-        });
-    }
 }
 
 /// Puts results or an error into `results`. After an error the other measurements continue.
@@ -199,28 +210,67 @@ fn added(rows: &[LatencyRow]) -> Option<Added> {
     Some(Added { added, spread: with.spread.max(without.spread) })
 }
 
-fn delays(
-    plan: &Plan,
-    entries: u32,
-    bar: &ProgressBar,
-) -> Result<(Vec<DelayRow>, Option<MemoryRow>), BedError> {
-    bar.set_message(format!("delay, {entries} entries"));
-    let translation = if entries == 0 { Translation::Bypass } else { Translation::Pool };
-    let flows = entries.max(1);
-    let found = bed::with(&plan.laid(translation, flows), |bed| {
-        let before = (bed.resident)();
-        bed.tester.establish(flows)?;
-        let memory = before.zip((bed.resident)());
-        let memory = memory.map(|(before, with)| MemoryRow { entries, before, with });
-        let mut rows = Vec::new();
-        for frames in Mix::of(64).into_iter().chain(Mix::of(128)).chain([Mix::chugh()]) {
-            let delay = delay(plan, &mut bed.tester, &frames, plan.delay_rate)?;
-            rows.push(DelayRow { entries, frames: frames.name(), delay });
+/// Delays and memory by entries. All numbers of entries have their turns in each repetition.
+fn delays(plan: &Plan, bar: &ProgressBar) -> Result<(Vec<DelayRow>, Vec<MemoryRow>), BedError> {
+    let mixes = [Mix::of(64)?, Mix::of(128)?, Mix::chugh()];
+    let (mut turns, mut memory) = (Vec::new(), Vec::new());
+    for turn in 0..plan.turns {
+        let mut found = Vec::new();
+        for &entries in &plan.delay_entries {
+            bar.set_message(format!("delay, {entries} entries, repetition {}", turn + 1));
+            let translation = if entries == 0 { Translation::Bypass } else { Translation::Pool };
+            let flows = entries.max(1);
+            bed::with(&plan.laid(translation, flows), |bed| {
+                let before = (bed.resident)();
+                bed.tester.establish(flows)?;
+                if let (Some(before), Some(with)) = (before, (bed.resident)())
+                    && turn == 0
+                    && entries > 0
+                {
+                    memory.push(MemoryRow { entries, before, with });
+                }
+                for frames in &mixes {
+                    found.push(delay(plan, &mut bed.tester, frames, plan.delay_rate)?);
+                }
+                Ok(())
+            })?;
         }
-        Ok((rows, memory.filter(|_| entries > 0)))
+        turns.push(found);
+        bar.inc(1);
+    }
+    let names = mixes.map(|frames| frames.name());
+    let rows = plan.delay_entries.iter().enumerate().flat_map(|(place, &entries)| {
+        let of = |(frame, name): (usize, &String)| {
+            let without = plan.delay_entries.iter().position(|entries| *entries == 0);
+            let pick = |place: usize| turns.iter().map(move |turn| &turn[place * 3 + frame]);
+            DelayRow::of(entries, name, pick(place), without.map(pick))
+        };
+        names.iter().enumerate().map(of).collect::<Vec<_>>()
     });
-    bar.inc(1);
-    found
+    Ok((rows.collect(), memory))
+}
+
+impl DelayRow {
+    /// Creates a row of the repetitions with NAT and of those without.
+    fn of<'d>(
+        entries: u32,
+        frames: &str,
+        delays: impl Iterator<Item = &'d Delay>,
+        without: Option<impl Iterator<Item = &'d Delay>>,
+    ) -> Self {
+        let mut delays: Vec<&Delay> = delays.collect();
+        let medians: Vec<f64> = delays.iter().map(|delay| delay.p50).collect();
+        let without = without.into_iter().flatten().zip(&medians);
+        let added: Vec<f64> = without.map(|(without, with)| with - without.p50).collect();
+        delays.sort_by(|a, b| a.p50.total_cmp(&b.p50));
+        Self {
+            entries,
+            frames: frames.to_owned(),
+            delay: delays.get(delays.len() / 2).map(|delay| (*delay).clone()).unwrap_or_default(),
+            p50: Spread::of(&medians),
+            added: Spread::of(&added),
+        }
+    }
 }
 
 /// Measures the delay of packets at a rate.
@@ -248,59 +298,89 @@ fn delay(plan: &Plan, tester: &mut Tester<'_>, frames: &Mix, rate: f64) -> Resul
     })
 }
 
-/// Delays, microseconds, and the share of packets with longer delays.
+/// Delays, microseconds, and the share of packets with longer delays. A point is left out if its
+/// share differs from that of the point before by less than a fiftieth.
 fn curve(delays: &Histogram) -> Vec<(f64, f64)> {
-    let (total, mut seen) = (delays.count() as f64, 0);
-    let point = |(upper, count): (u64, u64)| {
+    let (total, mut seen) = (delays.count(), 0);
+    let mut curve: Vec<(f64, f64)> = Vec::new();
+    for (upper, count) in delays.buckets() {
         seen += count;
-        (upper as f64 / 1e3, 1.0 - seen as f64 / total)
-    };
-    delays.buckets().map(point).collect()
+        let share = 1.0 - seen as f64 / total as f64;
+        let differs = |(_, last): &(f64, f64)| share < last * 0.98;
+        if seen == total || curve.last().is_none_or(differs) {
+            curve.push((upper as f64 / 1e3, share));
+        }
+    }
+    curve
 }
 
-fn throughput(
-    plan: &Plan,
-    translation: Translation,
-    bar: &ProgressBar,
-) -> Result<Vec<ThroughputRow>, BedError> {
-    let nat = translation == Translation::Pool;
-    let found = bed::with(&plan.laid(translation, plan.entries), |bed| {
-        bed.tester.establish(plan.entries)?;
-        let mut rows = Vec::new();
-        for frames in &plan.frames {
-            bar.set_message(format!("throughput, {} bytes, NAT {nat}", frames.name()));
-            let stream = bed.stream(frames, Way::Up)?;
-            let mut limited = false;
-            let mut highest = |from: f64, loss: f64| -> Result<f64, BedError> {
-                let found =
-                    search::capacity(from, |rate| majority(plan, bed, &stream, rate, loss))?;
-                limited |= found.tester_limited;
-                Ok(found.rate)
-            };
-            let lost_0_5_percent = highest(search::FIRST, 0.005)?;
-            let lost_0_1_percent = highest(lost_0_5_percent, 0.001)?;
-            let none_lost = highest(lost_0_1_percent, 0.0)?;
-            rows.push(ThroughputRow {
-                nat,
-                frames: frames.name(),
-                none_lost,
-                lost_0_1_percent,
-                lost_0_5_percent,
-                tester_limited: limited,
-            });
+/// Highest rates of both translations. Both have their turns in each repetition.
+fn throughput(plan: &Plan, bar: &ProgressBar) -> Result<Vec<ThroughputRow>, BedError> {
+    let translations = [Translation::Bypass, Translation::Pool];
+    let mut turns = Vec::new();
+    for turn in 0..plan.turns.div_ceil(2) {
+        let mut found = Vec::new();
+        for translation in translations {
+            bar.set_message(format!("throughput, {translation:?}, repetition {}", turn + 1));
+            found.push(highest_rates(plan, translation)?);
         }
-        Ok(rows)
+        turns.push(found);
+        bar.inc(1);
+    }
+    let row = |nat: usize, frame: usize, frames: &Mix| {
+        let of = |value: &dyn Fn(&Vec<Vec<Rates>>) -> f64| {
+            Spread::of(&turns.iter().map(value).collect::<Vec<_>>())
+        };
+        let at = |loss: usize| of(&|turn| turn[nat][frame].rates[loss]);
+        let thesis = |rates: &Rates| rates.rates[1];
+        ThroughputRow {
+            nat: nat == 1,
+            frames: frames.name(),
+            lost_0_5_percent: at(0),
+            lost_0_1_percent: at(1),
+            none_lost: at(2),
+            to_bypass: of(&|turn| thesis(&turn[nat][frame]) / thesis(&turn[0][frame])),
+            tester_limited: turns.iter().any(|turn| turn[nat][frame].tester_limited),
+        }
+    };
+    let rows = (0..translations.len()).flat_map(|nat| {
+        plan.frames.iter().enumerate().map(move |(frame, frames)| (nat, frame, frames))
     });
-    bar.inc(1);
-    found
+    Ok(rows.map(|(nat, frame, frames)| row(nat, frame, frames)).collect())
+}
+
+/// Highest rates with frames of one length, packets a second.
+struct Rates {
+    /// With a loss of 0.5 %, of 0.1 %, and without loss.
+    rates: [f64; 3],
+    tester_limited: bool,
+}
+
+/// Highest rates of each mix of frames.
+fn highest_rates(plan: &Plan, translation: Translation) -> Result<Vec<Rates>, BedError> {
+    bed::with(&plan.laid(translation, plan.entries), |bed| {
+        bed.tester.establish(plan.entries)?;
+        let mut found = Vec::new();
+        for frames in &plan.frames {
+            let stream = bed.stream(frames, Way::Up)?;
+            let mut rates = Rates { rates: [0.0; 3], tester_limited: false };
+            let mut from = search::FIRST;
+            for (rate, loss) in rates.rates.iter_mut().zip([0.005, 0.001, 0.0]) {
+                let try_rate = |rate| majority(plan, bed, &stream, rate, loss);
+                let highest = search::capacity(from, try_rate)?;
+                rates.tester_limited |= highest.tester_limited;
+                (*rate, from) = (highest.rate, highest.rate);
+            }
+            found.push(rates);
+        }
+        Ok(found)
+    })
 }
 
 /// Delays at shares of the highest rate without loss, with translation and without, in alternating
 /// turns. The disturbance by the machine exceeds the effect of translation. So a turn is measured
 /// in slices, some of which are not disturbed.
 fn latency(plan: &Plan, bar: &ProgressBar) -> Result<Vec<LatencyRow>, BedError> {
-    /// Turns for each trial of a search.
-    const TURNS: u32 = 4;
     const SLICES: u32 = 12;
     const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
     bar.set_message("latency");
@@ -313,11 +393,11 @@ fn latency(plan: &Plan, bar: &ProgressBar) -> Result<Vec<LatencyRow>, BedError> 
         Ok(search::capacity(search::FIRST, try_rate)?.rate)
     })?;
     let rates = SHARES.map(|share| (load * share).max(100.0));
-    let trial = (plan.trial / 25).max(Duration::from_millis(10));
+    let trial = (plan.trial / 5).max(Duration::from_millis(10));
     let slice = Plan { trial, rest: Duration::ZERO, ..plan.clone() };
     let ways = [Translation::Pool, Translation::Bypass];
     let mut turns = [const { [const { Vec::new() }; SHARES.len()] }; 2];
-    for _ in 0..TURNS * plan.trials {
+    for _ in 0..plan.turns {
         for (translation, turns) in ways.into_iter().zip(&mut turns) {
             bed::with(&laid(translation), |bed| {
                 bed.tester.establish(plan.entries)?;

@@ -8,7 +8,9 @@ use std::time::Duration;
 /// A part of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Delay and memory, by entries.
+    /// Delay in one process, by entries.
+    Transit,
+    /// Delay over cables, and memory, by entries.
     Delay,
     /// Highest rates.
     Throughput,
@@ -22,12 +24,19 @@ pub enum Part {
 
 impl Part {
     /// All parts, in the order of their measurement.
-    pub const ALL: [Self; 5] =
-        [Self::Delay, Self::Throughput, Self::Latency, Self::Processor, Self::Creation];
+    pub const ALL: [Self; 6] = [
+        Self::Transit,
+        Self::Delay,
+        Self::Throughput,
+        Self::Latency,
+        Self::Processor,
+        Self::Creation,
+    ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Transit => "transit",
             Self::Delay => "delay",
             Self::Throughput => "throughput",
             Self::Latency => "latency",
@@ -60,6 +69,8 @@ pub struct Plan {
     pub delay_rate: f64,
     /// Time of a trial: one step of a search, or one measurement of delay.
     pub trial: Duration,
+    /// Repetitions of measurements of delay and latency; throughput has half as many.
+    pub turns: u32,
     /// Trials of one rate in the search for throughput; the majority decides.
     pub trials: u32,
     /// Rest between trials.
@@ -67,7 +78,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A measurement that takes a quarter of an hour.
+    /// A measurement that takes three quarters of an hour.
     pub fn full(program: PathBuf) -> Self {
         let sizes = [64, 128, 512, 1024, 1518];
         let mut frames: Vec<Mix> = sizes.into_iter().filter_map(|len| Mix::of(len).ok()).collect();
@@ -82,9 +93,10 @@ impl Plan {
             fill: 1_000_000,
             frames,
             delay_rate: 10e3,
-            trial: Duration::from_secs(1),
-            trials: 3,
-            rest: Duration::from_millis(100),
+            trial: Duration::from_millis(200),
+            turns: 20,
+            trials: 1,
+            rest: Duration::from_millis(50),
         }
     }
 
@@ -96,19 +108,19 @@ impl Plan {
             fill: 20_000,
             frames: Mix::of(64).into_iter().collect(),
             trial: Duration::from_millis(100),
-            trials: 1,
+            turns: 2,
             rest: Duration::ZERO,
             ..Self::full(program)
         }
     }
 
-    /// Number of measured gateways, or pairs of gateways.
+    /// Number of steps of the progress bar.
     pub(super) fn steps(&self) -> u64 {
         let of = |part: &Part| match part {
-            Part::Delay => self.delay_entries.len(),
-            Part::Throughput => 2,
+            Part::Delay => self.turns as usize,
+            Part::Throughput => self.turns.div_ceil(2) as usize,
             Part::Processor => self.processor_entries.len(),
-            Part::Latency | Part::Creation => 1,
+            Part::Transit | Part::Latency | Part::Creation => 1,
         };
         self.parts.iter().map(of).sum::<usize>() as u64
     }

@@ -4,6 +4,7 @@
 use super::{Added, Delay, Part, Results, paper};
 use crate::engine::grouped;
 use crate::report::{Axis, Plot, Report, Series, Style, Table};
+use crate::spread::Spread;
 
 /// Target: highest additional delay of 99 of 100 packets at half the load, microseconds.
 const ADDED_P99: f64 = 20.0;
@@ -12,12 +13,14 @@ pub(super) fn write(mut report: Report, parts: &[Part], results: &Results) -> Re
     report.data(results);
     report.text(format!(
         "natgate by {}, between cables (veth); one processor for the tester, one for natgate. \
-         Trials of {} s. Without NAT is the same program with a rule that has everything pass. The \
-         thesis is Chugh's of 2003, on a router of that time.",
-        results.back_end, results.trial_seconds
+         Trials of {} s; {} repetitions, in which all subjects have their turns. Without NAT is the \
+         same program with a rule that has everything pass. The thesis is Chugh's of 2003, on a \
+         router of that time.",
+        results.back_end, results.trial_seconds, results.repetitions
     ));
     for part in parts {
         match part {
+            Part::Transit => transit(&mut report, results),
             Part::Delay => {
                 delay(&mut report, results);
                 memory(&mut report, results);
@@ -39,19 +42,47 @@ fn percentiles(delay: &Delay) -> [String; 4] {
     [delay.p50, delay.p99, delay.p999, delay.max].map(|us| format!("{us:.1}"))
 }
 
+/// Median with the 10th and the 90th percentile.
+fn spread(spread: &Spread, text: impl Fn(f64) -> String) -> String {
+    let [median, p10, p90] = [spread.median, spread.p10, spread.p90].map(text);
+    format!("{median} ({p10} to {p90})")
+}
+
+fn transit(report: &mut Report, results: &Results) {
+    report.text(
+        "## Delay in one process\n\nNanoseconds from the time when a frame of 64 bytes is ready on \
+         the inside to the time when it has left on the outside, by the processor's counter on both \
+         ends. The devices are in memory: no cable, no kernel. One packet at a time, of entries at \
+         random. Medians of the repetitions, in parentheses 10 % to 90 % of them. Added: the median \
+         less that without NAT in the same repetition.",
+    );
+    let mut table = Table::new(["entries", "p50, ns", "p99, ns", "added, ns"]);
+    for row in &results.transit {
+        let cell = |value: &Spread| spread(value, |ns| format!("{ns:.0}"));
+        let cells = [cell(&row.p50), cell(&row.p99), cell(&row.added)];
+        table.push([grouped(row.entries.into())].into_iter().chain(cells));
+    }
+    report.table(table);
+}
+
 fn delay(report: &mut Report, results: &Results) {
     report.text(
         "## Delay\n\nMicroseconds from sending to receiving, at 10,000 packets a second, by the \
-         number of entries; 0: without NAT. Added: the median less that without NAT.",
+         number of entries; 0: without NAT. Medians of the repetitions, in parentheses 10 % to 90 % \
+         of them; p99 to lost: of the repetition with the median p50. Added: the median less that \
+         without NAT in the same repetition.",
     );
     let mut table =
         Table::new(["entries", "frames", "p50", "p99", "p99.9", "max", "added", "lost"]);
     for row in &results.delay {
-        let without = results.delay.iter().find(|r| r.entries == 0 && r.frames == row.frames);
-        let added = without.map(|without| format!("{:+.1}", row.delay.p50 - without.delay.p50));
-        let first = [grouped(row.entries.into()), row.frames.clone()];
-        let last = [added.unwrap_or_default(), row.delay.lost.to_string()];
-        table.push(first.into_iter().chain(percentiles(&row.delay)).chain(last));
+        let [_, others @ ..] = percentiles(&row.delay);
+        let first = [
+            grouped(row.entries.into()),
+            row.frames.clone(),
+            spread(&row.p50, |us| format!("{us:.1}")),
+        ];
+        let last = [spread(&row.added, |us| format!("{us:+.1}")), row.delay.lost.to_string()];
+        table.push(first.into_iter().chain(others).chain(last));
     }
     report.table(table);
     let mut table =
@@ -80,23 +111,21 @@ fn delay(report: &mut Report, results: &Results) {
 fn throughput(report: &mut Report, results: &Results) {
     report.text(
         "## Throughput\n\nHighest rates, 1,000 packets a second, by what may be lost (RFC 2544; \
-         0.1 % is the thesis's; 0.5 % is FD.io's PDR), each by a search of its own to 3 %. \
-         Most of a rate's trials decide. A pause of the machine that the receive ring does not \
-         bridge is a loss; least is lost where the machine is not shared.",
+         0.1 % is the thesis's; 0.5 % is FD.io's PDR), each by a search of its own to 3 %. Medians \
+         of half as many repetitions, in parentheses 10 % to 90 % of them. A pause of the machine \
+         that the receive ring does not bridge is a loss; least is lost where the machine is not \
+         shared. The change is by NAT at 0.1 %, within a repetition.",
     );
-    let mut table =
-        Table::new(["NAT", "frames", "none", "0.1 %", "0.5 %", "0.1 %: against none", ""]);
+    let mut table = Table::new(["NAT", "frames", "none", "0.1 %", "0.5 %", "change", ""]);
     for row in &results.throughput {
-        let without = results.throughput.iter().find(|r| !r.nat && r.frames == row.frames);
-        let change = without.filter(|_| row.nat).map(|without| {
-            format!("{:+.0} %", (row.lost_0_1_percent / without.lost_0_1_percent - 1.0) * 100.0)
-        });
-        let rates = [row.none_lost, row.lost_0_1_percent, row.lost_0_5_percent];
-        let first = [if row.nat { "yes" } else { "no" }.to_owned(), row.frames.clone()];
-        let rates = rates.map(|rate| format!("{:.0}", rate / 1e3));
+        let cell = |rates: &Spread| spread(rates, |rate| format!("{:.0}", rate / 1e3));
+        let rates =
+            [cell(&row.none_lost), cell(&row.lost_0_1_percent), cell(&row.lost_0_5_percent)];
+        let percent = |ratio: f64| format!("{:+.0} %", (ratio - 1.0) * 100.0);
+        let change = if row.nat { spread(&row.to_bypass, percent) } else { String::new() };
         let limit = if row.tester_limited { "the tester's limit" } else { "" };
-        let last = [change.unwrap_or_default(), limit.to_owned()];
-        table.push(first.into_iter().chain(rates).chain(last));
+        let first = [if row.nat { "yes" } else { "no" }.to_owned(), row.frames.clone()];
+        table.push(first.into_iter().chain(rates).chain([change, limit.to_owned()]));
     }
     report.table(table);
     report.text(format!(
@@ -170,7 +199,7 @@ fn latency(report: &mut Report, results: &Results) {
     report.text(
         "## Latency under load\n\nMicroseconds at shares of the highest rate without loss with \
          NAT, and at the same rates without NAT; 64-byte frames. Both take turns, and each turn is \
-         measured in slices of a twenty-fifth of a trial; of these, the one with the median 99th \
+         measured in slices of a fifth of a trial; of these, the one with the median 99th \
          percentile. Least: the 99th percentile that a tenth of the slices stay below, such as the \
          machine disturbs little. Spread: how much that of every other turn differs from that of \
          those between; what is less cannot be told. Where the tester cannot keep the rate, its \

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 The experiment makes its own network namespaces. It needs root, ip, ethtool, setpriv and nft. The
-whole experiment takes twenty minutes; RFC 2544 requires --trial 60, which takes a day.
+whole experiment takes three quarters of an hour; RFC 2544 requires --trial 60, which takes days.
 
 Examples:
 natgate bench router --quick
 natgate bench router --back-end af-packet --trial 2 --out /tmp/router
-natgate bench router --only latency --trial 0.5
+natgate bench router --only transit,latency --trial 0.5
 
 lab/bench/src/router/README.md describes the method and the results of the thesis.";
 
@@ -24,19 +24,23 @@ pub(super) struct Args {
     /// Packet I/O: af-packet, af-xdp
     #[arg(long, value_name = "NAME", default_value = "af-xdp", value_parser = back_end)]
     back_end: BackEnd,
-    /// Measured parts: delay (and memory), throughput, latency, processor, creation [default: all]
+    /// Measured parts: transit (delay in one process), delay (and memory), throughput, latency,
+    /// processor, creation [default: all]
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = part)]
     only: Vec<Part>,
     /// Number of entries in the table at the end [default: 1M; quick: 20k]
     #[arg(long, value_name = "N", value_parser = mappings)]
     fill: Option<u32>,
-    /// Time of a trial [default: 1; quick: 0.1]
+    /// Time of a trial [default: 0.2; quick: 0.1]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     trial: Option<Duration>,
-    /// Trials of one rate in the search for throughput; the majority decides [default: 3; quick: 1]
+    /// Repetitions of delay and latency; throughput has half as many [default: 20; quick: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=999))]
+    repetitions: Option<u32>,
+    /// Trials of one rate in the search for throughput; the majority decides [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     trials: Option<u32>,
-    /// Rest between the trials of a search [default: 0.1; quick: 0]
+    /// Rest between the trials of a search [default: 0.05; quick: 0]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     rest: Option<Duration>,
     #[command(flatten)]
@@ -52,6 +56,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     }
     plan.fill = args.fill.unwrap_or(plan.fill);
     plan.trial = args.trial.unwrap_or(plan.trial);
+    plan.turns = args.repetitions.unwrap_or(plan.turns);
     plan.trials = args.trials.unwrap_or(plan.trials);
     plan.rest = args.rest.unwrap_or(plan.rest);
     let report = measure(&plan, &command());
