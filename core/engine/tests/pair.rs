@@ -60,20 +60,28 @@ fn begin(from: &Lab, to: &mut Lab) -> Copies {
     to.engine.begin_copies(&origin).expect("an origin")
 }
 
+/// Copies the mapping of a key, if there is one.
+fn copy_one(from: &Lab, to: &mut Lab, copies: &mut Copies, key: u32) -> Option<Copied> {
+    let mut record = Vec::new();
+    from.engine.copy_record(key, &NoNumbers, &mut record)?;
+    let copied = to.engine.copy(copies, &mut NoNumbers, (key, &record));
+    Some(copied.expect("a whole record"))
+}
+
+/// Copies all mappings. Returns what became of each.
+fn copy_all(from: &Lab, to: &mut Lab, copies: &mut Copies) -> Vec<Copied> {
+    let keys = 0..from.engine.copy_extent();
+    keys.filter_map(|key| copy_one(from, to, copies, key)).collect()
+}
+
 /// Copies the changed mappings. Returns the number of records that found a place.
 fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) -> usize {
     let mut placed = 0;
     for change in changes(from) {
         match change {
             CopyChange::Changed(key) => {
-                let mut record = Vec::new();
-                if from.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
-                    let copied = to
-                        .engine
-                        .copy(copies, &mut NoNumbers, (key, &record))
-                        .expect("a whole record");
-                    placed += usize::from(matches!(copied, Copied::Made(_)));
-                }
+                let copied = copy_one(from, to, copies, key);
+                placed += usize::from(matches!(copied, Some(Copied::Made(_))));
             }
             CopyChange::Ended(key, port) => {
                 to.engine.end_copy(copies, key);
@@ -253,14 +261,8 @@ fn mappings_without_ports_go_to_the_partner_and_come_back() {
     a.engine.set_duty(range(A), PARTNER);
     b.engine.set_duty(range(A), OWNER);
     let mut at_a = begin(&b, &mut a);
-    for key in 0..b.engine.copy_extent() {
-        let mut record = Vec::new();
-        if b.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
-            let copied =
-                a.engine.copy(&mut at_a, &mut NoNumbers, (key, &record)).expect("a whole record");
-            assert!(matches!(copied, Copied::Made(_)), "adopted, or new");
-        }
-    }
+    let copied = copy_all(&b, &mut a, &mut at_a);
+    assert!(copied.iter().all(|one| matches!(one, Copied::Made(_))), "adopted, or new");
     assert_eq!(a.engine.mappings().count(), 3);
     while a.engine.end_strangers(&at_a, |_| true, 0, u32::MAX).is_some() {}
     assert_eq!(a.engine.mappings().count(), 3, "each has its key");
@@ -341,16 +343,8 @@ fn a_mapping_goes_to_the_partner_and_comes_back() {
     for _ in 0..3 {
         let mut at_a = begin(&b, &mut a);
         changes(&mut b);
-        for key in 0..b.engine.copy_extent() {
-            let mut record = Vec::new();
-            if b.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
-                let copied = a
-                    .engine
-                    .copy(&mut at_a, &mut NoNumbers, (key, &record))
-                    .expect("a whole record");
-                assert!(matches!(copied, Copied::Made(_)), "adopted, or new");
-            }
-        }
+        let copied = copy_all(&b, &mut a, &mut at_a);
+        assert!(copied.iter().all(|one| matches!(one, Copied::Made(_))), "adopted, or new");
         assert_eq!(a.engine.mappings().count(), 2);
         a.wait_s(1_000.0);
         b.wait_s(1.0);
@@ -359,12 +353,7 @@ fn a_mapping_goes_to_the_partner_and_comes_back() {
     assert_eq!(ends(&a.inward(&udp(REMOTE, &later))).1, "10.0.0.9:1");
     // B ends the mapping that A had made: A forgets it, and holds its port.
     let mut at_a = begin(&b, &mut a);
-    for key in 0..b.engine.copy_extent() {
-        let mut record = Vec::new();
-        if b.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
-            a.engine.copy(&mut at_a, &mut NoNumbers, (key, &record)).expect("a whole record");
-        }
-    }
+    copy_all(&b, &mut a, &mut at_a);
     b.wait_s(400.0);
     follow(&mut b, &mut a, &mut at_a);
     assert_eq!((a.engine.mappings().count(), b.engine.mappings().count()), (0, 0));
@@ -423,12 +412,7 @@ fn mappings_that_the_owner_does_not_have_end() {
     a.engine.set_duty(range(A), PARTNER);
     b.engine.set_duty(range(A), OWNER);
     let mut at_a = begin(&b, &mut a);
-    for key in 0..b.engine.copy_extent() {
-        let mut record = Vec::new();
-        if b.engine.copy_record(key, &NoNumbers, &mut record).is_some() {
-            a.engine.copy(&mut at_a, &mut NoNumbers, (key, &record)).expect("a whole record");
-        }
-    }
+    copy_all(&b, &mut a, &mut at_a);
     assert_eq!(a.engine.mappings().count(), 2);
     let mut from = Some(0);
     while let Some(at) = from {
