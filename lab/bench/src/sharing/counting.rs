@@ -20,7 +20,7 @@ pub(super) struct Counted {
     pub(super) cores: usize,
     pub(super) load: Load,
     pub(super) established: Moved,
-    /// A new session; no load distinguishes it.
+    /// New sessions. They are made before either load begins, so both rows have the same figures.
     pub(super) create: Moved,
 }
 

@@ -32,7 +32,7 @@ impl Meter for Unmetered {
 pub(super) struct Moved {
     /// Lines from memory or from the cache that all cores share.
     pub(super) fetched: f64,
-    /// Lines from another core's cache, which had written them.
+    /// Lines from the cache of another core, which wrote them last.
     pub(super) from_others: f64,
     /// Writes that first take the line away from the caches of other cores.
     pub(super) taken_away: f64,
@@ -63,8 +63,8 @@ struct Holders {
 }
 
 /// The private caches of up to 32 cores. They replace the line that was not used for the longest
-/// time. A line is in several caches if nobody writes it, and in one if somebody does (the protocol
-/// MESI).
+/// time. A line can be in several caches after reads. After a write it is only in the cache of the
+/// core that wrote it (the protocol MESI).
 pub(super) struct Caches {
     /// For each core and set, the lines in the order of their use; the last one is the latest.
     sets: Vec<Vec<usize>>,

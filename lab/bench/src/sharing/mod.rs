@@ -18,9 +18,9 @@ use crate::report::{Report, progress};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Packets that a worker takes from its network card in a turn.
+/// Packets that a worker takes from its network card at once.
 const BATCH: usize = 64;
-/// Packets of a worker in a round; as many buffers has a worker.
+/// Packets of a worker in a round. A worker has as many buffers.
 const ROUND: usize = 1 << 12;
 /// Sessions that have half of the packets of [`Load::Popular`].
 const POPULAR: usize = 64;
@@ -29,7 +29,7 @@ const POPULAR: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Load {
-    /// Every session has as many.
+    /// Every session has the same share.
     Even,
     /// Few sessions have half of them.
     Popular,

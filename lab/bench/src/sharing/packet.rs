@@ -17,7 +17,7 @@ pub(super) struct Job {
     pub(super) from: u16,
 }
 
-/// What a packet is looked up by.
+/// Endpoints of a packet, and where its session is sought.
 #[derive(Clone, Copy, Default)]
 struct Glance {
     source: End,

@@ -18,9 +18,9 @@ lab/bench/src/sharing/README.md.
 
 ## Speed
 
-Millions of packets a second of established sessions, half of them inbound, medians; `times`: as \
-often as
-one thread with a table of all sessions, in the same turn.";
+Millions of packets a second of established sessions, half of them inbound; medians. `times`:
+the speed divided by that of one thread alone, with one table of all sessions, in the same turn; the
+median of these ratios. The runs vary much: see `10 % to 90 %`.";
 
 const LINES: &str = "\
 ## Lines between cores

@@ -46,7 +46,7 @@ const _: () = assert!(size_of::<Bucket>() == 64 && size_of::<Line>() == 64);
 pub(super) struct Table {
     buckets: Vec<Bucket>,
     lines: Vec<Line>,
-    /// Line of each external endpoint, from 1 on; 0 is none.
+    /// For each external endpoint the number of its line plus one; 0: it has no line.
     by_external: Vec<AtomicU32>,
     /// A bit for each free external endpoint.
     free: Vec<AtomicU64>,
@@ -60,7 +60,7 @@ pub(super) struct Maker {
     random: Random,
 }
 
-/// What one packet needs.
+/// The endpoints of a session, with which a packet is rewritten.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Session {
     pub(super) internal: End,
@@ -100,7 +100,8 @@ impl Table {
         prefetch(&self.by_external, self.number(external) as usize);
     }
 
-    /// Line with this internal endpoint, by the index alone; the line itself decides.
+    /// The line whose entry in the first bucket of a hash has the same fingerprint. The caller has
+    /// to compare the endpoint. [`Table::find_or_make`] finds sessions outside their first bucket.
     #[inline(always)]
     pub(super) fn candidate(&self, hash: u64, meter: &mut impl Meter) -> Option<u32> {
         let bucket = &self.buckets[self.bucket(hash)];
@@ -287,7 +288,7 @@ pub(super) fn hash(internal: End) -> u64 {
     mixed
 }
 
-/// Bits of a hash in an entry: those that choose the bucket least.
+/// The low 32 bits of a hash. The high bits choose the bucket.
 #[inline(always)]
 fn fingerprint(hash: u64) -> u64 {
     hash & u64::from(u32::MAX)

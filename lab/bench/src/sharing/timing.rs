@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-/// Rounds of a turn.
+/// Rounds of one measurement of a subject; a turn measures every subject once.
 const TURN: usize = 8;
 /// Lowest number of turns.
 const TURNS: usize = 5;
@@ -94,7 +94,8 @@ impl Subject {
     fn run(&mut self, rounds: usize, fill: &Fill<'_>) -> Vec<Done> {
         let Self { team, workers, traffic, .. } = self;
         let (team, traffic) = (&*team, &*traffic);
-        let common = &Common { barrier: Barrier::new(workers.len()), home: AtomicUsize::new(0) };
+        let common =
+            &Common { barrier: Barrier::new(workers.len()), finished: AtomicUsize::new(0) };
         let done = thread::scope(|scope| {
             let start = |worker| {
                 scope.spawn(move || {
@@ -112,7 +113,7 @@ impl Subject {
 /// Gives a worker the packets of a round.
 type Fill<'a> = dyn Fn(&Traffic, &mut Worker) + Sync + 'a;
 
-/// Time of a worker in a turn, seconds.
+/// Packets of a worker in one run, and their time in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     packets: f64,
@@ -120,11 +121,11 @@ struct Done {
     cpu: f64,
 }
 
-/// What the threads of a turn share.
+/// Shared by the threads of one run.
 struct Common {
     barrier: Barrier,
     /// Workers whose packets are done, of all rounds so far.
-    home: AtomicUsize,
+    finished: AtomicUsize,
 }
 
 fn work(
@@ -140,12 +141,12 @@ fn work(
         done.packets += worker.received.len() as f64;
         common.barrier.wait();
         let (begin, cpu) = (Instant::now(), clock::now());
-        let mut is_home = false;
-        while common.home.load(Ordering::Relaxed) < round * team.workers {
+        let mut is_finished = false;
+        while common.finished.load(Ordering::Relaxed) < round * team.workers {
             worker.turn(team, &mut Unmetered);
-            if worker.is_done() && !is_home {
-                is_home = true;
-                common.home.fetch_add(1, Ordering::Relaxed);
+            if worker.is_done() && !is_finished {
+                is_finished = true;
+                common.finished.fetch_add(1, Ordering::Relaxed);
             }
         }
         done.wall += begin.elapsed().as_secs_f64();

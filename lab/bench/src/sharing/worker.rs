@@ -23,8 +23,12 @@ const SESSIONS_PER_ADDRESS: usize = 40_000;
 const SPARE: f64 = 0.25;
 /// Packets that a worker translates in a tick of 125 ms: ten millions a second.
 pub(super) const TICK: u64 = 1_250_000;
-/// Bytes of a ring, for a count of its lines.
-const RING: usize = 1 << 24;
+/// Places of a ring: there are no more descriptors than the buffers of both workers.
+const PLACES: usize = 2 * ROUND;
+/// Bytes of a ring's places, and of a ring with its ends, for a count of its lines. Rings lie one
+/// behind the other.
+const DESCRIPTORS: usize = PLACES * size_of::<Job>();
+const RING: usize = DESCRIPTORS + 256;
 
 /// Division of the work among workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -50,7 +54,7 @@ impl Design {
     }
 }
 
-/// What all workers of a gateway have in common.
+/// The design and the tables, which all workers of a gateway use.
 pub(super) struct Team {
     pub(super) design: Design,
     pub(super) workers: usize,
@@ -97,32 +101,58 @@ impl Team {
         }
         for to in 0..self.workers {
             for from in 0..self.workers {
-                // There are no more descriptors than the buffers of both workers.
-                let (producer, consumer) = RingBuffer::new(2 * ROUND);
-                let base = (1 << 60) + (to * self.workers + from) * RING;
-                workers[from].outgoing.push(Outgoing { producer, waiting: Vec::new(), base });
-                workers[to].incoming.push(Incoming { consumer, base });
+                let (producer, consumer) = RingBuffer::new(PLACES);
+                let lines = Lines { base: (1 << 60) + (to * self.workers + from) * RING, next: 0 };
+                workers[from].outgoing.push(Outgoing { producer, waiting: Vec::new(), lines });
+                workers[to].incoming.push(Incoming { consumer, lines });
             }
         }
         workers
     }
 }
 
-/// Ring to another worker; `base` stands for its address in a count.
+/// Lines of a ring in a count, as one of its workers sees them.
+#[derive(Clone, Copy)]
+struct Lines {
+    /// Stands for the ring's address.
+    base: usize,
+    /// The next place.
+    next: usize,
+}
+
+impl Lines {
+    /// The lines of the next `count` places, at least one; then those behind them are the next.
+    fn take(&mut self, count: usize) -> impl Iterator<Item = usize> {
+        let base = self.base;
+        let line = |place: usize| place * size_of::<Job>() / 64;
+        let (first, last) = (line(self.next), line(self.next + count - 1));
+        self.next = (self.next + count) % PLACES;
+        (first..=last).map(move |line| base + line * 64 % DESCRIPTORS)
+    }
+
+    /// Address of the end that the writer moves.
+    fn written(&self) -> usize {
+        self.base + DESCRIPTORS
+    }
+
+    /// Address of the end that the reader moves.
+    fn read(&self) -> usize {
+        self.written() + 128
+    }
+}
+
+/// Ring to another worker.
 struct Outgoing {
     producer: Producer<Job>,
     waiting: Vec<Job>,
-    base: usize,
+    lines: Lines,
 }
 
 /// Ring from another worker.
 struct Incoming {
     consumer: Consumer<Job>,
-    base: usize,
+    lines: Lines,
 }
-
-/// Place of a ring's end that its writer moves, and of the end that its reader moves.
-const ENDS: [usize; 2] = [RING / 2, RING / 2 + 128];
 
 impl Outgoing {
     /// Writes the waiting descriptors; the reader learns of them once.
@@ -133,25 +163,21 @@ impl Outgoing {
         }
         let chunk = self.producer.write_chunk_uninit(count).expect("a ring has room for all");
         chunk.fill_from_iter(self.waiting.drain(..));
-        for line in 0..count.div_ceil(64 / size_of::<Job>()) {
-            meter.write(self.base + line * 64);
-        }
-        meter.write(self.base + ENDS[0]);
+        self.lines.take(count).for_each(|line| meter.write(line));
+        meter.write(self.lines.written());
     }
 }
 
 impl Incoming {
     fn take(&mut self, into: &mut Vec<Job>, meter: &mut impl Meter) {
-        meter.read(self.base + ENDS[0]);
+        meter.read(self.lines.written());
         let count = self.consumer.slots();
         if count == 0 {
             return;
         }
-        for line in 0..count.div_ceil(64 / size_of::<Job>()) {
-            meter.read(self.base + line * 64);
-        }
+        self.lines.take(count).for_each(|line| meter.read(line));
         into.extend(self.consumer.read_chunk(count).expect("so many descriptors wait"));
-        meter.write(self.base + ENDS[1]);
+        meter.write(self.lines.read());
     }
 }
 
