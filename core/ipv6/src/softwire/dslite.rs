@@ -39,7 +39,8 @@ const REALM: &str = "dslite";
 pub(super) const AFTR: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
 /// Addresses of tunnels' ends (RFC 6333 section 5.7).
 const WELL_KNOWN: Prefix = Prefix::new(Ipv4Addr::new(192, 0, 0, 0), 29);
-/// Those of [`WELL_KNOWN`] that no host has: of the network, of the gateway, of all hosts.
+/// Addresses of [`WELL_KNOWN`] that no host has: of the network, of the gateway, the broadcast
+/// address.
 const NO_HOSTS: [u32; 3] = [0xc000_0000, 0xc000_0001, 0xc000_0007];
 
 /// True if a host behind a tunnel may have an inner address; `others`: the addresses besides those

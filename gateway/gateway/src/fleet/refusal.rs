@@ -20,9 +20,9 @@ pub struct Refusal {
     /// Mappings of NAT64 or DS-Lite that have no copy, because the partner has no number for their
     /// host.
     pub without_number: u32,
-    /// Those of them whose subscriber has as many hosts as possible at the partner.
+    /// Mappings among `without_number` whose subscriber has all possible hosts at the partner.
     pub of_full_subscribers: u32,
-    /// Those of them whose host's packets the partner does not translate.
+    /// Mappings among `without_number` of hosts whose packets the partner does not translate.
     pub unfit: u32,
     /// The names of the missing realms, as far as they are told.
     pub realms: Vec<String>,
