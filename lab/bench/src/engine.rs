@@ -10,6 +10,7 @@
 mod bench;
 mod churn;
 mod pause;
+mod peers;
 mod report;
 mod scarcity;
 mod threads;

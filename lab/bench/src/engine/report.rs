@@ -2,7 +2,7 @@
 //! difference to an earlier run.
 
 use super::bench::ROUND;
-use super::{Churn, Pause, Results, Scarcity, Threads};
+use super::{Churn, Pause, Results, Scarcity, Threads, peers};
 use crate::instructions::{self, Count};
 use crate::report::{Axis, Plot, Report, Series, Style, Table};
 use crate::spread::Spread;
@@ -87,6 +87,8 @@ impl Results {
                 "With a million sessions a mixed packet takes {million:.1} ns: the large table \
                  costs {ratio:.2} times that."
             ));
+            report.text(peers::TEXT);
+            report.table(peers::table(million, &self.figures));
         }
         self.roofline(&mut report, counts);
         if let Some(threads) = &self.threads {
