@@ -91,6 +91,7 @@ fn configuration(
          [limits]\n\
          mappings = {}\n\
          new_mappings_per_second = 1000000\n\
+         unanswered_give_way = false\n\
          [timeouts]\n\
          udp = \"1h\"\n\
          {workers}{bypass}",

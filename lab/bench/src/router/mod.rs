@@ -152,12 +152,7 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
                 let cycles_per_ns = report.machine().cycles_per_ns();
                 results.transit = transit::measure(plan, cycles_per_ns, &bar);
             }
-            Part::Delay => {
-                let found = delays(plan, &bar);
-                keep(&mut results, found, "delay", |results, (rows, memory)| {
-                    (results.delay, results.memory) = (rows, memory);
-                });
-            }
+            Part::Delay => delays(plan, &mut results, &bar),
             Part::Throughput => {
                 let found = throughput(plan, &bar);
                 keep(&mut results, found, "throughput", |results, rows| {
@@ -210,66 +205,78 @@ fn added(rows: &[LatencyRow]) -> Option<Added> {
     Some(Added { added, spread: with.spread.max(without.spread) })
 }
 
-/// Delays and memory by entries. All numbers of entries have their turns in each repetition.
-fn delays(plan: &Plan, bar: &ProgressBar) -> Result<(Vec<DelayRow>, Vec<MemoryRow>), BedError> {
-    let mixes = [Mix::of(64)?, Mix::of(128)?, Mix::chugh()];
-    let (mut turns, mut memory) = (Vec::new(), Vec::new());
-    for turn in 0..plan.turns {
-        let mut found = Vec::new();
-        for &entries in &plan.delay_entries {
+/// Measures delay and memory by entries. All numbers of entries have their turns in each
+/// repetition. A number of entries that fails has no more turns and no row.
+fn delays(plan: &Plan, results: &mut Results, bar: &ProgressBar) {
+    let mut turns: Vec<Vec<[Delay; 3]>> = vec![Vec::new(); plan.delay_entries.len()];
+    for turn in 0..plan.turns as usize {
+        for (&entries, turns) in plan.delay_entries.iter().zip(&mut turns) {
+            if turns.len() < turn {
+                continue;
+            }
             bar.set_message(format!("delay, {entries} entries, repetition {}", turn + 1));
-            let translation = if entries == 0 { Translation::Bypass } else { Translation::Pool };
-            let flows = entries.max(1);
-            bed::with(&plan.laid(translation, flows), |bed| {
-                let before = (bed.resident)();
-                bed.tester.establish(flows)?;
-                if let (Some(before), Some(with)) = (before, (bed.resident)())
-                    && turn == 0
-                    && entries > 0
-                {
-                    memory.push(MemoryRow { entries, before, with });
-                }
-                for frames in &mixes {
-                    found.push(delay(plan, &mut bed.tester, frames, plan.delay_rate)?);
-                }
-                Ok(())
-            })?;
+            let what = format!("delay, {entries} entries");
+            keep(results, delays_of(plan, entries), &what, |results, (delays, memory)| {
+                turns.push(delays);
+                results.memory.extend(memory.filter(|_| turn == 0));
+            });
         }
-        turns.push(found);
         bar.inc(1);
     }
-    let names = mixes.map(|frames| frames.name());
-    let rows = plan.delay_entries.iter().enumerate().flat_map(|(place, &entries)| {
-        let of = |(frame, name): (usize, &String)| {
-            let without = plan.delay_entries.iter().position(|entries| *entries == 0);
-            let pick = |place: usize| turns.iter().map(move |turn| &turn[place * 3 + frame]);
-            DelayRow::of(entries, name, pick(place), without.map(pick))
-        };
-        names.iter().enumerate().map(of).collect::<Vec<_>>()
-    });
-    Ok((rows.collect(), memory))
+    let is_whole = |turns: &&Vec<_>| turns.len() == plan.turns as usize;
+    let without = plan.delay_entries.iter().position(|entries| *entries == 0);
+    let without = without.map(|place| &turns[place]).filter(is_whole);
+    for (&entries, turns) in plan.delay_entries.iter().zip(&turns) {
+        if !is_whole(&turns) {
+            continue;
+        }
+        for (frame, frames) in mixes().iter().enumerate() {
+            let pick = |turns: &Vec<[Delay; 3]>| -> Vec<Delay> {
+                turns.iter().map(|delays| delays[frame].clone()).collect()
+            };
+            let row = DelayRow::of(entries, frames.name(), pick(turns), without.map(pick));
+            results.delay.push(row);
+        }
+    }
+}
+
+/// Frames of the measurements of delay.
+fn mixes() -> [Mix; 3] {
+    let of = |len| Mix::of(len).expect("frames have such a length");
+    [of(64), of(128), Mix::chugh()]
+}
+
+/// Delay of each mix of frames, and the memory of the entries.
+fn delays_of(plan: &Plan, entries: u32) -> Result<([Delay; 3], Option<MemoryRow>), BedError> {
+    let translation = if entries == 0 { Translation::Bypass } else { Translation::Pool };
+    let flows = entries.max(1);
+    bed::with(&plan.laid(translation, flows), |bed| {
+        let before = (bed.resident)();
+        bed.tester.establish(flows)?;
+        let memory = before.zip((bed.resident)());
+        let memory = memory.map(|(before, with)| MemoryRow { entries, before, with });
+        let mut delays: [Delay; 3] = Default::default();
+        for (frames, found) in mixes().iter().zip(&mut delays) {
+            *found = delay(plan, &mut bed.tester, frames, plan.delay_rate)?;
+        }
+        Ok((delays, memory.filter(|_| entries > 0)))
+    })
 }
 
 impl DelayRow {
-    /// Creates a row of the repetitions with NAT and of those without.
-    fn of<'d>(
+    /// Creates a row of the repetitions, and of those without NAT.
+    fn of(
         entries: u32,
-        frames: &str,
-        delays: impl Iterator<Item = &'d Delay>,
-        without: Option<impl Iterator<Item = &'d Delay>>,
+        frames: String,
+        mut delays: Vec<Delay>,
+        without: Option<Vec<Delay>>,
     ) -> Self {
-        let mut delays: Vec<&Delay> = delays.collect();
         let medians: Vec<f64> = delays.iter().map(|delay| delay.p50).collect();
         let without = without.into_iter().flatten().zip(&medians);
         let added: Vec<f64> = without.map(|(without, with)| with - without.p50).collect();
         delays.sort_by(|a, b| a.p50.total_cmp(&b.p50));
-        Self {
-            entries,
-            frames: frames.to_owned(),
-            delay: delays.get(delays.len() / 2).map(|delay| (*delay).clone()).unwrap_or_default(),
-            p50: Spread::of(&medians),
-            added: Spread::of(&added),
-        }
+        let delay = delays.swap_remove(delays.len() / 2);
+        Self { entries, frames, delay, p50: Spread::of(&medians), added: Spread::of(&added) }
     }
 }
 
