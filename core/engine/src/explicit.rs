@@ -27,6 +27,7 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 pub(crate) use holds::{Filters, Holds, New};
 use natgate_wire::protocol::{DCCP, TCP, UDP};
+pub use once::Keeper;
 
 /// Secret of a mapping's owner. Later requests about the mapping prove themselves by it.
 pub type Nonce = [u8; 12];

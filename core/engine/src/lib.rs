@@ -108,7 +108,7 @@ pub use endpoint::AddressPort;
 pub use engine::Engine;
 pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource, SessionId};
 pub use explicit::{
-    Explicit, ExplicitError, MapRequest, Nonce, PeerRequest, RemoteFilter, WantedEndpoint,
+    Explicit, ExplicitError, Keeper, MapRequest, Nonce, PeerRequest, RemoteFilter, WantedEndpoint,
 };
 pub use external::{BlockConflict, ConflictReason, Draining, PoolChange};
 pub use handover::{

@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use natgate_engine::{
     Allocation, Behavior, BlockConfig, Change, Config, ConfigError, DropReason, Endpoint, Explicit,
-    ExplicitError, Limits, MapRequest, MappingId, MappingKind, Nonce, PeerRequest, Pooling,
+    ExplicitError, Keeper, Limits, MapRequest, MappingId, MappingKind, Nonce, PeerRequest, Pooling,
     Reconfiguration, ReconfigureError, RemoteFilter, Rule, RuleAction, Side, StaticMapping,
     WantedEndpoint,
 };
@@ -424,7 +424,7 @@ fn a_filter_for_one_session_admits_one() {
     let filters = [filter(1), filter(2), filter(3)];
     let external = lab.mapped(&MapRequest { filters: &filters, ..request(UDP, HOST, HOUR) });
     let once = |lab: &mut Lab, one| lab.engine.admit_once(UDP, 0, end(HOST), one);
-    let admits = |lab: &mut Lab, one| lab.engine.admits_requested(UDP, 0, end(HOST), one);
+    let admits = |lab: &mut Lab, one| lab.engine.admits_requested(UDP, 0, end(HOST), one).is_some();
     assert!(once(&mut lab, Some(filters[0])) && once(&mut lab, Some(filters[2])));
     assert!(!once(&mut lab, Some(filter(9))) && !once(&mut lab, None));
     lab.inward(&udp("198.51.100.1:9", &external));
@@ -446,10 +446,10 @@ fn a_filter_for_one_session_admits_one() {
 fn a_hold_for_one_session_ends_when_the_session_begins() {
     let mut lab = Lab::new(&asking());
     let external = lab.mapped(&request(UDP, HOST, HOUR));
-    assert!(lab.engine.admits_requested(UDP, 0, end(HOST), None));
+    assert_eq!(lab.engine.admits_requested(UDP, 0, end(HOST), None), Some(HOUR));
     assert!(lab.engine.admit_once(UDP, 0, end(HOST), None));
     lab.inward(&udp("198.51.100.1:9", &external));
-    assert!(!lab.engine.admits_requested(UDP, 0, end(HOST), None));
+    assert_eq!(lab.engine.admits_requested(UDP, 0, end(HOST), None), None);
     assert_eq!(lab.unmap(UDP, HOST, NONCE), Err(ExplicitError::NotExplicit));
     lab.inward(&udp("198.51.100.1:9", &external));
     // The last of several filters for one session ends the hold as well.
@@ -483,7 +483,10 @@ fn what_a_hold_admits_can_become_less() {
     lab.refused(Side::Outside, &udp("198.51.100.3:9", &external));
     assert!((3..9).all(|last| only(&mut lab, NONCE, filter(last)).is_some()));
     assert_eq!(only(&mut lab, NONCE, filter(9)), None);
-    let withdraw = |lab: &mut Lab, nonce, one| lab.engine.withdraw(UDP, 0, end(HOST), nonce, one);
+    let withdraw = |lab: &mut Lab, nonce, filter| {
+        let keeper = Keeper { nonce, number: 0, filter };
+        lab.engine.withdraw(lab.now, (UDP, 0, end(HOST)), keeper);
+    };
     withdraw(&mut lab, NONCE, filter(1));
     withdraw(&mut lab, *b"another one!", filter(2));
     lab.refused(Side::Outside, &udp("198.51.100.1:10", &external));
@@ -502,7 +505,8 @@ fn a_hold_for_one_remote_address_can_end_sooner_and_never_later() {
     };
     let shorten = |lab: &mut Lab, nonce, last, seconds| {
         let (of, lifetime) = ((UDP, 0, end(HOST)), Duration::from_secs(seconds));
-        lab.engine.shorten(lab.now, of, (nonce, filter(last)), lifetime);
+        let keeper = Keeper { nonce, number: 0, filter: filter(last) };
+        lab.engine.shorten(lab.now, of, keeper, lifetime);
         let made = lab.engine.mappings().next();
         made.and_then(|made| made.expires).map(|expires| expires.since(lab.now).as_secs())
     };

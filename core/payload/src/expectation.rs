@@ -127,8 +127,8 @@ pub struct Counterpart {
 pub trait Ports {
     /// Makes the expectation for a control flow. The answer is the external endpoint of the
     /// expected flow. An internal endpoint that already has one keeps it, so that a message that
-    /// comes again, or a renewal, changes nothing. `None`: there is no port, or the subscriber is
-    /// at its quota.
+    /// comes again, or a renewal, changes nothing. An expectation that lasts longer keeps its time.
+    /// `None`: there is no port, or the subscriber is at its quota.
     fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4>;
 
     /// Limits an expectation for any remote address to that of `wanted`, or adds the address to an
@@ -137,10 +137,10 @@ pub trait Ports {
     fn limit(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4>;
 
     /// Lets an expectation that admits only the remote address of `wanted` end after the lifetime
-    /// of `wanted`, if it would end later.
+    /// of `wanted`, if it would end later. What other control flows keep is not shortened.
     fn shorten(&mut self, flow: &Endpoints, wanted: &Expectation);
 
-    /// Ends an expectation.
+    /// Ends an expectation, unless other control flows keep it.
     fn withdraw(&mut self, flow: &Endpoints, wanted: &Expectation);
 
     /// The address by which the other side reaches a host that one side names, always and by the

@@ -27,6 +27,8 @@ const OPENING: u32 = 250;
 /// forge such a beginning.
 const UNANSWERED: u32 = 30;
 const ESTABLISHED: u32 = 7_700;
+/// No flow lasts longer without packets, seconds.
+pub(crate) const LONGEST: u32 = ESTABLISHED;
 const CLOSING: u32 = 250;
 
 /// A control flow.
@@ -197,6 +199,8 @@ impl Flow {
     pub(crate) fn restore(pool: &mut Pool, mut from: &[u8]) -> Option<Self> {
         let from = &mut from;
         let [kind, protocol] = Saved::restore(from)?;
+        let is_stream = protocol == natgate_wire::protocol::TCP;
+        (is_stream || protocol == natgate_wire::protocol::UDP).then_some(())?;
         let kind = Kind::ALL.into_iter().find(|one| *one as u8 == kind)?;
         let (internal, external) = <(SocketAddrV4, SocketAddrV4)>::restore(from)?;
         let (remote, remote_inside) = <(SocketAddrV4, SocketAddrV4)>::restore(from)?;
@@ -224,7 +228,8 @@ impl Flow {
         };
         let second = Direction::restore(pool, from);
         flow.directions[1] = second.unwrap_or(Direction::new());
-        if second.is_none() || !from.is_empty() {
+        let has_streams = flow.directions.iter().any(|direction| direction.is_started);
+        if second.is_none() || !from.is_empty() || has_streams && !is_stream {
             flow.close(pool);
             return None;
         }

@@ -50,6 +50,6 @@ pub use flow::Fate;
 pub use kind::Kind;
 pub use message::Opened;
 pub use natgate_engine::Side;
-pub use payloads::{ControlPacket, Counters, Event, Limits, NewFlow, Payloads};
+pub use payloads::{ControlPacket, Counters, Event, Limits, NewFlow, Payloads, RestoreError};
 pub use reason::Reason;
 pub use room::Room;

@@ -5,7 +5,7 @@
 
 use crate::Side;
 use crate::expectation::{Endpoints, Ports};
-use crate::flow::{Fate, Flow, Tools};
+use crate::flow::{Fate, Flow, LONGEST, Tools};
 use crate::index::{Index, Key};
 use crate::kind::Kind;
 use crate::message::Opened;
@@ -93,6 +93,19 @@ pub enum NewFlow {
     LeftOut,
 }
 
+/// Reason why a saved flow is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestoreError {
+    /// The bytes are not those of a flow, or no buffer is free.
+    Damaged,
+    /// The protocol is off for the flow.
+    Unwanted,
+    /// There is a flow with these endpoints.
+    Known,
+    /// There is no room.
+    Full,
+}
+
 const OWN_PACKETS: usize = 32;
 const EVENTS: usize = 64;
 const NOTES: usize = 64;
@@ -163,26 +176,34 @@ impl Payloads {
     }
 
     /// Takes a flow that [`Payloads::save`] of another process has written, if its protocol is
-    /// `wanted` for it. Returns `false` if the bytes mean nothing, or there is no room.
+    /// `wanted` for it.
+    ///
+    /// # Errors
+    /// [`RestoreError`]. Nothing has changed then.
     pub fn restore(
         &mut self,
         bytes: &[u8],
         wanted: impl FnOnce(Kind, u8, &Endpoints) -> bool,
-    ) -> bool {
-        let Some(mut flow) = Flow::restore(&mut self.pool, bytes) else { return false };
+    ) -> Result<(), RestoreError> {
+        let mut flow = Flow::restore(&mut self.pool, bytes).ok_or(RestoreError::Damaged)?;
         let Endpoints { external, remote, .. } = flow.endpoints();
         let (key, opener) = (Key::new(flow.protocol, external, remote), flow.opener());
-        let has_room = self.index.get(key).is_none() && !self.is_full_for(opener);
-        let is_wanted = wanted(flow.alg.kind(), flow.protocol, &flow.endpoints());
-        let free = if has_room && is_wanted { self.free.pop() } else { None };
+        let refusal = if !wanted(flow.alg.kind(), flow.protocol, &flow.endpoints()) {
+            Some(RestoreError::Unwanted)
+        } else if self.index.get(key).is_some() {
+            Some(RestoreError::Known)
+        } else {
+            self.is_full_for(opener).then_some(RestoreError::Full)
+        };
+        let free = if refusal.is_none() { self.free.pop() } else { None };
         let Some(at) = free else {
             flow.close(&mut self.pool);
-            return false;
+            return Err(refusal.unwrap_or(RestoreError::Full));
         };
         self.from_outside += usize::from(opener == Side::Outside);
         self.flows[at as usize] = Some(flow);
         self.index.insert(key, at);
-        true
+        Ok(())
     }
 
     /// Replaces the secret of the index.
@@ -391,7 +412,9 @@ impl Payloads {
         for _ in 0..self.flows.len().min(64) {
             self.swept = (self.swept + 1) % self.flows.len();
             let flow = self.flows[self.swept].as_ref();
-            if flow.is_some_and(|flow| flow.expires <= now) {
+            // A time beyond that of any flow is none.
+            let is_over = |flow: &Flow| flow.expires <= now || flow.expires - now > LONGEST;
+            if flow.is_some_and(is_over) {
                 self.remove(self.swept as u32);
             }
         }

@@ -16,7 +16,7 @@ mod message;
 mod registrations;
 
 use crate::Side;
-use crate::expectation::{Expectation, Uses, Wanted};
+use crate::expectation::{Endpoints, Expectation, Uses, Wanted};
 use crate::message::{Context, Protocol, Step};
 use crate::reason::Reason;
 use crate::saved::saved;
@@ -27,11 +27,11 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::ops::Range;
 use message::{
-    Message, body_len, call, contacts, endpoints, expires, lifetime, may_be_message, named, record,
-    request, status,
+    Message, asked, body_len, call, contacts, endpoints, ends_all, expires, may_be_message, named,
+    record, request, status,
 };
 use natgate_wire::protocol::{TCP, UDP};
-use registrations::{Registration, Registrations, seconds_left};
+use registrations::{REGISTRATION, Registration, Registrations, seconds_left};
 
 /// Longest message, bytes: with one segment more, it fits into the window of held bytes.
 const LONGEST: usize = 6144;
@@ -43,13 +43,17 @@ const DEFAULT_PORT: u16 = 5060;
 /// invitation may last.
 const TRANSACTION: u16 = 180;
 
-/// A port inside, and the external one that another flow's mapping has. The time at which the
-/// expectation ends has the low bits of seconds.
+/// A port inside, and the external one that another flow's mapping has.
 #[derive(Clone, Copy, Debug, Default)]
 struct Port {
     internal: u16,
     external: u16,
-    until: u16,
+}
+
+/// A port of the host that a message registers, and for how many seconds; 0: no longer.
+struct Wish {
+    port: u16,
+    seconds: u16,
 }
 
 /// A medium of the host that may come from anywhere: hash of its call and number of the medium, the
@@ -127,13 +131,15 @@ pub(crate) struct Sip {
     /// Bits of [`Part`]: the host leaves the usual port out there.
     short: u8,
     registrations: Registrations,
+    /// Time of the last message, seconds.
+    seen: u32,
 }
 
-saved!(Port { internal, external, until });
+saved!(Port { internal, external });
 saved!(Open { medium, until, port });
-saved!(Registration { record, port, request, until, granted });
-saved!(Registrations { all, is_beyond });
-saved!(Sip { media, ports, next_port, open, next_open, short, registrations });
+saved!(Registration { request, record, port, until, granted });
+saved!(Registrations { all, beyond });
+saved!(Sip { media, ports, next_port, open, next_open, short, registrations, seen });
 
 impl Sip {
     /// True if the numbers are possible.
@@ -181,15 +187,15 @@ impl Protocol for Sip {
 
 impl Sip {
     fn take(&mut self, message: &Message<'_>, context: &mut Context<'_>) -> Result<(), Step> {
+        self.forget_passed(context.now);
         let mut edits: Vec<Edit> = Vec::new();
         let line = text::start_line(message.bytes).map_or(0, <[u8]>::len);
         if context.from() == Side::Inside {
-            let lifetime = lifetime(message);
-            self.end_registration(message, lifetime, context);
-            self.edit_outbound(message, (None, 0..line), lifetime, context, &mut edits);
+            let wishes = self.take_wishes(message, context);
+            self.edit_outbound(message, (None, 0..line), &wishes, context, &mut edits);
             for header in named(message) {
                 let part = (Some(&header.name[..]), header.value.clone());
-                self.edit_outbound(message, part, lifetime, context, &mut edits);
+                self.edit_outbound(message, part, &wishes, context, &mut edits);
             }
         } else {
             self.take_answer(message, context);
@@ -209,12 +215,52 @@ impl Sip {
             .try_for_each(|(range, text)| context.replace(range.clone(), text))
     }
 
+    /// Forgets what has passed. Of times only the low bits are kept, which mean another time after
+    /// 65,536 seconds.
+    fn forget_passed(&mut self, now: u32) {
+        let is_long_ago = now.saturating_sub(self.seen) > u32::from(REGISTRATION);
+        self.seen = now;
+        let is_over = |open: &&mut Open| is_long_ago || seconds_left(open.until, now) == 0;
+        self.open.iter_mut().filter(is_over).for_each(|open| *open = Open::default());
+        self.registrations.forget_passed(is_long_ago, now);
+    }
+
+    /// The ports of the host that a message registers. Ends the registrations that the message
+    /// ends.
+    fn take_wishes(&mut self, message: &Message<'_>, context: &mut Context<'_>) -> Vec<Wish> {
+        let contacts = asked(message);
+        let mut wishes: Vec<Wish> = Vec::new();
+        for (contact, seconds) in &contacts {
+            for place in endpoints(message.bytes, contact.clone()) {
+                let port = place.port.unwrap_or(DEFAULT_PORT);
+                if !context.is_own(place.address.into()) {
+                    continue;
+                }
+                // One contact of a port may take the place of another.
+                match wishes.iter_mut().find(|wish| wish.port == port) {
+                    Some(wish) => wish.seconds = wish.seconds.max(*seconds),
+                    None => wishes.push(Wish { port, seconds: *seconds }),
+                }
+            }
+        }
+        let record = record(message);
+        if ends_all(message, &contacts) {
+            for port in self.registrations.ports(record) {
+                self.end_registration(record, port, context);
+            }
+        }
+        for wish in wishes.iter().filter(|wish| wish.seconds == 0) {
+            self.end_registration(record, wish.port, context);
+        }
+        wishes
+    }
+
     /// Writes external endpoints into a part of a message from inside.
     fn edit_outbound(
         &mut self,
         message: &Message<'_>,
         (name, part): (Option<&str>, Range<usize>),
-        lifetime: Option<u16>,
+        wishes: &[Wish],
         context: &mut Context<'_>,
         edits: &mut Vec<Edit>,
     ) {
@@ -227,26 +273,17 @@ impl Sip {
                 continue;
             }
             let port = place.port.unwrap_or(DEFAULT_PORT);
+            let wish = wishes.iter().find(|wish| is_contact && wish.port == port);
+            let asked = wish.map(|wish| wish.seconds).filter(|seconds| *seconds > 0);
             let external = if port == own_port {
-                if let (true, Some(asked @ 1..)) = (is_contact, lifetime) {
-                    let lifetime = self.lifetime_with_others(message, port, asked, context.now);
-                    if self.expect(port, Wanted::EndpointOfFlow, lifetime, context).is_some() {
-                        self.note_registration(message, port, asked, context.now);
-                    }
+                if let Some(asked) = asked {
+                    self.register(message, port, (asked, asked), context);
                 }
                 Some(context.flow().external)
+            } else if let Some(asked) = asked {
+                self.register(message, port, (asked, asked.max(TRANSACTION)), context)
             } else if is_reached {
-                // Other messages do not shorten a registration.
-                let known = self.known(|known| known.internal == port);
-                let left = known.map_or(0, |known| seconds_left(known.until, context.now));
-                let asked = lifetime.filter(|asked| is_contact && *asked > 0);
-                let lifetime = lifetime.unwrap_or(left).max(TRANSACTION);
-                let lifetime = self.lifetime_with_others(message, port, lifetime, context.now);
-                let made = self.expect(port, Wanted::AddressOfFlow, lifetime, context);
-                if let Some(asked) = asked.filter(|_| made.is_some()) {
-                    self.note_registration(message, port, asked, context.now);
-                }
-                made
+                self.expect(port, TRANSACTION, context)
             } else {
                 self.known(|known| known.internal == port)
                     .map(|known| SocketAddrV4::new(*context.flow().external.ip(), known.external))
@@ -296,29 +333,32 @@ impl Sip {
         self.ports.iter().copied().find(|known| known.internal != 0 && is_it(known))
     }
 
+    /// Keeps a port for a registration: the seconds that the host asks for, and those to expect.
+    fn register(
+        &mut self,
+        message: &Message<'_>,
+        port: u16,
+        (asked, lifetime): (u16, u16),
+        context: &mut Context<'_>,
+    ) -> Option<SocketAddrV4> {
+        let external = self.expect(port, lifetime, context)?;
+        let of = (record(message), port);
+        self.registrations.ask(of, request(message), asked, context.now);
+        Some(external)
+    }
+
     /// Expects messages of the flow's remote host at a port of the host.
     fn expect(
         &mut self,
         port: u16,
-        wanted: Wanted,
         lifetime: u16,
         context: &mut Context<'_>,
     ) -> Option<SocketAddrV4> {
-        let flow = *context.flow();
-        let external = context.expect_exactly(Expectation {
-            protocol: context.transport(),
-            remote: Some(*flow.remote.ip()),
-            remote_port: 0,
-            internal: SocketAddr::new(flow.internal.ip(), port),
-            wanted,
-            lifetime,
-            uses: Uses::Many,
-        })?;
-        if wanted == Wanted::AddressOfFlow {
+        let external = context.expect_exactly(signaling(port, lifetime, context))?;
+        if port != context.flow().internal.port() {
             let known = self.ports.iter().position(|known| known.internal == port);
             let at = known.unwrap_or(usize::from(self.next_port));
-            let until = (context.now as u16).wrapping_add(lifetime);
-            self.ports[at] = Port { internal: port, external: external.port(), until };
+            self.ports[at] = Port { internal: port, external: external.port() };
             if known.is_none() {
                 self.next_port = (self.next_port + 1) % self.ports.len() as u8;
             }
@@ -326,114 +366,35 @@ impl Sip {
         Some(external)
     }
 
-    /// The lifetime of an endpoint that other registrations need too.
-    fn lifetime_with_others(
-        &self,
-        message: &Message<'_>,
-        port: u16,
-        lifetime: u16,
-        now: u32,
-    ) -> u16 {
-        lifetime.max(self.registrations.need(port, Some(record(message)), now))
-    }
-
-    fn note_registration(&mut self, message: &Message<'_>, port: u16, asked: u16, now: u32) {
-        self.registrations.ask((record(message), port), request(message), asked, now);
-    }
-
     /// Reads the registrar's answer to the last request of a registration (RFC 3261 section 10.3).
     /// The registrar may grant less time than the host asked for, or nothing. More time is not
     /// granted here: a message from outside prolongs nothing.
     fn take_answer(&mut self, message: &Message<'_>, context: &mut Context<'_>) {
         let Some(status @ 200..) = status(message) else { return };
-        let (record, request) = (record(message), request(message));
-        for at in 0..self.registrations.all.len() {
-            let one = self.registrations.all[at];
-            if request == 0 || (one.record, one.request) != (record, request) {
-                continue;
-            }
-            let left = match status {
-                200..300 => match self.granted(message, one.port, context) {
-                    Some(granted) => granted.min(seconds_left(one.until, context.now)),
-                    // The registrar names the contact otherwise: it counts as asked.
-                    None => seconds_left(one.until, context.now),
-                },
-                _ => seconds_left(one.granted, context.now),
-            };
-            let until = (context.now as u16).wrapping_add(left);
-            self.registrations.all[at] = Registration { until, granted: until, ..one };
-            self.shorten(one.port, context);
-        }
+        let of = (record(message), request(message));
+        let (ports, flow) = (self.ports, *context.flow());
+        let granted = |port| granted(message, port, &ports, &flow);
+        let answered = self.registrations.answer(of, status >= 300, &granted, context.now);
+        answered.for_each(|port| self.shorten(port, context));
     }
 
-    /// The time that an answer grants to the contact with an internal port, seconds. `None`: the
-    /// answer does not say.
-    fn granted(&self, message: &Message<'_>, port: u16, context: &Context<'_>) -> Option<u16> {
-        let flow = context.flow();
-        let external = match port == flow.internal.port() {
-            true => flow.external.port(),
-            false => self.known(|known| known.internal == port)?.external,
-        };
-        let is_it = |place: Place| {
-            let port = place.port.unwrap_or(DEFAULT_PORT);
-            (place.address, port) == (*flow.external.ip(), external)
-        };
-        let own = contacts(message)
-            .filter(|contact| endpoints(message.bytes, contact.clone()).any(is_it));
-        own.filter_map(|contact| expires(message, &message.bytes[contact])).max()
+    /// Keeps a port no longer than its registrations need it, and a transaction may last.
+    fn shorten(&self, port: u16, context: &mut Context<'_>) {
+        let lifetime = self.registrations.need(port, context.now).max(TRANSACTION);
+        context.shorten(&signaling(port, lifetime, context));
     }
 
-    /// Keeps an endpoint no longer than its registrations need it, and a transaction may last.
-    fn shorten(&mut self, port: u16, context: &mut Context<'_>) {
-        if self.registrations.is_beyond {
+    /// Ends the registration of a contact. The session with the registrar keeps the flow's own
+    /// mapping until the answer, which may come to another port, too.
+    fn end_registration(&mut self, record: u16, port: u16, context: &mut Context<'_>) {
+        if !self.registrations.remove(record, port) {
             return;
         }
-        let lifetime = self.registrations.need(port, None, context.now).max(TRANSACTION);
-        let flow = *context.flow();
-        let is_own = port == flow.internal.port();
-        for known in self.ports.iter_mut().filter(|known| !is_own && known.internal == port) {
-            let left = seconds_left(known.until, context.now).min(lifetime);
-            known.until = (context.now as u16).wrapping_add(left);
-        }
-        context.shorten(&Expectation {
-            protocol: context.transport(),
-            remote: Some(*flow.remote.ip()),
-            remote_port: 0,
-            internal: SocketAddr::new(flow.internal.ip(), port),
-            wanted: if is_own { Wanted::EndpointOfFlow } else { Wanted::AddressOfFlow },
-            lifetime,
-            uses: Uses::Many,
-        });
-    }
-
-    /// Ends what the registration has kept, if the message ends it and no other one needs it. The
-    /// session with the registrar keeps the mapping until the answer.
-    fn end_registration(
-        &mut self,
-        message: &Message<'_>,
-        lifetime: Option<u16>,
-        context: &mut Context<'_>,
-    ) {
-        if lifetime != Some(0) {
-            return;
-        }
-        let is_of_host = contacts(message).any(|contact| {
-            let is_own = |place: Place| context.is_own(place.address.into());
-            message.bytes[contact.clone()].trim_ascii() == b"*"
-                || endpoints(message.bytes, contact).any(is_own)
-        });
-        let flow = *context.flow();
-        let own_port = flow.internal.port();
-        if is_of_host && self.registrations.remove(record(message), own_port, context.now) {
-            context.withdraw(&Expectation {
-                protocol: context.transport(),
-                remote: Some(*flow.remote.ip()),
-                remote_port: 0,
-                internal: flow.internal,
-                wanted: Wanted::EndpointOfFlow,
-                lifetime: 0,
-                uses: Uses::Many,
-            });
+        let is_own = port == context.flow().internal.port();
+        if is_own && self.registrations.need(port, context.now) == 0 {
+            context.withdraw(&signaling(port, 0, context));
+        } else {
+            self.shorten(port, context);
         }
     }
 
@@ -504,4 +465,35 @@ impl Sip {
             edits.push((header.value.clone(), format!("{len}").into_bytes()));
         }
     }
+}
+
+/// The expectation of messages of a flow's remote host at a port of the host.
+fn signaling(port: u16, lifetime: u16, context: &Context<'_>) -> Expectation {
+    let Endpoints { internal, remote, .. } = *context.flow();
+    let is_own = port == internal.port();
+    Expectation {
+        protocol: context.transport(),
+        remote: Some(*remote.ip()),
+        remote_port: 0,
+        internal: SocketAddr::new(internal.ip(), port),
+        wanted: if is_own { Wanted::EndpointOfFlow } else { Wanted::AddressOfFlow },
+        lifetime,
+        uses: Uses::Many,
+    }
+}
+
+/// The time that an answer grants to the contact with an internal port, seconds. `None`: the answer
+/// does not say.
+fn granted(message: &Message<'_>, port: u16, ports: &[Port], flow: &Endpoints) -> Option<u16> {
+    let external = match port == flow.internal.port() {
+        true => flow.external.port(),
+        false => ports.iter().find(|known| known.internal == port)?.external,
+    };
+    let is_it = |place: Place| {
+        let port = place.port.unwrap_or(DEFAULT_PORT);
+        (place.address, port) == (*flow.external.ip(), external)
+    };
+    let own =
+        contacts(message).filter(|contact| endpoints(message.bytes, contact.clone()).any(is_it));
+    own.filter_map(|contact| expires(message, &message.bytes[contact])).max()
 }

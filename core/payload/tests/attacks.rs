@@ -362,3 +362,43 @@ fn random_bytes_get_through() {
         assert_eq!((link.payloads.flows(), link.payloads.free_buffers()), (0, 4), "seed {seed}");
     }
 }
+
+/// A host whose numbers jump around the whole circle, while bytes of its connection wait or are not
+/// acknowledged, and after the flow is not read any more.
+#[test]
+fn numbers_that_jump_around_the_circle_change_nothing() {
+    let seed = std::env::var("NATGATE_SEED").map_or(5, |seed| seed.parse().expect("a number"));
+    println!("NATGATE_SEED={seed}");
+    let mut random = Random(seed);
+    for _ in 0..20_000 {
+        let mut link = greeted();
+        let start = link.write(Inside, b"PORT 10,0,0,5,200,13\r\nPORT 10,0,0,5,200,14\r\nNOOP\r\n");
+        for _ in 0..random.below(3) {
+            let first = start + random.below(50);
+            let end = first + random.below(start + 51 - first);
+            let packet = link.hosts[0].segment(first, end, false);
+            link.pass(Inside, &packet);
+        }
+        if random.below(2) == 0 {
+            // The server's answer ends the reading, too: TLS begins.
+            link.say(Outside, "\u{16}\u{3}\u{1}\r\n");
+        }
+        let begins = link.hosts.clone().map(|host| (host.start, host.other_start));
+        for _ in 0..12 {
+            let from = [Inside, Inside, Outside][random.below(3)];
+            let host = &mut link.hosts[from as usize];
+            let step = [1 << 29, 1 << 30, (1 << 31) - 9, 1 << 13][random.below(4)];
+            let jump = step + random.below(70) as u32;
+            match random.below(3) {
+                0 => host.start = host.start.wrapping_add(jump),
+                1 => host.other_start = host.other_start.wrapping_add(jump),
+                _ => (host.start, host.other_start) = begins[from as usize],
+            }
+            let end = random.below(host.written.len() + 1);
+            let first = random.below(end + 1);
+            let packet = host.segment(first, end, random.below(20) == 0);
+            link.pass(from, &packet);
+        }
+        assert!(link.book.made.len() <= 3);
+    }
+}

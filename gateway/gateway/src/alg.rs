@@ -201,7 +201,7 @@ impl Stage {
         };
         for flow in flows {
             // A flow that is not taken passes unread, as one that began before its protocol was on.
-            payloads.restore(flow, is_wanted);
+            let _ = payloads.restore(flow, is_wanted);
         }
     }
 

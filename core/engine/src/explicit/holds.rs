@@ -91,6 +91,10 @@ pub(crate) struct Hold {
     pub(crate) nonce: Nonce,
     /// Tick at which the hold ends.
     pub(crate) until: u32,
+    /// The keeper that has asked last; 0: a request without one.
+    pub(crate) keeper: u32,
+    /// Tick until which others have asked for the hold, if the last keeper is not alone.
+    pub(crate) others: u32,
     /// The mapping's subscriber: the first of its possible hosts.
     subscriber: Host,
     pub(crate) filters: Filters,
@@ -275,7 +279,19 @@ impl Holds {
         };
         let next = first.unwrap_or(NONE);
         let (prev, timer) = (NONE, Link::default());
-        let made = Hold { slot, remote, nonce, until, subscriber, filters, next, prev, timer };
+        let made = Hold {
+            slot,
+            remote,
+            nonce,
+            until,
+            keeper: 0,
+            others: 0,
+            subscriber,
+            filters,
+            next,
+            prev,
+            timer,
+        };
         match self.slots.0.get_mut(hold as usize) {
             Some(place) => self.free = core::mem::replace(place, made).next,
             None => self.slots.0.push(made),
@@ -288,6 +304,17 @@ impl Holds {
         }
         self.by_subscriber.insert(hash, hold);
         self.by_mapping.insert(self.hash_mapping(slot, remote), hold);
+        self.schedule(hold, now);
+    }
+
+    /// Notes that a keeper has asked for a hold. The hold lasts as long as before at least.
+    pub(super) fn keep(&mut self, hold: u32, keeper: u32, before: Option<Hold>, now: u32) {
+        let of = self.get_mut(hold);
+        of.keeper = keeper;
+        if let Some(before) = before {
+            of.until = of.until.max(before.until);
+            of.others = if before.keeper == keeper { before.others } else { before.until };
+        }
         self.schedule(hold, now);
     }
 

@@ -1,7 +1,11 @@
-//! Changes of what a hold admits: a single session from outside, fewer remote endpoints, or none.
+//! Holds that several keepers share, and changes of what a hold admits: a single session from
+//! outside, fewer remote endpoints, or none.
+//!
+//! The keepers have one nonce, and a number each. Of a hold, the last one that asked may take back
+//! what it asked for, and nothing that others asked for before.
 
 use super::holds::{Hold, New};
-use super::{Nonce, RemoteFilter, is_mapped};
+use super::{Explicit, ExplicitError, MapRequest, Nonce, RemoteFilter, is_mapped};
 use crate::endpoint::{AddressPort, Internal};
 use crate::engine::Engine;
 use crate::event::Endpoint;
@@ -9,7 +13,40 @@ use crate::host::Host;
 use crate::time::Timestamp;
 use core::time::Duration;
 
+/// A keeper of a hold with a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeper {
+    /// The nonce that all keepers of the hold have.
+    pub nonce: Nonce,
+    /// Number of the keeper; 0: that of [`Engine::map`].
+    pub number: u32,
+    /// The remote endpoints that the keeper has asked for.
+    pub filter: RemoteFilter,
+}
+
 impl Engine {
+    /// Makes a mapping for all remote endpoints as [`Engine::map`] does, for the keeper with this
+    /// number. A hold that lasts longer keeps its time.
+    ///
+    /// # Errors
+    /// As [`Engine::map`].
+    pub fn map_for(
+        &mut self,
+        now: Timestamp,
+        request: &MapRequest<'_>,
+        keeper: u32,
+    ) -> Result<Explicit, ExplicitError> {
+        self.observe(now);
+        let MapRequest { protocol, realm, internal, nonce, .. } = *request;
+        let before = self.hold_with(nonce, protocol, realm, internal);
+        let before = before.map(|hold| *self.holds.get(hold));
+        let made = self.map(now, request)?;
+        let Some(hold) = self.hold_with(nonce, protocol, realm, internal) else { return Ok(made) };
+        self.holds.keep(hold, keeper, before, self.tick);
+        let lifetime = Some(self.time_to(self.holds.get(hold).until));
+        Ok(Explicit { lifetime, ..made })
+    }
+
     /// Limits what [`Engine::map`] admits to one session that begins outside: that of a filter of
     /// the hold, or of a hold without filters. Then the filter goes, and with the last filter the
     /// hold. Returns `false` if there is no such hold or filter.
@@ -46,60 +83,66 @@ impl Engine {
         is_added.then(|| self.endpoint_of(slot))
     }
 
-    /// Lets a hold end sooner, after `lifetime`, but not before the mapping's sessions. A hold that
-    /// ends before stays as it is, and so does one that admits another remote endpoint than that of
-    /// `filter`. Nothing is made.
+    /// Lets a hold end sooner, after `lifetime`, but not before the mapping's sessions, nor before
+    /// the end for which others have asked. A hold that ends before stays as it is. So does one for
+    /// which another keeper has asked last, and one that admits another remote endpoint than that
+    /// of the keeper's filter. Nothing is made.
     pub fn shorten(
         &mut self,
         now: Timestamp,
         (protocol, realm, internal): (u8, u16, Endpoint),
-        (nonce, filter): (Nonce, RemoteFilter),
+        keeper: Keeper,
         lifetime: Duration,
     ) {
         self.observe(now);
-        let Some(hold) = self.hold_with(nonce, protocol, realm, internal) else { return };
-        let Hold { slot, until, filters, .. } = *self.holds.get(hold);
-        let sooner = self.until(slot, lifetime);
-        if sooner >= until || *filters.as_slice() != [filter] {
+        let Some(hold) = self.hold_of(keeper, protocol, realm, internal) else { return };
+        let Hold { slot, until, others, filters, .. } = *self.holds.get(hold);
+        let sooner = self.until(slot, lifetime).max(others);
+        if sooner >= until || *filters.as_slice() != [keeper.filter] {
             return;
         }
         let host = Host::new(realm, internal.address.to_bits());
-        let new = New { slot, remote: None, host, nonce, until: sooner, filters };
+        let new = New { slot, remote: None, host, nonce: keeper.nonce, until: sooner, filters };
         self.holds.put(new, self.tick);
         self.note_change(slot);
     }
 
-    /// Removes a filter of a hold, and with the last filter the hold.
+    /// Removes a keeper's filter of a hold, and with the last filter the hold, if this keeper has
+    /// asked last. For others the hold stays until their end.
     pub fn withdraw(
         &mut self,
-        protocol: u8,
-        realm: u16,
-        internal: Endpoint,
-        nonce: Nonce,
-        filter: RemoteFilter,
+        now: Timestamp,
+        (protocol, realm, internal): (u8, u16, Endpoint),
+        keeper: Keeper,
     ) {
-        let Some(hold) = self.hold_with(nonce, protocol, realm, internal) else { return };
-        let slot = self.holds.get(hold).slot;
+        self.observe(now);
+        let Some(hold) = self.hold_of(keeper, protocol, realm, internal) else { return };
+        let Hold { slot, others, .. } = *self.holds.get(hold);
+        if others > self.tick {
+            return self.shorten(now, (protocol, realm, internal), keeper, Duration::ZERO);
+        }
         self.note_change(slot);
-        if self.holds.filters_mut(hold).remove(filter) {
+        if self.holds.filters_mut(hold).remove(keeper.filter) {
             self.end_hold(hold, self.now);
         }
     }
 
-    /// True if a remote endpoint may begin a session of a mapping that [`Engine::map`] made.
+    /// Time for which the remote endpoints of a filter may begin sessions of a mapping that
+    /// [`Engine::map`] made. `None`: they may not.
     pub fn admits_requested(
         &mut self,
         protocol: u8,
         realm: u16,
         internal: Endpoint,
         filter: Option<RemoteFilter>,
-    ) -> bool {
-        let Some(hold) = self.hold_for_all(protocol, realm, internal) else { return false };
-        let filters = self.holds.get(hold).filters;
-        match filter {
+    ) -> Option<Duration> {
+        let hold = self.hold_for_all(protocol, realm, internal)?;
+        let Hold { filters, until, .. } = *self.holds.get(hold);
+        let is_admitted = match filter {
             Some(filter) => filters.as_slice().contains(&filter),
             None => filters.as_slice().is_empty(),
-        }
+        };
+        is_admitted.then(|| self.time_to(until))
     }
 
     /// The hold for all remote endpoints on the mapping of an internal endpoint.
@@ -112,7 +155,20 @@ impl Engine {
         self.holds.find(slot, None)
     }
 
-    /// The hold for all remote endpoints, if the request that made it had this nonce.
+    /// The hold for all remote endpoints, if this keeper has asked for it last.
+    fn hold_of(
+        &mut self,
+        keeper: Keeper,
+        protocol: u8,
+        realm: u16,
+        internal: Endpoint,
+    ) -> Option<u32> {
+        let hold = self.hold_with(keeper.nonce, protocol, realm, internal)?;
+        (self.holds.get(hold).keeper == keeper.number).then_some(hold)
+    }
+
+    /// The hold for all remote endpoints, if the request that made it had this nonce, and no other
+    /// engine of a pair decides about the mapping.
     fn hold_with(
         &mut self,
         nonce: Nonce,
@@ -121,7 +177,8 @@ impl Engine {
         internal: Endpoint,
     ) -> Option<u32> {
         let hold = self.hold_for_all(protocol, realm, internal)?;
-        (self.holds.get(hold).nonce == nonce).then_some(hold)
+        let Hold { slot, nonce: own, .. } = *self.holds.get(hold);
+        (own == nonce && !self.is_of_other(slot)).then_some(hold)
     }
 
     /// Notes that a session of a requested mapping has begun outside.

@@ -3,6 +3,7 @@
 use super::registrations::REGISTRATION;
 use crate::message::Context;
 use crate::text::{self, Header, Place};
+use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Headers with endpoints of the hosts, and their compact forms (RFC 3261 section 7.3.3).
@@ -111,13 +112,10 @@ pub(super) fn status(message: &Message<'_>) -> Option<u16> {
 
 /// A hash of the number of a request to register and of its call, which both are in the answer
 /// (RFC 3261 section 8.2.6.2). 0: the message is none, and no answer to one.
-pub(super) fn request(message: &Message<'_>) -> u16 {
+pub(super) fn request(message: &Message<'_>) -> u32 {
     let value = |name| message.only(name, name).map(|header| message.value(header));
-    let Some(number) = value("cseq").filter(|number| number.ends_with(b" REGISTER")) else {
-        return 0;
-    };
-    let hash = hash(number) ^ call(message).rotate_left(7);
-    ((hash >> 16 ^ hash) as u16).max(1)
+    let number = value("cseq").filter(|number| number.ends_with(b" REGISTER"));
+    number.map_or(0, |number| (hash(number) ^ call(message).rotate_left(7)).max(1))
 }
 
 /// Length of a message's body (RFC 3261 section 18.3). `None`: it cannot be told.
@@ -134,16 +132,23 @@ pub(super) fn body_len(message: &Message<'_>, context: &Context<'_>) -> Option<u
     }
 }
 
-/// Lifetime of the registration that a message asks for, seconds: the longest of its contacts.
-/// `None`: it asks for none.
-pub(super) fn lifetime(message: &Message<'_>) -> Option<u16> {
+/// The contacts that a request to register names, and the lifetime of each that it asks for,
+/// seconds. Other messages have none.
+pub(super) fn asked(message: &Message<'_>) -> Vec<(Range<usize>, u16)> {
     if !message.bytes.starts_with(b"REGISTER ") {
-        return None;
+        return Vec::new();
     }
-    let of_contact = |contact: &[u8]| expires(message, contact).unwrap_or(REGISTRATION);
-    let all = contacts(message).map(|contact| &message.bytes[contact]);
-    let is_contact = |contact: &&[u8]| contact.contains(&b':') || contact.trim_ascii() == b"*";
-    all.filter(is_contact).map(of_contact).max()
+    let with_time = |contact: Range<usize>| {
+        let text = &message.bytes[contact.clone()];
+        (contact, expires(message, text).unwrap_or(REGISTRATION))
+    };
+    contacts(message).map(with_time).collect()
+}
+
+/// True if a request to register ends all registrations of the address of record. Beside other
+/// contacts, or without `Expires: 0`, the contact `*` is an error (RFC 3261 section 10.3).
+pub(super) fn ends_all(message: &Message<'_>, asked: &[(Range<usize>, u16)]) -> bool {
+    matches!(asked, [(contact, 0)] if message.bytes[contact.clone()].trim_ascii() == b"*")
 }
 
 /// Lifetime of one contact, seconds: by its parameter, else by the header Expires. `None`: neither
@@ -155,10 +160,11 @@ pub(super) fn expires(message: &Message<'_>, contact: &[u8]) -> Option<u16> {
         let name = halves.next()?.trim_ascii();
         halves.next().filter(|_| name.eq_ignore_ascii_case(b"expires"))
     });
-    let parameter = values.next().and_then(|value| {
+    let parameter = values.next().map(|value| {
         let digits = value.trim_ascii_start();
         let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        text::number(&digits[..count])
+        // Values without a meaning count as an hour (RFC 3261 section 10.2.1.1).
+        text::number(&digits[..count]).unwrap_or(REGISTRATION.into())
     });
     let header = || {
         let header = message.only("expires", "expires")?;
@@ -184,18 +190,18 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_has_a_lifetime() {
-        let read = |text: &str| {
+    fn each_contact_of_a_registration_has_a_lifetime() {
+        let read = |text: &str| -> Vec<u16> {
             let headers = text::headers(text.as_bytes());
-            lifetime(&Message { bytes: text.as_bytes(), head: text.len(), headers: &headers })
+            let message = Message { bytes: text.as_bytes(), head: text.len(), headers: &headers };
+            asked(&message).into_iter().map(|(_, seconds)| seconds).collect()
         };
-        assert_eq!(
-            read("REGISTER a SIP/2.0\r\nm: <sip:a>;expires=60\r\nExpires: 9\r\n\r\n"),
-            Some(60)
-        );
-        assert_eq!(read("REGISTER a SIP/2.0\r\nContact: <sip:a>\r\nExpires: 9\r\n\r\n"), Some(9));
+        let own = "REGISTER a SIP/2.0\r\nm: <sip:a>;expires=60\r\nExpires: 9\r\n\r\n";
+        assert_eq!(read(own), [60]);
+        assert_eq!(read("REGISTER a SIP/2.0\r\nContact: <sip:a>\r\nExpires: 9\r\n\r\n"), [9]);
         let many = "REGISTER a SIP/2.0\r\nm: <sip:a>;expires=0, <sip:b>;expires=5\r\n";
-        assert_eq!(read(&format!("{many}Contact: \"a, b\" <sip:c>;expires=6\r\n\r\n")), Some(6));
+        let text = format!("{many}Contact: \"a, b\" <sip:c>;expires=6\r\n\r\n");
+        assert_eq!(read(&text), [0, 5, 6]);
         // Parameters in any order, with brackets, commas and the name itself in quotes.
         for (parameters, wanted) in [
             (";expires=0;+sip.instance=\"<urn:uuid:1>\"", 0),
@@ -203,15 +209,17 @@ mod tests {
             (";methods=\"INVITE,ACK\";expires=8", 8),
             (";text=\"a;expires=1\"", 3600),
             (";x-expires=1", 3600),
+            (";expires=99999999999", 3600),
+            (";expires=soon", 3600),
         ] {
             let text = format!("REGISTER a SIP/2.0\r\nm: <sip:a;expires=5>{parameters}\r\n\r\n");
-            assert_eq!(read(&text), Some(wanted), "{parameters}");
+            assert_eq!(read(&text), [wanted], "{parameters}");
         }
-        assert_eq!(read("REGISTER a SIP/2.0\r\nContact: *\r\nExpires: 0\r\n\r\n"), Some(0));
+        assert_eq!(read("REGISTER a SIP/2.0\r\nContact: *\r\nExpires: 0\r\n\r\n"), [0]);
         let long = "REGISTER a SIP/2.0\r\nm: <sip:a>\r\nExpires: 99999999999\r\n\r\n";
-        assert_eq!(read(long), Some(3600));
+        assert_eq!(read(long), [3600]);
         // A question for the contacts that are registered.
-        assert_eq!(read("REGISTER a SIP/2.0\r\nExpires: 9\r\n\r\n"), None);
-        assert_eq!(read("INVITE a SIP/2.0\r\nExpires: 9\r\n\r\n"), None);
+        assert_eq!(read("REGISTER a SIP/2.0\r\nExpires: 9\r\n\r\n"), []);
+        assert_eq!(read("INVITE a SIP/2.0\r\nm: <sip:a>\r\nExpires: 9\r\n\r\n"), []);
     }
 }

@@ -1,7 +1,11 @@
 //! Registrations that the hosts of a flow ask for, and what the registrar grants: for each port,
 //! how long it is needed.
+//!
+//! Times have the low bits of seconds. They mean another time after 65,536 seconds, so
+//! [`Registrations::forget_passed`] comes before each use.
 
-/// Lifetime of a registration that says none, seconds (RFC 3261 section 10.2).
+/// Lifetime of a registration that says none, seconds (RFC 3261 section 10.2). No time that is kept
+/// here is longer.
 pub(super) const REGISTRATION: u16 = 3600;
 
 /// Seconds until a time of which only the low bits are known; 0 if it has passed.
@@ -10,25 +14,31 @@ pub(super) fn seconds_left(until: u16, now: u32) -> u16 {
     if left <= REGISTRATION { left } else { 0 }
 }
 
-/// A registration of a flow: one contact of one address of record. Times have the low bits of
-/// seconds.
+/// A registration of a flow: one contact of one address of record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Registration {
+    /// Hash of the last request, until its final answer comes; 0: none.
+    pub(super) request: u32,
     /// Hash of the address of record; 0: none.
     pub(super) record: u16,
     /// Internal port of the contact.
     pub(super) port: u16,
-    /// Hash of the last request; 0: its answer could not be told.
-    pub(super) request: u16,
-    /// Time for which the endpoint is kept: as asked, and after the answer as granted.
+    /// Time for which the host asked last; after the answer, the time that was granted.
     pub(super) until: u16,
     /// Time that the registrar granted last.
     pub(super) granted: u16,
 }
 
 impl Registration {
-    pub(super) fn is_in_force(&self, now: u32) -> bool {
-        self.record != 0 && seconds_left(self.until, now) > 0
+    /// Seconds for which the port is needed: until the answer comes, the former time counts too.
+    fn need(&self, now: u32) -> u16 {
+        seconds_left(self.until, now).max(seconds_left(self.granted, now))
+    }
+
+    /// The registration with a granted time, if there is any.
+    fn answered(self, left: u16, now: u32) -> Self {
+        let until = (now as u16).wrapping_add(left);
+        if left == 0 { Self::default() } else { Self { request: 0, until, granted: until, ..self } }
     }
 }
 
@@ -36,50 +46,92 @@ impl Registration {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Registrations {
     pub(super) all: [Registration; 4],
-    /// True if there were more than four at once.
-    pub(super) is_beyond: bool,
+    /// End of the registrations for which there was no place. Any port may be theirs.
+    pub(super) beyond: u16,
 }
 
 impl Registrations {
+    /// Forgets what has passed; everything if the last use `is_long_ago`, which is more than
+    /// [`REGISTRATION`] seconds.
+    pub(super) fn forget_passed(&mut self, is_long_ago: bool, now: u32) {
+        for one in &mut self.all {
+            if is_long_ago || one.need(now) == 0 {
+                *one = Registration::default();
+            }
+            for time in [&mut one.until, &mut one.granted] {
+                *time = (now as u16).wrapping_add(seconds_left(*time, now));
+            }
+        }
+        let left = if is_long_ago { 0 } else { seconds_left(self.beyond, now) };
+        self.beyond = (now as u16).wrapping_add(left);
+    }
+
     /// Notes that a host asks for a registration of a contact.
     pub(super) fn ask(
         &mut self,
         (record, port): (u16, u16),
-        request: u16,
+        request: u32,
         lifetime: u16,
         now: u32,
     ) {
         let is_same = |one: &Registration| (one.record, one.port) == (record, port);
         let known = self.all.iter().position(is_same);
-        let free = || self.all.iter().position(|one| !one.is_in_force(now));
+        let free = || self.all.iter().position(|one| one.record == 0);
+        let until = (now as u16).wrapping_add(lifetime);
         let Some(at) = known.or_else(free) else {
-            self.is_beyond = true;
+            if lifetime > seconds_left(self.beyond, now) {
+                self.beyond = until;
+            }
             return;
         };
         let granted = if known.is_some() { self.all[at].granted } else { now as u16 };
-        let until = (now as u16).wrapping_add(lifetime);
-        self.all[at] = Registration { record, port, request, until, granted };
+        self.all[at] = Registration { request, record, port, until, granted };
     }
 
-    /// Seconds for which the registrations of a port need it. Of the contact that a new request
-    /// names, only what was granted counts.
-    pub(super) fn need(&self, port: u16, renewed: Option<u16>, now: u32) -> u16 {
-        let of_port = self.all.iter().filter(|one| one.record != 0 && one.port == port);
-        let until = |one: &Registration| match renewed {
-            Some(record) if record == one.record => one.granted,
-            _ => one.until,
-        };
-        of_port.map(|one| seconds_left(until(one), now)).max().unwrap_or(0)
-    }
-
-    /// Removes the registrations of an address of record. True: the last one of a port was among
-    /// them.
-    pub(super) fn remove(&mut self, record: u16, port: u16, now: u32) -> bool {
-        let is_it = |one: &Registration| one.record == record && one.is_in_force(now);
-        let had = self.all.iter().any(|one| is_it(one) && one.port == port);
-        for one in self.all.iter_mut().filter(|one| one.record == record) {
-            *one = Registration::default();
+    /// Takes the final answer to a request, and returns the ports of its contacts. `granted` tells
+    /// the seconds that the answer grants to a port: `None` if it does not say, which counts as
+    /// asked; a refusal leaves what was granted before.
+    pub(super) fn answer(
+        &mut self,
+        (record, request): (u16, u32),
+        is_refusal: bool,
+        granted: &dyn Fn(u16) -> Option<u16>,
+        now: u32,
+    ) -> impl Iterator<Item = u16> + use<> {
+        let is_it =
+            |one: &Registration| request != 0 && (one.record, one.request) == (record, request);
+        let mut ports = [None; 4];
+        for (one, place) in self.all.iter_mut().zip(&mut ports) {
+            if !is_it(one) {
+                continue;
+            }
+            let asked = seconds_left(one.until, now);
+            let left = match is_refusal {
+                true => seconds_left(one.granted, now),
+                false => granted(one.port).map_or(asked, |granted| granted.min(asked)),
+            };
+            *place = Some(one.port);
+            *one = one.answered(left, now);
         }
-        had && !self.is_beyond && self.need(port, None, now) == 0
+        ports.into_iter().flatten()
+    }
+
+    /// Seconds for which the registrations of a port need it.
+    pub(super) fn need(&self, port: u16, now: u32) -> u16 {
+        let of_port = self.all.iter().filter(|one| one.record != 0 && one.port == port);
+        of_port.map(|one| one.need(now)).fold(seconds_left(self.beyond, now), u16::max)
+    }
+
+    /// Removes the registration of a contact. False: there is none.
+    pub(super) fn remove(&mut self, record: u16, port: u16) -> bool {
+        let is_it = |one: &&mut Registration| (one.record, one.port) == (record, port);
+        let found = self.all.iter_mut().find(is_it);
+        found.map(|one| *one = Registration::default()).is_some()
+    }
+
+    /// The ports of the contacts of an address of record.
+    pub(super) fn ports(&self, record: u16) -> impl Iterator<Item = u16> + use<> {
+        let of_record = move |one: &Registration| one.record == record;
+        self.all.into_iter().filter(of_record).map(|one| one.port)
     }
 }

@@ -3,9 +3,10 @@
 //!
 //! Three numbers of the sender divide the stream: `acked` <= `next` <= the end of what came. Bytes
 //! before `acked` are at the receiver. Bytes before `next` have passed the protocol. The rest is
-//! held. `confirmed` is the end of the bytes that the framework has acknowledged to the sender
-//! itself. It moves only while `acked` equals `next`: so the sender still has every byte that
-//! passes later but was not held, and its timer covers them all.
+//! held. `confirmed` is the end of the bytes that are acknowledged to the sender: those before
+//! `acked`, and what the framework has acknowledged itself. It moves further than `acked` only while
+//! `acked` equals `next`: so the sender still has every byte that passes later but was not held, and
+//! its timer covers them all.
 
 use super::edits::Edits;
 use super::held::WINDOW;
@@ -120,8 +121,12 @@ impl Scratch {
 
 const NO_WORK: u16 = u16::MAX;
 
+/// Largest distance of a number behind `acked`: that of any window (RFC 7323 section 2.3). Numbers
+/// before `acked` are half as far away at most. So the order of two numbers is sure.
+const LARGEST: i32 = 1 << 30;
+
 /// One direction of a connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Direction {
     next: u32,
     acked: u32,
@@ -175,9 +180,6 @@ impl Direction {
         let [next, acked, confirmed, older, stamp] = Saved::restore(from)?;
         let [window, mss] = Saved::restore(from)?;
         let [is_started, is_ended, has_work] = Saved::restore(from)?;
-        // What is not acknowledged fits into any window (RFC 7323 section 2.3).
-        let is_possible = !is_before(next, acked) && mss >= 64;
-        is_possible.then_some(())?;
         let mut direction = Self {
             next,
             acked,
@@ -190,16 +192,41 @@ impl Direction {
             is_ended,
             stamp,
         };
-        if has_work {
-            direction.work = pool.borrow(next)?;
-            let work = pool.get_mut(direction.work);
-            let restored = work.held.restore(from).and_then(|()| work.edits.restore(from));
-            if restored.is_none() {
-                direction.close(pool);
-                return None;
-            }
+        let restored = if has_work { direction.restore_work(pool, from) } else { Some(()) };
+        if restored.is_none() || !direction.is_sound(pool) {
+            direction.close(pool);
+            return None;
         }
         Some(direction)
+    }
+
+    fn restore_work(&mut self, pool: &mut Pool, from: &mut &[u8]) -> Option<()> {
+        self.work = pool.borrow(self.next)?;
+        let work = pool.get_mut(self.work);
+        work.held.restore(from)?;
+        work.edits.restore(from)
+    }
+
+    /// True if the numbers are those of a connection.
+    fn is_sound(&self, pool: &Pool) -> bool {
+        let place = |number: u32| distance(number, self.acked);
+        let (next, confirmed) = (place(self.next), place(self.confirmed));
+        let is_possible = (0..LARGEST).contains(&next)
+            && (0..=place(self.received(pool))).contains(&confirmed)
+            && self.mss >= 64;
+        if self.work == NO_WORK {
+            return is_possible
+                && (self.is_started || *self == Self { mss: self.mss, ..Self::new() });
+        }
+        let work = pool.get(self.work);
+        let (base, end) = (place(work.held.base()), place(work.held.end()));
+        // What the framework alone has is there from the first byte on.
+        let is_kept = confirmed == 0 || base <= 0 && confirmed <= end;
+        self.is_started
+            && is_possible
+            && (-LARGEST / 2..=next).contains(&base)
+            && is_kept
+            && work.edits.are_between(self.acked, self.next)
     }
 
     /// Starts the stream behind a SYN.
@@ -288,7 +315,7 @@ impl Direction {
     /// and true if this is news.
     pub(crate) fn acknowledge(&mut self, at: u32, pool: &mut Pool) -> (u32, bool) {
         let at = self.back(at, pool);
-        let old = later(self.acked, self.confirmed);
+        let old = self.confirmed;
         if is_before(at, self.acked) {
             return (at, false);
         }
@@ -297,14 +324,14 @@ impl Direction {
             return (at, true);
         }
         self.acked = at;
+        self.confirmed = later(at, self.confirmed);
         if self.work != NO_WORK {
             let edits = &mut pool.get_mut(self.work).edits;
             self.older = self.older.wrapping_add(edits.settle(at));
             self.confirm(pool);
             self.tidy(pool);
         }
-        let told = later(at, self.confirmed);
-        (told, told != old)
+        (self.confirmed, self.confirmed != old)
     }
 
     /// Acknowledges all held bytes in order, if nothing else is on its way to the receiver.
@@ -320,9 +347,18 @@ impl Direction {
         let needed = if is_kept { earlier(self.acked, self.next) } else { self.next };
         let work = pool.get_mut(self.work);
         work.held.trim(needed);
-        if work.held.is_empty() && work.edits.is_empty() {
-            self.close(pool);
+        if work.held.is_empty() {
+            // The base stays near, however long there are edits.
+            work.held.reset(self.next);
+            if work.edits.is_empty() {
+                self.close(pool);
+            }
         }
+    }
+
+    /// True if a number is too far away to be one of the connection.
+    fn is_far(&self, at: u32) -> bool {
+        !(-LARGEST / 2..=LARGEST).contains(&distance(at, self.acked))
     }
 
     /// Takes the data of a segment, and appends the bytes that leave to `out`.
@@ -333,6 +369,10 @@ impl Direction {
         (pool, scratch): (&mut Pool, &mut Scratch),
         out: &mut Vec<u8>,
     ) -> Taken {
+        // A flow that is not read needs the order of numbers for its work alone.
+        if self.is_far(data.sequence) && (self.work != NO_WORK || !reader.has_left()) {
+            return Taken { is_dropped: true, ..Taken::default() };
+        }
         if is_before(self.received(pool), data.sequence) {
             return self.take_early(data, reader, pool, out);
         }
@@ -351,7 +391,7 @@ impl Direction {
         if is_last {
             (self.next, self.is_ended) = (end.wrapping_add(1), true);
         }
-        let told = later(self.acked, self.confirmed);
+        let told = self.confirmed;
         let mut acknowledge = None;
         if self.work != NO_WORK {
             self.confirm(pool);
@@ -383,6 +423,10 @@ impl Direction {
             let sequence = self.forward(data.sequence, pool);
             out.extend_from_slice(data.bytes);
             self.next = later(self.next, data.end());
+            if self.work != NO_WORK {
+                pool.get_mut(self.work).held.drop_beyond();
+                self.tidy(pool);
+            }
             return Taken { sequence, is_last: data.is_last, ..Taken::default() };
         }
         if self.work == NO_WORK {
@@ -400,7 +444,7 @@ impl Direction {
             self.tidy(pool);
         }
         // Equal acknowledgments make the sender repeat the missing segment (RFC 5681).
-        let acknowledge = Some(later(self.acked, self.confirmed));
+        let acknowledge = Some(self.confirmed);
         Taken { sequence: 0, is_last: false, acknowledge, is_dropped: !is_held }
     }
 
@@ -483,7 +527,8 @@ impl Direction {
                 return from;
             }
             let range = distance(from, start) as usize..distance(end, start) as usize;
-            work.edits.write(from, &bytes[range], self.older, out);
+            let Some(bytes) = bytes.get(range) else { return from };
+            work.edits.write(from, bytes, self.older, out);
             end
         };
         let (base, held) = (work.held.base(), work.held.contiguous());

@@ -87,10 +87,21 @@ impl Edits {
         for _ in 0..u16::restore(from)? {
             let (start, len) = <(u32, u16)>::restore(from)?;
             let text = restore_bytes(from)?;
-            let is_behind = self.list.last().is_none_or(|last| distance(start, last.end()) >= 0);
-            (is_behind && self.push(start, len.into(), text)).then_some(())?;
+            self.push(start, len.into(), text).then_some(())?;
         }
         Some(())
+    }
+
+    /// True if the edits follow each other, each ends behind `acked`, and none behind `next`, which
+    /// is less than 2^30 behind `acked`.
+    pub(crate) fn are_between(&self, acked: u32, next: u32) -> bool {
+        let mut before = i32::MIN;
+        self.list.iter().all(|edit| {
+            let (start, end) = (distance(edit.start, acked), distance(edit.end(), acked));
+            let is_behind = start >= before && end > 0 && end <= distance(next, acked);
+            before = end;
+            is_behind
+        })
     }
 
     /// Adds the edits of a draft, whose first byte has the number `start`. False: there is no room,

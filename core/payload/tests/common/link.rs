@@ -117,6 +117,19 @@ impl Link {
         out
     }
 
+    /// Lets the framework take a packet, and forgets what leaves.
+    pub(crate) fn pass(&mut self, from: Side, packet: &[u8]) {
+        let mut buffer = [0; 2048];
+        buffer[..packet.len()].copy_from_slice(packet);
+        let mut room = Room::new(&mut buffer, packet.len());
+        let Opening { kind, endpoints, .. } = self.opening;
+        let control = ControlPacket { kind, from, endpoints, new_flow: NewFlow::Read };
+        self.explain(control, packet);
+        self.payloads.process(self.now, control, &mut room, &mut self.book);
+        let mut own = [0; Payloads::BUFFER];
+        while self.payloads.poll_transmit(&mut own).is_some() {}
+    }
+
     /// The explanation of a packet, with the ports that the framework will ask.
     fn explain(&self, control: ControlPacket, packet: &[u8]) -> Explanation {
         let mut book = self.book.clone();

@@ -6,11 +6,13 @@
 pub(crate) mod host;
 pub(crate) mod link;
 pub(crate) mod pptp;
+pub(crate) mod telephone;
 
 pub(crate) use host::Host;
 pub(crate) use link::{Link, Opening};
 
 use natgate_payload::{CallStep, Counterpart, Endpoints, Expectation, Ports, Side, Uses, Wanted};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// A generator of test choices (SplitMix64); a test prints its seed.
@@ -37,6 +39,9 @@ pub(crate) struct Book {
     pub(crate) made: Vec<Expectation>,
     pub(crate) withdrawn: Vec<Expectation>,
     pub(crate) shortened: Vec<Expectation>,
+    /// Time in seconds, and the end of what is kept for an internal endpoint.
+    pub(crate) now: u32,
+    pub(crate) ends: BTreeMap<SocketAddr, u32>,
     pub(crate) next: u16,
     /// Internal endpoints that have a port.
     pub(crate) named: Vec<SocketAddr>,
@@ -48,12 +53,22 @@ pub(crate) struct Book {
     pub(crate) steps: Vec<CallStep>,
 }
 
+impl Book {
+    /// Seconds for which a port of the internal host is kept.
+    pub(crate) fn left(&self, port: u16) -> u32 {
+        let of_port = self.ends.iter().filter(|(internal, _)| internal.port() == port);
+        of_port.map(|(_, end)| end.saturating_sub(self.now)).max().unwrap_or(0)
+    }
+}
+
 impl Ports for Book {
     fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
         if self.is_empty {
             return None;
         }
         self.made.push(*wanted);
+        let end = self.ends.entry(wanted.internal).or_default();
+        *end = (*end).max(self.now + u32::from(wanted.lifetime));
         if wanted.wanted == Wanted::EndpointOfFlow {
             return Some(flow.external);
         }
@@ -78,10 +93,14 @@ impl Ports for Book {
 
     fn shorten(&mut self, _: &Endpoints, wanted: &Expectation) {
         self.shortened.push(*wanted);
+        if let Some(end) = self.ends.get_mut(&wanted.internal) {
+            *end = (*end).min(self.now + u32::from(wanted.lifetime));
+        }
     }
 
     fn withdraw(&mut self, _: &Endpoints, wanted: &Expectation) {
         self.withdrawn.push(*wanted);
+        self.ends.remove(&wanted.internal);
     }
 
     fn counterpart(&self, _: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {

@@ -90,13 +90,18 @@ type Open = (AlgExpectation, Timestamp, bool);
 pub(super) struct OpenList(HashMap<Internal, Vec<Open>>);
 
 impl OpenList {
-    /// Adds the expectations of the framework's event, or renews them.
+    /// Adds the expectations of the framework's event, or renews them. What lasts longer keeps its
+    /// time.
     pub(super) fn add(&mut self, made: AlgExpectation, event: &Event) {
         let wanted = event.opened.expectation;
-        let until = made.time.plus(Duration::from_secs(wanted.lifetime.into()));
+        let mut until = made.time.plus(Duration::from_secs(wanted.lifetime.into()));
         let AlgExpectation { protocol, realm, internal, remote, remote_port, .. } = made;
         let of_internal = self.0.entry((protocol, realm, internal)).or_default();
-        of_internal.retain(|(one, ..)| (one.remote, one.remote_port) != (remote, remote_port));
+        of_internal.retain(|(one, end, _)| {
+            let is_same = (one.remote, one.remote_port) == (remote, remote_port);
+            until = if is_same { until.max(*end) } else { until };
+            !is_same
+        });
         if of_internal.len() >= RemoteFilter::MOST {
             of_internal.remove(0);
         }
@@ -125,9 +130,10 @@ impl OpenList {
         let mut open = Vec::new();
         for (made, until, once) in self.0.values().flatten() {
             let AlgExpectation { protocol, realm, internal, .. } = *made;
-            if *until > now && engine.admits_requested(protocol, realm, internal, filter(made)) {
+            let admitted = engine.admits_requested(protocol, realm, internal, filter(made));
+            if let Some(admitted) = admitted.filter(|_| *until > now) {
                 let host = translator.and_then(|one| one.host(realm, internal.address));
-                let (left, once) = (until.since(now), *once);
+                let (left, once) = (until.since(now).min(admitted), *once);
                 open.push(OpenExpectation { made: *made, left, once, host });
             }
         }

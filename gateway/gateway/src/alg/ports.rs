@@ -8,7 +8,7 @@ use super::dns::Addresses;
 use super::seconds;
 use super::tunneled::Hosts;
 use natgate_engine::{
-    Endpoint, Engine, ExplicitError, MapRequest, Nonce, RemoteFilter, Side, Timestamp,
+    Endpoint, Engine, ExplicitError, Keeper, MapRequest, Nonce, RemoteFilter, Side, Timestamp,
     WantedEndpoint,
 };
 use natgate_payload::{CallStep, Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
@@ -31,10 +31,10 @@ pub(super) struct EnginePorts<'e> {
     pub(super) calls: &'e mut Calls,
 }
 
-/// An endpoint to map, its realm, and the expectation's other parts.
+/// An endpoint to map, the control flow with its realm, and the expectation's other parts.
 #[derive(Clone, Copy)]
 struct Request<'r> {
-    realm: u16,
+    flow: &'r Endpoints,
     wanted: &'r Expectation,
     internal: SocketAddrV4,
     external: (Ipv4Addr, u16),
@@ -47,19 +47,17 @@ impl EnginePorts<'_> {
         let filters = filter.as_slice();
         let map = |engine: &mut Engine, replaces_filters| {
             let (address, port) = request.external;
-            engine.map(
-                self.now,
-                &MapRequest {
-                    protocol,
-                    realm: request.realm,
-                    internal: end(request.internal),
-                    wanted: WantedEndpoint { address: Some(address), port, strict: true },
-                    lifetime: Duration::from_secs(lifetime.into()),
-                    nonce: OWNER,
-                    replaces_filters,
-                    filters,
-                },
-            )
+            let asked = MapRequest {
+                protocol,
+                realm: request.flow.realm,
+                internal: end(request.internal),
+                wanted: WantedEndpoint { address: Some(address), port, strict: true },
+                lifetime: Duration::from_secs(lifetime.into()),
+                nonce: OWNER,
+                replaces_filters,
+                filters,
+            };
+            engine.map_for(self.now, &asked, number(request.flow))
         };
         // Without a remote address, everybody is admitted. Old filters go if there are too many.
         let made = match map(self.engine, remote.is_none()) {
@@ -69,14 +67,15 @@ impl EnginePorts<'_> {
         let made = made.ok()?;
         if request.wanted.uses == Uses::Once {
             // A static mapping admits everybody, and has no hold.
-            self.engine.admit_once(protocol, request.realm, end(request.internal), filter);
+            let realm = request.flow.realm;
+            self.engine.admit_once(protocol, realm, end(request.internal), filter);
         }
         Some(SocketAddrV4::new(made.external.address, made.external.port))
     }
 
-    fn unmap(&mut self, Request { wanted, realm, internal, .. }: Request<'_>) {
+    fn unmap(&mut self, Request { wanted, flow, internal, .. }: Request<'_>) {
         // A mapping that does not go now goes at the end of its hold.
-        let _ = self.engine.unmap(self.now, wanted.protocol, realm, end(internal), OWNER);
+        let _ = self.engine.unmap(self.now, wanted.protocol, flow.realm, end(internal), OWNER);
     }
 
     /// Maps two ports that follow each other to two that do.
@@ -101,7 +100,7 @@ impl Ports for EnginePorts<'_> {
     fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
         let internal = self.hosts.in_engine(wanted.internal)?;
         let address = *flow.external.ip();
-        let request = Request { realm: flow.realm, wanted, internal, external: (address, 0) };
+        let request = Request { flow, wanted, internal, external: (address, 0) };
         match wanted.wanted {
             Wanted::AddressOfFlow => self.map(request),
             Wanted::EndpointOfFlow => {
@@ -134,15 +133,17 @@ impl Ports for EnginePorts<'_> {
         if let Some((internal, filter)) = internal.zip(filter(wanted)) {
             let lifetime = Duration::from_secs(wanted.lifetime.into());
             let of = (wanted.protocol, flow.realm, end(internal));
-            self.engine.shorten(self.now, of, (OWNER, filter), lifetime);
+            let keeper = Keeper { nonce: OWNER, number: number(flow), filter };
+            self.engine.shorten(self.now, of, keeper, lifetime);
         }
     }
 
     fn withdraw(&mut self, flow: &Endpoints, wanted: &Expectation) {
         let internal = self.hosts.in_engine(wanted.internal);
         if let Some((internal, filter)) = internal.zip(filter(wanted)) {
-            let Expectation { protocol, .. } = *wanted;
-            self.engine.withdraw(protocol, flow.realm, end(internal), OWNER, filter);
+            let of = (wanted.protocol, flow.realm, end(internal));
+            let keeper = Keeper { nonce: OWNER, number: number(flow), filter };
+            self.engine.withdraw(self.now, of, keeper);
         }
     }
 
@@ -153,6 +154,11 @@ impl Ports for EnginePorts<'_> {
     fn call(&mut self, flow: &Endpoints, step: CallStep) -> Option<u16> {
         self.calls.step(seconds(self.now), flow, step)
     }
+}
+
+/// Number of a control flow among those of one internal host and one remote address.
+fn number(flow: &Endpoints) -> u32 {
+    u32::from(flow.internal.port()) << 16 | u32::from(flow.remote.port())
 }
 
 /// The filter for an expectation's remote endpoint. `None`: any.

@@ -360,6 +360,44 @@ fn the_end_of_a_registration_ends_its_hold() {
     assert!(world.send(Side::Outside, &asked).is_empty());
 }
 
+/// Two flows of one telephone register one contact.
+#[test]
+fn a_refusal_on_one_flow_leaves_the_hold_of_another() {
+    let mut world = World::new();
+    let server = end("198.51.100.2:5060");
+    let register = |user: &str, seconds: u16| {
+        let contact = format!("m: <sip:u@10.0.0.5:5070>;expires={seconds}");
+        let head = format!("t: <sip:{user}@a>\r\ni: c\r\nCSeq: 1 REGISTER");
+        format!("REGISTER a SIP/2.0\r\n{head}\r\n{contact}\r\n\r\n")
+    };
+    let answer = |user: &str, status: &str| {
+        format!("SIP/2.0 {status}\r\nt: <sip:{user}@a>\r\ni: c\r\nCSeq: 1 REGISTER\r\n\r\n")
+    };
+    let left = |world: &mut World| -> Vec<u64> {
+        let open = world.stage.open(&mut world.engine, None, world.now);
+        let of_contact = open.iter().filter(|one| one.made.internal.port == 5070);
+        of_contact.map(|one| one.left.as_secs()).collect()
+    };
+    let (one, other) = (end("10.0.0.5:5060"), end("10.0.0.5:5061"));
+    let (external, ..) = world.pass(Side::Inside, &datagram(one, server, &register("u", 600)));
+    world.pass(Side::Outside, &datagram(server, external, &answer("u", "200 OK")));
+    assert_eq!(left(&mut world), [600]);
+    // The other flow asks for less, then for more, and is refused.
+    for seconds in [60, 3600] {
+        let (external, ..) =
+            world.pass(Side::Inside, &datagram(other, server, &register("v", seconds)));
+        assert_eq!(left(&mut world), [600.max(u64::from(seconds))]);
+        // A message that comes again.
+        let options = "OPTIONS a SIP/2.0\r\nv: SIP/2.0/UDP 10.0.0.5:5070\r\n\r\n";
+        world.pass(Side::Inside, &datagram(other, server, options));
+        let refused = answer("v", "401 Unauthorized");
+        world.pass(Side::Outside, &datagram(server, external, &refused));
+        assert_eq!(left(&mut world), [600]);
+    }
+    world.pass(Side::Inside, &datagram(one, server, &register("u", 0)));
+    assert_eq!(left(&mut world), [600], "the other flow has asked since");
+}
+
 //= test rfc4787#REQ-10a
 #[test]
 fn nothing_is_on_unless_it_is_named() {
