@@ -109,7 +109,6 @@ fn softwires() -> Settings {
     let bindings = BindingTable::new(&bindings, end, 1).expect("bindings that agree");
     let dmr = Pref64::new(prefix("2001:db8:fffe::", 64)).expect("a prefix of RFC 6052");
     Settings {
-        nat64: None,
         siit: None,
         dslite: Some(DsliteSettings {
             subscriber_length: 128,
@@ -267,9 +266,9 @@ fuzz_target!(|data: &[u8]| {
         let mut made = vec![0; ROOM];
         while let Some((_, side, len)) = engine.poll_transmit(&mut made[BEFORE..]) {
             let mut packet = Packet::new(&mut made[..BEFORE + len], BEFORE);
-            let to_host =
-                side == Side::Inside && translator.realm() == Some(engine.transmit_realm());
-            if !to_host || translator.convert_own_to_host(&mut packet).is_ok() {
+            let realm = engine.transmit_realm();
+            let to_host = side == Side::Inside && translator.realms().has(realm);
+            if !to_host || translator.convert_own_to_host(realm, &mut packet).is_ok() {
                 check(packet.bytes());
             }
         }

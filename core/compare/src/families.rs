@@ -10,7 +10,7 @@ use natgate_engine::{
     Config, Counters, DropReason, Endpoint, Engine, Packet, SessionInfo, Side, Timestamp,
 };
 use natgate_ipv6::convert::{Cut, HEADROOM};
-use natgate_ipv6::{ERROR_ROOM, Fate, Settings, Translator};
+use natgate_ipv6::{ERROR_ROOM, Fate, HostKind, Settings, Translator};
 use natgate_model::families::{Families, Host, Taken};
 use natgate_model::{Effects, Transmit, tick};
 use natgate_wire::checksum::{fold, pseudo_header, pseudo_header_v6, sum};
@@ -134,7 +134,8 @@ impl FamilyPair {
     ) -> Result<Vec<Left>, Divergence> {
         self.translator.sweep(&self.engine, now);
         let translator = &self.translator;
-        if let Some(host) = self.model.forget_hosts(|host| is_known(translator, host)) {
+        let counts = |realm, host| is_known(translator, realm, host);
+        if let Some(host) = self.model.forget_hosts(counts) {
             return Err(format!("{host:x?} has a mapping, and the translator does not know it"));
         }
         let did = self.run(now, from, bytes)?;
@@ -165,16 +166,16 @@ impl FamilyPair {
     /// True if there is NAT64 or DS-Lite. Then events name hosts by numbers, and the model by
     /// others.
     fn has_hosts(&self) -> bool {
-        self.translator.realm().is_some()
+        !self.translator.realms().is_empty()
     }
 
     /// The engine's sessions, with the model's addresses for hosts of NAT64 and DS-Lite.
     fn sessions(&self) -> impl Iterator<Item = SessionInfo> {
         self.engine.sessions().map(|mut session| {
             let id = &mut session.mapping;
-            if Some(id.realm) == self.translator.realm() {
+            if self.translator.realms().has(id.realm) {
                 let host = host_with(&self.translator, id.realm, id.internal.address);
-                let place = host.and_then(|host| self.model.place_of(host));
+                let place = host.and_then(|host| self.model.place_of(id.realm, host));
                 id.internal.address = place.unwrap_or(Ipv4Addr::UNSPECIFIED);
             }
             session
@@ -330,12 +331,12 @@ impl FamilyPair {
         while let Some((time, side, len)) = self.engine.poll_transmit(&mut self.buffer[room..]) {
             let realm = self.engine.transmit_realm();
             let bytes = without_free_fields(&self.buffer[room..room + len])?;
-            if side == Side::Outside || self.translator.realm() != Some(realm) {
+            if side == Side::Outside || !self.translator.realms().has(realm) {
                 did.made.transmits.push(Transmit { time, side, realm, bytes });
                 continue;
             }
             let mut packet = Packet::new(&mut self.buffer[..room + len], room);
-            if self.translator.convert_own_to_host(&mut packet).is_ok() {
+            if self.translator.convert_own_to_host(realm, &mut packet).is_ok() {
                 let bytes = packet.bytes().to_vec();
                 did.made.transmits.push(Transmit { time, side, realm: 0, bytes });
             }
@@ -344,11 +345,14 @@ impl FamilyPair {
     }
 }
 
-/// True if the translator knows a host.
-pub(crate) fn is_known(translator: &Translator, (subscriber, host): Host) -> bool {
-    let number = match u32::try_from(host) {
-        Ok(inner) => translator.number_behind(subscriber.into(), inner.into()),
-        Err(_) => translator.hosts().and_then(|hosts| hosts.number(host)),
+/// True if the translator knows a host of a realm.
+pub(crate) fn is_known(translator: &Translator, realm: u16, (subscriber, host): Host) -> bool {
+    let number = match translator.realms().kind(realm) {
+        Some(HostKind::Nat64) => {
+            translator.hosts(HostKind::Nat64).and_then(|hosts| hosts.number(host))
+        }
+        Some(HostKind::Dslite) => translator.number_behind(subscriber.into(), (host as u32).into()),
+        None => None,
     };
     number.is_some()
 }
@@ -416,7 +420,8 @@ fn fragments(cut: Option<Cut>, bytes: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// A packet that left, without the identification that the translator chose: that of an IPv4 packet
-/// which came as IPv6 without a fragment header, and in no tunnel that ends at `aftr`.
+/// which came as IPv6 without a fragment header, and in no tunnel that ends at `aftr`. The packet
+/// may have entered such a tunnel, and be cut there.
 fn without_chosen_identification(
     aftr: Option<[u8; 16]>,
     came: &[u8],
@@ -432,7 +437,16 @@ fn without_chosen_identification(
         }
         Err(_) => true,
     };
-    if let Ok(mut header) = Ipv4::new_checked(&mut left[..])
+    let at = match Ipv6::new_checked(&left[..]) {
+        Ok(outer) if aftr == Some(outer.source().to_be_bytes()) => match outer.walk() {
+            Ok(walk) if walk.fragment.is_none_or(|(_, fragment)| fragment.offset == 0) => {
+                walk.transport
+            }
+            _ => return Ok(left),
+        },
+        _ => 0,
+    };
+    if let Ok(mut header) = Ipv4::new_header_checked(&mut left[at..])
         && !has_own
     {
         if !header.checksum_valid() {

@@ -53,10 +53,10 @@ impl HostRequest {
 }
 
 /// IPv4 address of a remote host, if the translator knows it.
-fn known(translator: &Translator, remote: IpAddr) -> Option<Ipv4Addr> {
+fn known(translator: &Translator, host: Requester, remote: IpAddr) -> Option<Ipv4Addr> {
     match remote {
         IpAddr::V4(remote) => Some(remote),
-        IpAddr::V6(remote) => translator.remote_of(remote),
+        IpAddr::V6(remote) => translator.remote_of(host.kind(), remote),
     }
 }
 
@@ -67,7 +67,8 @@ impl FamilyPair {
     /// When the results differ.
     pub fn request(&mut self, now: Timestamp, request: &HostRequest) -> Result<(), Divergence> {
         let translator = &self.translator;
-        if let Some(host) = self.model.forget_hosts(|host| is_known(translator, host)) {
+        let counts = |realm, host| is_known(translator, realm, host);
+        if let Some(host) = self.model.forget_hosts(counts) {
             return Err(format!("{host:x?} has a mapping, and the translator does not know it"));
         }
         let got = self.ask_translator(now, request);
@@ -99,7 +100,7 @@ impl FamilyPair {
         let number = number.map_err(|_| ExplicitError::Full)?;
         let asked = match request.remote {
             None => engine.map(now, &request.map(number)),
-            Some((remote, port)) => match known(translator, remote) {
+            Some((remote, port)) => match known(translator, request.host, remote) {
                 None => Err(ExplicitError::Remote),
                 Some(address) => {
                     engine.peer(now, &request.peer(number, Endpoint { address, port }))
@@ -109,11 +110,11 @@ impl FamilyPair {
         match (asked, request.remote) {
             (Ok(_), Some((remote, _))) if !request.lifetime.is_zero() => {
                 if let IpAddr::V6(remote) = remote {
-                    translator.note_remote(number.1, remote);
+                    translator.note_remote(number, remote);
                 }
             }
             (Ok(_), None) => {}
-            _ => translator.refuse_requester(number.1),
+            _ => translator.refuse_requester(number),
         }
         asked.map(|granted| (Some(granted), Duration::ZERO))
     }

@@ -136,6 +136,7 @@ pub struct RealmConfig {
     /// 0 is not part of this order.
     pub order: u16,
     /// `Some`: numbers stand for hosts; a subscriber's differ in so many lower bits, 31 at most.
+    /// Such realms, at most [`Config::MOST_NUMBERED`], are behind all others.
     pub host_bits: Option<u8>,
 }
 

@@ -30,8 +30,8 @@ pub use export::{Export, Exported};
 pub use record::VERSION;
 pub(crate) use record::fingerprint;
 pub use restore::{
-    Copied, Copies, CopyEnds, HostIdentity, HostNumbers, NoNumber, NoNumbers, Restoration,
-    RestoreError, Restored,
+    Copied, Copies, CopyEnds, HostIdentity, HostNumbers, NoNumber, NoNumbers, RealmNumber,
+    Restoration, RestoreError, Restored,
 };
 
 /// Names of the counters of mappings made and gone, in the order of

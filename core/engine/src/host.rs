@@ -61,33 +61,42 @@ impl Host {
 
 /// Groups of hosts that are one subscriber each. In a realm of numbers
 /// ([`RealmConfig::host_bits`](crate::RealmConfig::host_bits)), hosts with equal upper bits are one
-/// subscriber. In every other realm, a host is a subscriber.
+/// subscriber. In every other realm, a host is a subscriber. Realms of numbers are behind all
+/// others, so one comparison tells them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grouping {
-    /// The realm of numbers; [`Grouping::NO_REALM`]: there is none.
-    realm: u16,
-    /// The bits of a number that tell the subscriber.
-    mask: u32,
+    /// The first realm of numbers; [`Grouping::NO_REALM`]: there is none.
+    first: u16,
+    /// The bits of a number that tell the subscriber, in each realm of numbers.
+    masks: [u32; Config::MOST_NUMBERED],
 }
 
 impl Grouping {
     const NO_REALM: u16 = u16::MAX;
     /// Every host is a subscriber.
-    pub(crate) const NONE: Self = Self { realm: Self::NO_REALM, mask: u32::MAX };
+    pub(crate) const NONE: Self =
+        Self { first: Self::NO_REALM, masks: [u32::MAX; Config::MOST_NUMBERED] };
 
     /// The grouping of a configuration.
     pub(crate) fn new(config: &Config) -> Self {
-        let numbers = (1..).zip(&config.realms).find_map(|(number, realm)| {
-            realm.host_bits.map(|bits| Self { realm: number, mask: u32::MAX << bits })
-        });
-        numbers.unwrap_or(Self::NONE)
+        let mut grouping = Self::NONE;
+        let numbers = (1..).zip(&config.realms);
+        let numbers = numbers.filter_map(|(number, realm)| Some((number, realm.host_bits?)));
+        for ((number, bits), mask) in numbers.zip(&mut grouping.masks) {
+            grouping.first = grouping.first.min(number);
+            *mask = u32::MAX << bits;
+        }
+        grouping
     }
 
     /// The subscriber of a host: its first possible host.
     #[inline(always)]
     pub(crate) fn subscriber(self, host: Host) -> Host {
         match self.has(host.realm()) {
-            true => Host::new(host.realm(), host.address() & self.mask),
+            true => {
+                let mask = self.masks[usize::from(host.realm() != self.first)];
+                Host::new(host.realm(), host.address() & mask)
+            }
             false => host,
         }
     }
@@ -95,6 +104,6 @@ impl Grouping {
     /// True if the hosts of a realm are numbers.
     #[inline(always)]
     pub(crate) fn has(self, realm: u16) -> bool {
-        realm == self.realm
+        realm >= self.first
     }
 }

@@ -113,7 +113,7 @@ pub use explicit::{
 pub use external::{BlockConflict, ConflictReason, Draining, PoolChange};
 pub use handover::{
     Copied, Copies, CopyEnds, Export, Exported, HostIdentity, HostNumbers, NoNumber, NoNumbers,
-    Restoration, RestoreError, Restored, VERSION as HANDOVER_VERSION,
+    RealmNumber, Restoration, RestoreError, Restored, VERSION as HANDOVER_VERSION,
 };
 pub use host::bucket;
 pub use limits::{Limit, LimitOwner, Standing};

@@ -26,6 +26,8 @@ const LEAST_MTU: u16 = 68;
 impl Config {
     /// Most realms, realm 0 included.
     pub const MOST_REALMS: usize = Host::REALMS as usize;
+    /// Most realms of numbers ([`RealmConfig::host_bits`]).
+    pub const MOST_NUMBERED: usize = 2;
 
     /// The configuration of a realm other than realm 0.
     fn realm(&self, realm: u16) -> Option<&RealmConfig> {

@@ -6,8 +6,8 @@ mod common;
 use common::*;
 use natgate_engine::{
     AddressRange, Config, Copied, Copies, CopyEnds, HostIdentity, HostNumbers, NoNumber, NoNumbers,
-    Packet, PoolConfig, Prefix, RealmConfig, Reconfiguration, RestoreError, Side, SideConfig,
-    Verdict,
+    Packet, PoolConfig, Prefix, RealmConfig, RealmNumber, Reconfiguration, RestoreError, Side,
+    SideConfig, Verdict,
 };
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -352,12 +352,12 @@ impl Numbers {
 }
 
 impl HostNumbers for Numbers {
-    fn identity(&self, number: Ipv4Addr) -> Option<HostIdentity> {
+    fn identity(&self, (_, number): RealmNumber) -> Option<HostIdentity> {
         let place = (0..self.hosts.len()).find(|place| self.at(*place) == number)?;
         Some(self.hosts[place])
     }
 
-    fn number(&mut self, host: HostIdentity) -> Result<Ipv4Addr, NoNumber> {
+    fn number(&mut self, _: u16, host: HostIdentity) -> Result<Ipv4Addr, NoNumber> {
         self.is_new = false;
         if let Some(place) = self.hosts.iter().position(|known| *known == host) {
             return Ok(self.at(place));
@@ -370,17 +370,17 @@ impl HostNumbers for Numbers {
         Ok(self.at(self.hosts.len() - 1))
     }
 
-    fn take_back(&mut self, number: Ipv4Addr) {
+    fn take_back(&mut self, (_, number): RealmNumber) {
         if self.is_new && self.at(self.hosts.len() - 1) == number {
             self.hosts.pop();
         }
     }
 
-    fn path(&self, number: Ipv4Addr, remote: Ipv4Addr) -> Option<u8> {
+    fn path(&self, (_, number): RealmNumber, remote: Ipv4Addr) -> Option<u8> {
         Some(self.paths.get(&(number, remote)).copied().unwrap_or(0))
     }
 
-    fn note_path(&mut self, number: Ipv4Addr, remote: Ipv4Addr, path: u8) {
+    fn note_path(&mut self, (_, number): RealmNumber, remote: Ipv4Addr, path: u8) {
         self.paths.insert((number, remote), path);
     }
 }
@@ -402,8 +402,8 @@ fn a_copy_is_of_the_host_with_its_identity() {
     let (mut at_a, mut at_b) = (Numbers::new(1, 9), Numbers::new(7, 2));
     let hosts = [1_u128, 2, 3].map(|address| HostIdentity { address, inner: 9 });
     // The partner knows the second host already, by another number.
-    let own = at_b.number(hosts[1]).expect("room");
-    let [first, second, third] = hosts.map(|host| at_a.number(host).expect("room"));
+    let own = at_b.number(2, hosts[1]).expect("room");
+    let [first, second, third] = hosts.map(|host| at_a.number(2, host).expect("room"));
     at_a.paths.insert((second, "198.51.100.7".parse().unwrap()), 3);
     let external = [first, second].map(|of| out_of(&mut a, 2, &udp(&of_host(of), REMOTE)));
     let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
@@ -419,11 +419,11 @@ fn a_copy_is_of_the_host_with_its_identity() {
     };
     let results = copy(&a, &mut b, &mut copies, [&mut at_a, &mut at_b]);
     assert!(results.iter().all(|(_, is_made)| *is_made), "{results:?}");
-    let number = at_b.number(hosts[0]).expect("known");
+    let number = at_b.number(2, hosts[0]).expect("known");
     assert_eq!(ends(&b.inward(&udp(REMOTE, &external[0]))).1, of_host(number));
     assert_eq!(ends(&b.inward(&udp(REMOTE, &external[1]))).1, of_host(own));
     assert_eq!(out_of(&mut b, 2, &udp(&of_host(own), REMOTE)), external[1]);
-    assert_eq!(at_b.path(own, "198.51.100.7".parse().unwrap()), Some(3));
+    assert_eq!(at_b.path((2, own), "198.51.100.7".parse().unwrap()), Some(3));
     // The other direction: fingerprints are of identities, and the former owner adopts.
     let mut back = a.engine.begin_copies(&origin(&b)).expect("begins");
     let results = copy(&b, &mut a, &mut back, [&mut at_b, &mut at_a]);
@@ -443,7 +443,7 @@ fn a_host_whose_mapping_has_no_place_keeps_no_number() {
     let (mut a, mut b) = (with_numbers(A, B), with_numbers(B, A));
     let (mut at_a, mut at_b) = (Numbers::new(1, 9), Numbers::new(7, 2));
     let [first, second] = [1, 2].map(|address| HostIdentity { address, inner: 9 });
-    let external = out_of(&mut a, 2, &udp(&of_host(at_a.number(first).expect("room")), REMOTE));
+    let external = out_of(&mut a, 2, &udp(&of_host(at_a.number(2, first).expect("room")), REMOTE));
     // The other node knows nothing of the address.
     let mut config = b.engine.config().clone();
     config.pools[0].addresses.retain(|range| !external.starts_with(&range.first.to_string()));
@@ -455,8 +455,8 @@ fn a_host_whose_mapping_has_no_place_keeps_no_number() {
     assert_eq!(b.engine.copy(&mut copies, &mut at_b, (0, &record)), Ok(Copied::NoPlace));
     assert_eq!(at_b.hosts, [], "the number is free");
     // A host that had its number before keeps it.
-    at_b.number(first).expect("room");
-    at_b.number(second).expect("room");
+    at_b.number(2, first).expect("room");
+    at_b.number(2, second).expect("room");
     assert_eq!(b.engine.copy(&mut copies, &mut at_b, (0, &record)), Ok(Copied::NoPlace));
     assert_eq!(at_b.hosts, [first, second]);
 }
@@ -465,7 +465,7 @@ fn a_host_whose_mapping_has_no_place_keeps_no_number() {
 fn a_host_with_an_identity_is_of_no_realm_without_numbers() {
     let (mut a, mut b) = (with_numbers(A, B), with_realms(B, A, &["red", "nat64"]));
     let mut numbers = Numbers::new(1, 9);
-    let host = numbers.number(HostIdentity { address: 1, inner: 0 }).expect("room");
+    let host = numbers.number(2, HostIdentity { address: 1, inner: 0 }).expect("room");
     out_of(&mut a, 2, &udp(&of_host(host), REMOTE));
     out_of(&mut b, 2, &udp(&of_host(host), REMOTE));
     for (from, to) in [(&mut a, &mut b)] {

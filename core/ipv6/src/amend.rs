@@ -5,6 +5,7 @@
 
 use crate::convert::{ErrorMessage, HEADROOM, Refusal};
 use crate::nat64::{DUMMY, about_ipv4};
+use crate::realms::HostKind;
 use crate::translator::Translator;
 use alloc::vec;
 use natgate_engine::{
@@ -45,7 +46,8 @@ impl Translator {
         let mut explanation = Explanation::new();
         engine.explain(now, Side::Outside, &copy, &mut explanation);
         let realm = explanation.becomes.map(|becomes| becomes.realm);
-        if explanation.verdict != Verdict::Forward(Side::Inside) || realm != self.realm() {
+        let of_nat64 = self.realms.of(HostKind::Nat64);
+        if explanation.verdict != Verdict::Forward(Side::Inside) || realm != of_nat64 {
             return Ok(());
         }
         if is_unexpired {

@@ -14,6 +14,7 @@ use crate::convert::{DIFFERENCE, Plain6, Refusal};
 use crate::hosts::Hosts;
 use crate::nat64::Reached;
 use crate::numbered::is_short;
+use crate::realms::HostKind;
 use crate::receivers::receiver;
 use crate::softwire::may_ask;
 use crate::translator::{Departure, Fate, Translator};
@@ -64,6 +65,16 @@ struct Numbering {
 }
 
 impl Task {
+    /// The kind of the packet's sender, if it is a host with a number.
+    #[inline(always)]
+    fn kind(&self) -> Option<HostKind> {
+        match self {
+            Self::Number(_) => Some(HostKind::Nat64),
+            Self::Leave { .. } => Some(HostKind::Dslite),
+            Self::Translate | Self::Pass => None,
+        }
+    }
+
     /// Bytes that the engine does not see of a packet; `None`: the engine sees no packet.
     fn unseen(self) -> Option<usize> {
         match self {
@@ -114,8 +125,8 @@ pub(crate) struct Run {
     tasks: Vec<Task>,
     items: Vec<Item>,
     verdicts: Vec<Verdict>,
-    /// The hashes of the numbers of hosts that packets go to.
-    pub(crate) hashes: Vec<Option<u64>>,
+    /// Kinds of the hosts that packets go to, and the hashes of their numbers.
+    pub(crate) hashes: Vec<Option<(HostKind, u64)>>,
     /// Bytes that the engine does not see of each packet.
     unseen: Option<usize>,
     /// True if a new host has got a number.
@@ -186,7 +197,8 @@ impl Translator {
             }
             let Some(task) = self.task(from, packet) else { return };
             if let Some(unseen) = task.unseen() {
-                // The engine counts bytes for all packets together.
+                // The engine counts bytes for all packets together. So hosts of NAT64 and hosts
+                // behind tunnels have runs of their own.
                 if run.unseen.is_some_and(|others| others != unseen) {
                     return;
                 }
@@ -224,16 +236,25 @@ impl Translator {
         let Some(destination) = destination.map(|octets| u128::from_be_bytes(*octets)) else {
             return Some(Task::Translate);
         };
-        if let Some(nat64) = &self.nat64
-            && let Some((prefix, remote)) = nat64.find(destination)
-        {
-            let plain = Plain6::read(bytes)?;
-            // Softwires come before NAT64.
-            let is_sure = self.softwires.is_none() && self.own_folded.has_nothing_against(&plain);
-            return is_sure.then(|| {
-                let hash = nat64.hosts.approach(plain.source);
-                Task::Number(Numbering { plain, hash, prefix, remote: remote.to_bits() })
-            });
+        if let Some(nat64) = &self.nat64 {
+            if let Some((prefix, remote)) = nat64.find(destination) {
+                let plain = Plain6::read(bytes)?;
+                // Softwires come before NAT64.
+                let is_nat64s = match &self.softwires {
+                    Some(softwires) => softwires.leaves_to_nat64(destination),
+                    None => true,
+                };
+                let is_sure = is_nat64s && self.own_folded.has_nothing_against(&plain);
+                return is_sure.then(|| {
+                    let hash = nat64.hosts.approach(plain.source);
+                    Task::Number(Numbering { plain, hash, prefix, remote: remote.to_bits() })
+                });
+            }
+            // A packet from one of the prefixes turns round: it does not leave its tunnel.
+            let source = bytes.get(SOURCE..).and_then(|bytes| bytes.first_chunk());
+            if source.is_some_and(|octets| nat64.claims(u128::from_be_bytes(*octets))) {
+                return None;
+            }
         }
         if self.is_aftr(destination) {
             // The caller takes requests for mappings.
@@ -250,11 +271,15 @@ impl Translator {
     /// Fetches the hosts of a group of packets.
     #[inline]
     fn fetch_hosts(&self, tasks: &[Task], group: usize) {
-        let Some(hosts) = self.hosts() else { return };
+        // Packets of a run that have hosts are of one kind.
+        let mut hosts = None;
         for task in tasks.iter().skip(group * GROUP).take(GROUP) {
-            match task {
-                Task::Number(Numbering { hash, .. }) | Task::Leave { hash } => hosts.fetch(*hash),
-                Task::Translate | Task::Pass => {}
+            let (Task::Number(Numbering { hash, .. }) | Task::Leave { hash }) = task else {
+                continue;
+            };
+            hosts = hosts.or_else(|| self.hosts(task.kind()?));
+            if let Some(hosts) = hosts {
+                hosts.fetch(*hash);
             }
         }
     }
@@ -304,11 +329,12 @@ impl Translator {
                 Task::Leave { .. } => self.leave_tunnel(now, packet, place, run),
             };
             let Err((refusal, len)) = refused else { continue };
+            let Some(kind) = task.kind() else { continue };
             if run.has_new && is_short(refusal.reason) {
-                self.put_off();
+                self.put_off(kind);
                 return at;
             }
-            fates[at] = self.refuse_sender(now, packet, len, refusal);
+            fates[at] = self.refuse_sender(now, kind, (packet, len), refusal);
             if self.has_own() {
                 return at + 1;
             }
@@ -328,7 +354,7 @@ impl Translator {
     ) -> Result<(), (Refusal, usize)> {
         let Numbering { plain, hash, prefix, remote } = numbering;
         packet.truncate(plain.len());
-        let (source, len, realm) = (plain.source, packet.len(), self.realm);
+        let (source, len) = (plain.source, packet.len());
         let refuse = |reason: DropReason| (Refusal::silent(reason), len);
         let Some(nat64) = &mut self.nat64 else { return Err(refuse(DropReason::NoRoute)) };
         //= rfc6146#section-3.5-loop
@@ -360,7 +386,7 @@ impl Translator {
             }),
         });
         nat64.convert_plain(packet, plain, (number, *remote));
-        packet.set_realm(realm);
+        packet.set_realm(nat64.realm);
         Ok(())
     }
 
@@ -377,8 +403,7 @@ impl Translator {
         let len = packet.len();
         let sender = self.number_tunneled(now, packet);
         let sender = sender.map_err(|reason| (Refusal::silent(reason), len))?;
-        packet.set_realm(self.realm);
-        let is_new = sender.is_some() && self.hosts().is_some_and(Hosts::is_new);
+        let is_new = sender.is_some() && self.tunneled_hosts().is_some_and(Hosts::is_new);
         run.has_new |= is_new;
         let sender = sender.map(Ipv4Addr::to_bits);
         let remote = receiver(packet.bytes());
@@ -389,8 +414,8 @@ impl Translator {
     /// Gives the host that was refused last another chance in the next run: new hosts of this one
     /// take the room. The engine may refuse them, and then there is room.
     #[cold]
-    fn put_off(&mut self) {
-        if let Some(hosts) = self.hosts_mut() {
+    fn put_off(&mut self, kind: HostKind) {
+        if let Some(hosts) = self.hosts_mut(kind) {
             hosts.take_refusal_back();
         }
     }
@@ -444,7 +469,8 @@ impl Translator {
             // A hairpinned packet that the receiver's half refuses has made a mapping.
             let (way, dropped) = (Direction::Hairpin as usize, Outcome::Dropped as usize);
             let are_mapped = engine.counters().packets[way][dropped] != before[way][dropped];
-            self.turn_away(items, verdicts, are_mapped);
+            let kind = items.iter().find_map(|item| tasks[item.at].kind());
+            self.turn_away(kind, (items, verdicts), are_mapped);
         }
     }
 
@@ -469,17 +495,23 @@ impl Translator {
         }
     }
 
-    /// Notes the new hosts of which the engine has refused all packets. `are_mapped`: refused
-    /// packets to external addresses have made mappings, as far as is known.
+    /// Notes the new hosts, of the kind that the run has, of which the engine has refused all
+    /// packets. `are_mapped`: refused packets to external addresses have made mappings, as far as
+    /// is known.
     #[cold]
-    fn turn_away(&mut self, items: &[Item], verdicts: &[Verdict], are_mapped: bool) {
+    fn turn_away(
+        &mut self,
+        kind: Option<HostKind>,
+        (items, verdicts): (&[Item], &[Verdict]),
+        are_mapped: bool,
+    ) {
         let is_refused = |(item, verdict): (&Item, &Verdict)| {
             let is_mapped = are_mapped && item.remote.is_some_and(|it| self.is_engines(it));
             matches!(verdict, Verdict::Drop(_)) && !is_mapped
         };
         let both = items.iter().zip(verdicts);
         let refused: Vec<bool> = both.map(is_refused).collect();
-        let Some(hosts) = self.hosts_mut() else { return };
+        let Some(hosts) = kind.and_then(|kind| self.hosts_mut(kind)) else { return };
         for new in items.iter().filter(|item| item.is_new) {
             let mut own = items.iter().zip(&refused).filter(|(item, _)| item.sender == new.sender);
             if let (true, Some(number)) = (own.all(|(_, refused)| *refused), new.sender) {

@@ -1,11 +1,11 @@
-//! The hosts of NAT64, or those behind the tunnels of DS-Lite, as hosts of a pair of gateways
+//! The hosts of NAT64, and those behind the tunnels of DS-Lite, as hosts of a pair of gateways
 //! (`docs/design/pair.md`): each node has numbers of its own for the same hosts.
 
 use crate::nat64::Reached;
-use crate::{Prefix6, Requester, Translator};
+use crate::{HostKind, Prefix6, Requester, Translator};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use natgate_engine::{DropReason, HostIdentity, HostNumbers, NoNumber, Timestamp};
+use natgate_engine::{DropReason, HostIdentity, HostNumbers, NoNumber, RealmNumber, Timestamp};
 
 /// The hosts of a translator at a time; of none, if there is neither NAT64 nor DS-Lite.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub struct CopiedHosts<'t> {
     translator: Option<&'t mut Translator>,
     now: Timestamp,
     /// The host that got its number by the last call.
-    new: Option<Ipv4Addr>,
+    new: Option<RealmNumber>,
 }
 
 impl<'t> CopiedHosts<'t> {
@@ -43,14 +43,15 @@ impl<'t> CopiedHosts<'t> {
 }
 
 impl HostNumbers for CopiedHosts<'_> {
-    fn identity(&self, number: Ipv4Addr) -> Option<HostIdentity> {
-        let hosts = self.translator.as_ref()?.hosts()?;
+    fn identity(&self, (realm, number): RealmNumber) -> Option<HostIdentity> {
+        let hosts = self.translator.as_ref()?.hosts_of(realm)?;
         let (address, inner) = hosts.behind(number.to_bits())?;
         Some(HostIdentity { address, inner })
     }
 
     fn number(
         &mut self,
+        realm: u16,
         HostIdentity { address, inner }: HostIdentity,
     ) -> Result<Ipv4Addr, NoNumber> {
         self.new = None;
@@ -60,16 +61,16 @@ impl HostNumbers for CopiedHosts<'_> {
             0 => Requester::Ipv6(ipv6),
             inner => Requester::Tunneled { b4: ipv6, inner: Ipv4Addr::from_bits(inner) },
         };
-        let is_tunneled = translator.nat64.is_none();
+        let is_tunneled = translator.realms.kind(realm) == Some(HostKind::Dslite);
         // A host of a static mapping has its number, whatever its packets may do.
         let is_known = translator.number_of(host).is_some();
         if is_tunneled != (inner != 0) || !is_known && !translator.translates_for(host) {
             return Err(NoNumber::Unfit);
         }
-        let hosts = translator.hosts_mut().ok_or(NoNumber::Unfit)?;
+        let hosts = translator.hosts_of_mut(realm).ok_or(NoNumber::Unfit)?;
         match hosts.intern_copied((address, inner), self.now.0) {
             Ok((number, is_new)) => {
-                self.new = is_new.then_some(number);
+                self.new = is_new.then_some((realm, number));
                 Ok(number)
             }
             Err(DropReason::PortQuota) => Err(NoNumber::Subscriber),
@@ -77,21 +78,23 @@ impl HostNumbers for CopiedHosts<'_> {
         }
     }
 
-    fn take_back(&mut self, number: Ipv4Addr) {
-        if self.new.take() == Some(number)
-            && let Some(hosts) = self.translator.as_mut().and_then(|one| one.hosts_mut())
+    fn take_back(&mut self, (realm, number): RealmNumber) {
+        if self.new.take() == Some((realm, number))
+            && let Some(hosts) = self.translator.as_mut().and_then(|one| one.hosts_of_mut(realm))
         {
             // Its number stays until events have been named.
             hosts.turn_away(number.to_bits());
         }
     }
 
-    fn path(&self, number: Ipv4Addr, remote: Ipv4Addr) -> Option<u8> {
-        self.translator.as_ref()?.nat64.as_ref()?.path(number, remote)
+    fn path(&self, (realm, number): RealmNumber, remote: Ipv4Addr) -> Option<u8> {
+        let nat64 = self.translator.as_ref()?.nat64.as_ref();
+        nat64.filter(|nat64| nat64.realm == realm)?.path(number, remote)
     }
 
-    fn note_path(&mut self, number: Ipv4Addr, remote: Ipv4Addr, path: u8) {
-        if let Some(nat64) = self.translator.as_mut().and_then(|one| one.nat64.as_mut()) {
+    fn note_path(&mut self, (realm, number): RealmNumber, remote: Ipv4Addr, path: u8) {
+        let nat64 = self.translator.as_mut().and_then(|one| one.nat64.as_mut());
+        if let Some(nat64) = nat64.filter(|nat64| nat64.realm == realm) {
             let reached = Reached { remote: remote.to_bits(), prefix: path.into() };
             nat64.note_path(number, reached);
         }

@@ -13,6 +13,7 @@ use crate::ends;
 use crate::errors::OWN_HOPS;
 use crate::explanation::{Entry, FamilyEnd, FamilyExplanation, FamilyStep as Step};
 use crate::forward::Routed;
+use crate::realms::HostKind;
 use crate::softwire::Outer;
 use crate::translator::{Taken, Translator};
 use alloc::vec;
@@ -52,8 +53,7 @@ impl Translator {
     ) {
         // What the packet before has left goes first, as each packet has it.
         self.forget_last();
-        let name = if self.nat64.is_some() { "nat64" } else { "dslite" };
-        into.begin(self.realm().map(|realm| (realm, name)));
+        into.begin(self.realms);
         let asked = Asked { engine, now, from };
         let mut buffer = copy(packet.bytes());
         let mut copy = Packet::new(&mut buffer, HEADROOM).in_realm(packet.realm());
@@ -287,7 +287,7 @@ impl Translator {
                 into.note(Step::Nat64 { prefix, remote });
             }
             let is_subscriber = nat64.is_subscriber(source);
-            into.note(Step::Subscriber(is_subscriber));
+            into.note(Step::Subscriber(HostKind::Nat64, is_subscriber));
             if is_subscriber {
                 let prefix = nat64.hosts.prefix_of(source);
                 let len = nat64.hosts.subscriber_length();
@@ -298,12 +298,14 @@ impl Translator {
         }
         match self.foretell_number(source, packet) {
             Ok(sender) => {
-                if let Some(number) = sender {
-                    into.hosts.push((number, Ipv6Addr::from_bits(source).into()));
-                }
-                self.explain_numbered(asked, packet, into);
+                let host = Ipv6Addr::from_bits(source).into();
+                into.hosts.extend(sender.map(|number| (packet.realm(), number, host)));
+                self.explain_engine(asked, packet, into);
             }
-            Err(refusal) => self.refused(Side::Inside, self.with_answer(refusal), into),
+            Err(refusal) => {
+                let refusal = self.with_answer(HostKind::Nat64, refusal);
+                self.refused(Side::Inside, refusal, into);
+            }
         }
     }
 
@@ -319,13 +321,13 @@ impl Translator {
             Outer::Told => {}
             Outer::Reported => into.is_certain = false,
             Outer::Inner(sender) => {
-                into.hosts.extend(sender);
+                into.hosts.extend(sender.map(|(number, inner)| (packet.realm(), number, inner)));
                 // What turns round to the subscriber goes to where this packet moves it.
                 let moves = sender.and_then(|(number, _)| {
                     let hosts = self.tunneled_hosts_mut()?;
                     Some((number.to_bits(), hosts.exchange_end(number.to_bits(), b4)?))
                 });
-                self.explain_numbered(asked, packet, into);
+                self.explain_engine(asked, packet, into);
                 if let (Some((number, former)), Some(hosts)) = (moves, self.tunneled_hosts_mut()) {
                     hosts.exchange_end(number, former);
                 }
@@ -333,18 +335,8 @@ impl Translator {
         }
     }
 
-    /// Explains an IPv4 packet that has a host's number as source.
-    fn explain_numbered(
-        &mut self,
-        asked: Asked<'_>,
-        packet: &mut Packet<'_>,
-        into: &mut FamilyExplanation,
-    ) {
-        packet.set_realm(self.realm);
-        self.explain_engine(asked, packet, into);
-    }
-
-    /// Has the engine explain an IPv4 packet. A packet to a host with a number is converted.
+    /// Has the engine explain an IPv4 packet, from a host with a number in the host's realm. A
+    /// packet to a host with a number is converted.
     fn explain_engine(
         &mut self,
         Asked { engine, now, from }: Asked<'_>,
@@ -352,17 +344,17 @@ impl Translator {
         into: &mut FamilyExplanation,
     ) {
         // An error is of no sender.
-        let sender = into.hosts.first().map(|(number, _)| *number);
+        let sender = into.hosts.first().map(|(realm, number, _)| (*realm, *number));
         engine.explain(now, from, packet, &mut into.engine);
         into.note(Step::Engine);
-        self.name_hosts(into);
+        self.name_hosts(packet.realm(), into);
         let (verdict, direction) = (into.engine.verdict, into.engine.direction);
         into.is_certain &= into.engine.is_certain;
         (into.verdict, into.direction) = (verdict, direction);
         let Some(becomes) = into.engine.becomes else { return };
         let to_host =
             matches!(verdict, Verdict::Forward(Side::Inside) | Verdict::Reply(Side::Inside))
-                && self.realm() == Some(becomes.realm);
+                && self.realms.has(becomes.realm);
         let hops = matches!(verdict, Verdict::Forward(_));
         let Some(mut bytes) = translated(packet.bytes(), (from, &becomes), hops) else { return };
         if !to_host {
@@ -380,14 +372,14 @@ impl Translator {
         }
         bytes.splice(..0, [0; HEADROOM]);
         let mut packet = Packet::new(&mut bytes, HEADROOM);
-        match self.try_to_host(&mut packet) {
+        match self.try_to_host(becomes.realm, &mut packet) {
             Ok(cut) => {
                 into.send((verdict, direction), ends::becomes(packet.bytes()), cut);
                 if let Some(packet) = &mut into.becomes {
                     let mut rest = FamilyEnd { address: None, port: None };
                     leave_open(&becomes, [&mut packet.source, &mut rest]);
                 }
-                if receiver.is_some() && receiver == sender {
+                if sender.is_some() && receiver.map(|number| (becomes.realm, number)) == sender {
                     into.answer_by_own_prefix();
                 }
             }
@@ -395,25 +387,27 @@ impl Translator {
         }
     }
 
-    /// Names the hosts whose numbers are in the engine's explanation.
-    fn name_hosts(&self, into: &mut FamilyExplanation) {
-        let Some(realm) = self.realm() else { return };
-        let mut numbers: Vec<Ipv4Addr> = into
-            .engine
-            .steps()
-            .iter()
-            .filter_map(|step| match step {
-                EngineStep::Mapping { id, .. } if id.realm == realm => Some(id.internal.address),
-                EngineStep::About { destination, .. } => Some(destination.address),
-                _ => None,
-            })
-            .collect();
-        numbers.extend(into.engine.becomes.and_then(|becomes| becomes.destination.address));
-        for number in numbers {
-            let is_known = into.hosts.iter().any(|(known, _)| *known == number);
+    /// Names the hosts whose numbers are in the engine's explanation of a packet from a realm.
+    fn name_hosts(&self, from: u16, into: &mut FamilyExplanation) {
+        if self.realms.is_empty() {
+            return;
+        }
+        let step = |step: &EngineStep| match step {
+            EngineStep::Mapping { id, .. } => Some((id.realm, id.internal.address)),
+            EngineStep::About { destination, .. } => Some((from, destination.address)),
+            _ => None,
+        };
+        let mut numbers: Vec<(u16, Ipv4Addr)> =
+            into.engine.steps().iter().filter_map(step).collect();
+        let becomes = into.engine.becomes;
+        numbers.extend(
+            becomes.and_then(|becomes| Some((becomes.realm, becomes.destination.address?))),
+        );
+        for (realm, number) in numbers {
+            let is_known = into.hosts.iter().any(|(of, known, _)| (*of, *known) == (realm, number));
             let name = self.host(realm, number).and_then(|name| name.address);
             if let (false, Some(address)) = (is_known, name) {
-                into.hosts.push((number, address.to_canonical()));
+                into.hosts.push((realm, number, address.to_canonical()));
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use crate::convert::{Cut, ErrorMessage, Refusal};
 use crate::softwire::{PortSets, Tunnel};
-use crate::{EamEntry, HostName, Pref64, Prefix6};
+use crate::{EamEntry, HostKind, HostName, HostRealms, Pref64, Prefix6};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use natgate_engine::{Direction, DropReason, Explanation, Prefix, Side, Verdict};
@@ -86,7 +86,7 @@ pub enum FamilyStep {
         remote: Option<Ipv4Addr>,
     },
     /// True if the source is a subscriber of NAT64, or the tunnel's end one of DS-Lite.
-    Subscriber(bool),
+    Subscriber(HostKind, bool),
     /// True if hosts behind tunnels of DS-Lite may have this inner address.
     Inner(Ipv4Addr, bool),
     /// The sender, a host with mappings.
@@ -214,10 +214,10 @@ pub struct FamilyExplanation {
     pub is_certain: bool,
     /// Explanation of the engine; its steps stand in place of [`FamilyStep::Engine`].
     pub engine: Explanation,
-    /// Numbers in the engine's explanation, with the hosts that they stand for, in this realm.
-    pub hosts: Vec<(Ipv4Addr, IpAddr)>,
-    /// Realm of the numbers, and its name.
-    pub realm: Option<(u16, &'static str)>,
+    /// Realms and numbers in the engine's explanation, with the hosts that they stand for.
+    pub hosts: Vec<(u16, Ipv4Addr, IpAddr)>,
+    /// Realms of hosts with numbers.
+    pub realms: HostRealms,
     steps: Vec<FamilyStep>,
 }
 
@@ -240,7 +240,7 @@ impl FamilyExplanation {
             is_certain: true,
             engine: Explanation::new(),
             hosts: Vec::new(),
-            realm: None,
+            realms: HostRealms::NONE,
             steps: Vec::with_capacity(Self::MOST),
         }
     }
@@ -250,11 +250,11 @@ impl FamilyExplanation {
         &self.steps
     }
 
-    pub(crate) fn begin(&mut self, realm: Option<(u16, &'static str)>) {
+    pub(crate) fn begin(&mut self, realms: HostRealms) {
         self.steps.clear();
         self.hosts.clear();
         (self.verdict, self.becomes, self.is_certain) = (Verdict::Held, None, true);
-        self.realm = realm;
+        self.realms = realms;
     }
 
     pub(crate) fn note(&mut self, step: FamilyStep) {

@@ -1,4 +1,4 @@
-//! Hosts inside of NAT64 and behind the tunnels of DS-Lite, and the number of each: the address
+//! Hosts inside of NAT64 or behind the tunnels of DS-Lite, and the number of each: the address
 //! that stands for the host in the engine. A host behind a tunnel is the tunnel's end, which is the
 //! subscriber, and an inner IPv4 address.
 //!

@@ -5,10 +5,10 @@
 //! ICMP messages of RFC 7915. [`Translator`] decides which table claims a packet. Like the engine,
 //! the crate has no clock, no source of randomness, no input and no output.
 //!
-//! Call order: [`Translator::new`] comes before the engine, because it adds the realm of NAT64's
-//! hosts to the engine's configuration. [`Translator::take_some`] gets packets before the engine
-//! sees it, and [`Translator::convert_own_to_host`] each packet that the engine makes for that
-//! realm. [`Translator::poll_transmit`] returns the translator's own errors. [`Translator::sweep`]
+//! Call order: [`Translator::new`] comes before the engine, because it adds the realms of hosts with
+//! numbers to the engine's configuration. [`Translator::take_some`] gets packets before the engine
+//! sees it, and [`Translator::convert_own_to_host`] each packet that the engine makes for one of
+//! these realms. [`Translator::poll_transmit`] returns the translator's own errors. [`Translator::sweep`]
 //! frees the numbers of hosts without mappings.
 //!
 //! ```
@@ -58,6 +58,7 @@ mod pairs;
 mod prefix;
 mod quick;
 mod quotes;
+mod realms;
 mod receivers;
 mod requests;
 mod settings;
@@ -81,6 +82,7 @@ pub use nptv6::{Nptv6, Nptv6Error, Unmapped};
 pub use numbered::HostName;
 pub use pairs::{Overlap, Pairs, Way, overlap};
 pub use prefix::Prefix6;
+pub use realms::{HostKind, HostRealms};
 pub use requests::Requester;
 pub use settings::{
     ClatSettings, Conversion, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6Settings, Settings,

@@ -14,6 +14,7 @@ use crate::embedding::Pref64;
 use crate::errors;
 use crate::hosts::Hosts;
 use crate::quotes::Quotes;
+use crate::realms::HostKind;
 use crate::settings::Nat64Settings;
 use crate::share::Share;
 use crate::translator::{Fate, Translator, cut_of};
@@ -33,7 +34,7 @@ pub(crate) const DUMMY: u32 = 0xc000_0008;
 /// Offset of the protocol in the IPv4 header, bytes.
 const PROTOCOL: usize = 9;
 /// Name of the realm of numbers.
-const REALM: &str = "nat64";
+pub(crate) const REALM: &str = "nat64";
 /// Subscribers by default, as in the engine.
 const SUBSCRIBERS: usize = 1 << 16;
 
@@ -57,6 +58,8 @@ pub(crate) struct Reached {
 #[derive(Clone, Debug)]
 pub(crate) struct Nat64 {
     settings: Nat64Settings,
+    /// The realm of numbers.
+    pub(crate) realm: u16,
     converter: Converter,
     pub(crate) hosts: Hosts,
     prefixes: Prefixes,
@@ -69,14 +72,12 @@ pub(crate) struct Nat64 {
 impl Nat64 {
     pub(crate) fn new(
         settings: Nat64Settings,
-        share: Share,
+        (realm, share): (u16, Share),
         converter: Converter,
-        mtu: u16,
-        config: &mut Config,
+        config: &Config,
         seed: [u8; 32],
     ) -> Result<Self, String> {
         let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
-        add_realm(&settings, mtu, config);
         let several = settings.prefixes.len() > 1;
         let mut hosts = Hosts::new(settings.subscriber_length, most, share, seed);
         //= rfc6146#section-3.1-manual
@@ -87,6 +88,7 @@ impl Nat64 {
             prefixes: Prefixes::new(several, seed),
             quotes: Quotes::default(),
             untranslated: Untranslated::default(),
+            realm,
             settings,
         })
     }
@@ -269,16 +271,8 @@ fn quote_as_received(packet: &mut Packet<'_>, own: u128, received: &[u8]) {
     packet.bytes_mut().copy_from_slice(&bytes[..len]);
 }
 
-/// Adds the realm of numbers to the engine's configuration. `mtu` is that of the IPv6 link.
-pub(crate) fn add_realm(settings: &Nat64Settings, mtu: u16, config: &mut Config) {
-    let realm = config.realms.len() as u16 + 1;
-    // Subscribers of both families may reach each other.
-    config.hairpin_to.push(realm);
-    config.realms.push(realm_of(settings, mtu, config));
-}
-
-/// The engine's realm of numbers.
-fn realm_of(settings: &Nat64Settings, mtu: u16, config: &Config) -> RealmConfig {
+/// The engine's realm of numbers. `mtu` is that of the IPv6 link.
+pub(crate) fn realm_of(settings: &Nat64Settings, mtu: u16, config: &Config) -> RealmConfig {
     RealmConfig {
         name: String::from(REALM),
         inside: SideConfig {
@@ -288,7 +282,6 @@ fn realm_of(settings: &Nat64Settings, mtu: u16, config: &Config) -> RealmConfig 
         },
         subscribers: vec![Prefix::new(Ipv4Addr::UNSPECIFIED, 0)],
         default_pool: config.default_pool,
-        hairpin_to: vec![0],
         host_bits: Some(Hosts::host_bits(settings.subscriber_length)),
         order: u16::MAX,
         ..RealmConfig::default()
@@ -353,6 +346,7 @@ impl Translator {
         let (settings, numbers) = (&nat64.settings, &nat64.hosts);
         let mut addresses = Outward { settings, numbers, receiver, sender: None };
         nat64.converter.clone().to_ipv4(packet, &mut addresses)?;
+        packet.set_realm(nat64.realm);
         Ok(addresses.sender.map(|(number, _)| number))
     }
 
@@ -376,7 +370,9 @@ impl Translator {
         let len = packet.len();
         let sender = match self.convert_to_number(now, source, packet) {
             Ok(sender) => sender,
-            Err(refusal) => return self.refuse_sender(now, packet, len, refusal),
+            Err(refusal) => {
+                return self.refuse_sender(now, HostKind::Nat64, (packet, len), refusal);
+            }
         };
         let sender = sender.map(|(number, reached)| (number, Some(reached)));
         self.take_numbered(engine, now, packet, sender, len)
@@ -394,6 +390,7 @@ impl Translator {
         let Some(nat64) = &mut self.nat64 else { return Err(DropReason::NoRoute.into()) };
         let receiver = nat64.check_sender(source, packet.bytes())?;
         nat64.quotes.add(packet.bytes(), None);
+        packet.set_realm(nat64.realm);
         let Nat64 { settings, converter, hosts, .. } = nat64;
         let numbers = Numbering { hosts, now: now.0 };
         let mut addresses = Outward { settings, numbers, receiver, sender: None };

@@ -3,6 +3,7 @@
 
 use crate::batch::GROUP;
 use crate::convert::Cut;
+use crate::realms::{HostKind, HostRealms};
 use crate::translator::Translator;
 use alloc::vec::Vec;
 use core::mem;
@@ -31,44 +32,63 @@ impl Translator {
         self.approach_receivers(both, &mut hashes);
         for (at, packet) in packets.iter_mut().enumerate() {
             self.fetch_receivers(at, &hashes);
-            let Some(hash) = hashes.get(at).copied().flatten() else { continue };
-            let is_done = self.nat64.as_ref().is_some_and(|it| it.pass_to_host(packet, hash));
-            results[at] = Some(if is_done { Ok(None) } else { self.convert_to_host(packet) });
+            let Some((kind, hash)) = hashes.get(at).copied().flatten() else { continue };
+            let is_done = kind == HostKind::Nat64
+                && self.nat64.as_ref().is_some_and(|it| it.pass_to_host(packet, hash));
+            let realm = packet.realm();
+            results[at] = Some(match is_done {
+                true => Ok(None),
+                false => self.convert_to_host(realm, packet),
+            });
         }
         self.run.hashes = hashes;
     }
 
-    /// Tells the hash of each packet's receiver, if it is a host with a number, and fetches the
-    /// place of the number in the index.
+    /// Tells the kind and the hash of each packet's receiver, if it is a host with a number, and
+    /// fetches the place of the number in the index.
     pub(crate) fn approach_receivers<'p, 'b: 'p>(
         &self,
         packets: impl Iterator<Item = (&'p Packet<'b>, Verdict)>,
-        hashes: &mut Vec<Option<u64>>,
+        hashes: &mut Vec<Option<(HostKind, u64)>>,
     ) {
         hashes.clear();
-        let (Some(realm), Some(hosts)) = (self.realm(), self.hosts()) else { return };
+        if self.realms.is_empty() {
+            return;
+        }
         let approach = |(packet, verdict)| {
-            receiver_in(realm, packet, verdict).map(|number| hosts.approach_number(number))
+            let (kind, number) = receiver_in(self.realms, packet, verdict)?;
+            Some((kind, self.hosts(kind)?.approach_number(number)))
         };
         hashes.extend(packets.map(approach));
     }
 
     /// Fetches the hosts with the hashes of packets after a place, some at a time.
     #[inline]
-    pub(crate) fn fetch_receivers(&self, at: usize, hashes: &[Option<u64>]) {
-        let Some(hosts) = self.hosts().filter(|_| at.is_multiple_of(GROUP)) else { return };
+    pub(crate) fn fetch_receivers(&self, at: usize, hashes: &[Option<(HostKind, u64)>]) {
+        if !at.is_multiple_of(GROUP) {
+            return;
+        }
         let from = if at == 0 { 0 } else { at + GROUP };
-        let group = hashes.iter().take(at + 2 * GROUP).skip(from);
-        group.flatten().for_each(|hash| hosts.fetch_number(*hash));
+        for (kind, hash) in hashes.iter().take(at + 2 * GROUP).skip(from).flatten() {
+            if let Some(hosts) = self.hosts(*kind) {
+                hosts.fetch_number(*hash);
+            }
+        }
     }
 }
 
-/// The number of the host that a packet goes to, if the engine sends the packet to the realm of
+/// Kind and number of the host that a packet goes to, if the engine sends the packet to a realm of
 /// numbers.
 #[inline]
-fn receiver_in(realm: u16, packet: &Packet<'_>, verdict: Verdict) -> Option<u32> {
-    let is_to_host = verdict == Verdict::Forward(Side::Inside) && packet.realm() == realm;
-    receiver(packet.bytes()).filter(|_| is_to_host)
+fn receiver_in(
+    realms: HostRealms,
+    packet: &Packet<'_>,
+    verdict: Verdict,
+) -> Option<(HostKind, u32)> {
+    if verdict != Verdict::Forward(Side::Inside) {
+        return None;
+    }
+    Some((realms.kind(packet.realm())?, receiver(packet.bytes())?))
 }
 
 /// The destination of an IPv4 packet.

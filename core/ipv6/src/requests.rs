@@ -7,7 +7,7 @@
 use crate::addresses::{is_link_local, is_martian};
 use crate::nat64::Reached;
 use crate::translator::Translator;
-use crate::{Pref64, Prefix6};
+use crate::{HostKind, Pref64, Prefix6};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{DropReason, Side, Timestamp, Verdict};
 
@@ -25,6 +25,16 @@ pub enum Requester {
     },
 }
 
+impl Requester {
+    /// The kind of the host.
+    pub fn kind(self) -> HostKind {
+        match self {
+            Self::Ipv6(_) => HostKind::Nat64,
+            Self::Tunneled { .. } => HostKind::Dslite,
+        }
+    }
+}
+
 impl From<Ipv6Addr> for Requester {
     fn from(host: Ipv6Addr) -> Self {
         Self::Ipv6(host)
@@ -38,9 +48,9 @@ impl Translator {
         prefixes.map(|prefix| prefix.prefix())
     }
 
-    /// Length of the prefix that is a subscriber of NAT64, bits.
-    pub fn subscriber_length(&self) -> u8 {
-        self.settings.subscriber_length()
+    /// Length of the prefix that is a subscriber of hosts of a kind, bits.
+    pub fn subscriber_length(&self, kind: HostKind) -> u8 {
+        self.settings.subscriber_length(kind).unwrap_or(128)
     }
 
     /// True if packets of a host are translated.
@@ -67,7 +77,7 @@ impl Translator {
             Requester::Ipv6(host) => self.nat64.as_ref()?.hosts.number(host.to_bits()),
             Requester::Tunneled { b4, inner } => self.number_behind(b4, inner),
         };
-        Some((self.realm, number?))
+        Some((self.realms.of(host.kind())?, number?))
     }
 
     /// Realm and number of a host that gives mappings up, which does not count as a packet of the
@@ -106,8 +116,9 @@ impl Translator {
         now: Timestamp,
     ) -> Result<(u16, Ipv4Addr), DropReason> {
         let is_permitted = self.translates_for(host);
-        let realm = self.realm;
-        let hosts = self.hosts_mut().filter(|_| is_permitted).ok_or(DropReason::NotSubscriber)?;
+        let realm = self.realms.of(host.kind()).ok_or(DropReason::NotSubscriber)?;
+        let hosts = self.hosts_of_mut(realm).filter(|_| is_permitted);
+        let hosts = hosts.ok_or(DropReason::NotSubscriber)?;
         // A host that was refused before must not keep a number that is about to be freed.
         hosts.forget_refused();
         let number = match host {
@@ -117,24 +128,26 @@ impl Translator {
         Ok((realm, number))
     }
 
-    /// Notes that the last request for a number has led to no mapping: a new host loses the number,
-    /// when its events have been named.
-    pub fn refuse_requester(&mut self, number: Ipv4Addr) {
-        if let Some(hosts) = self.hosts_mut() {
+    /// Notes that the last request for a number of a realm has led to no mapping: a new host loses
+    /// the number, when its events have been named.
+    pub fn refuse_requester(&mut self, (realm, number): (u16, Ipv4Addr)) {
+        if let Some(hosts) = self.hosts_of_mut(realm) {
             hosts.note_refused(Some(number));
         }
     }
 
-    /// The IPv4 address of a remote host that a host with a number knows by an address of IPv6;
+    /// The IPv4 address of a remote host that a host of a kind knows by an address of IPv6;
     /// `None`: packets to that address are not translated.
-    pub fn remote_of(&self, remote: Ipv6Addr) -> Option<Ipv4Addr> {
-        let (_, address) = self.nat64.as_ref()?.extract(remote.to_bits()).ok()?;
+    pub fn remote_of(&self, kind: HostKind, remote: Ipv6Addr) -> Option<Ipv4Addr> {
+        let nat64 = self.nat64.as_ref().filter(|_| kind == HostKind::Nat64)?;
+        let (_, address) = nat64.extract(remote.to_bits()).ok()?;
         Some(Ipv4Addr::from_bits(address))
     }
 
-    /// Notes by which prefix a host with a number reaches a remote host.
-    pub fn note_remote(&mut self, number: Ipv4Addr, remote: Ipv6Addr) {
+    /// Notes by which prefix a host of NAT64, with realm and number, reaches a remote host.
+    pub fn note_remote(&mut self, (realm, number): (u16, Ipv4Addr), remote: Ipv6Addr) {
         if let Some(nat64) = &mut self.nat64
+            && nat64.realm == realm
             && let Ok((prefix, remote)) = nat64.extract(remote.to_bits())
         {
             let verdict = Verdict::Forward(Side::Outside);
@@ -142,10 +155,11 @@ impl Translator {
         }
     }
 
-    /// The IPv4 addresses of remote hosts that a host knows by addresses of a prefix of `len` bits,
-    /// as a prefix; `None`: there are none.
-    pub fn remotes_of(&self, address: Ipv6Addr, len: u8) -> Option<(Ipv4Addr, u8)> {
-        let prefixes = &self.settings.nat64.as_ref()?.prefixes;
+    /// The IPv4 addresses of remote hosts that a host of a kind knows by addresses of a prefix of
+    /// `len` bits, as a prefix; `None`: there are none.
+    pub fn remotes_of(&self, kind: HostKind, address: Ipv6Addr, len: u8) -> Option<(Ipv4Addr, u8)> {
+        let nat64 = self.settings.nat64.as_ref().filter(|_| kind == HostKind::Nat64)?;
+        let prefixes = &nat64.prefixes;
         prefixes.iter().find_map(|prefix| embedded(*prefix, address, len))
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::convert::{ConvertSettings, Hops, UdpChecksumZero};
 use crate::hosts::{Hosts, MOST_HOST_BITS};
+use crate::realms::{HostKind, HostRealms};
 use crate::share::Share;
 use crate::siit::is_forbidden;
 use crate::softwire::{DsliteSettings, Lw4o6Settings, MapSettings};
@@ -40,7 +41,7 @@ pub struct Settings {
     pub clat: Option<ClatSettings>,
     /// Translation of prefixes, RFC 6296. No two pairs overlap.
     pub nptv6: Vec<Nptv6Settings>,
-    /// The AFTR of DS-Lite, RFC 6333. There is no NAT64 beside it.
+    /// The AFTR of DS-Lite, RFC 6333.
     pub dslite: Option<DsliteSettings>,
     /// The relay of lw4o6, RFC 7596.
     pub lw4o6: Option<Lw4o6Settings>,
@@ -79,54 +80,66 @@ impl Settings {
         [address(self.inside.address), address(self.outside.address)]
     }
 
-    /// Bits that the IPv6 addresses of a subscriber have in common. Several workers divide packets
-    /// by these bits.
-    pub fn subscriber_length(&self) -> u8 {
-        let of_dslite = self.dslite.as_ref().map(|dslite| dslite.subscriber_length);
-        let of_nat64 = self.nat64.as_ref().map(|nat64| nat64.subscriber_length);
-        of_nat64.or(of_dslite).unwrap_or(128)
+    /// Bits that the IPv6 addresses of a subscriber have in common, if there are hosts of a kind.
+    pub fn subscriber_length(&self, kind: HostKind) -> Option<u8> {
+        match kind {
+            HostKind::Nat64 => self.nat64.as_ref().map(|nat64| nat64.subscriber_length),
+            HostKind::Dslite => self.dslite.as_ref().map(|dslite| dslite.subscriber_length),
+        }
     }
 
-    /// Bits of a number that tell the hosts of a subscriber apart, if hosts have numbers.
-    pub fn host_bits(&self) -> Option<u8> {
-        let of_nat64 = self.nat64.as_ref().map(|one| Hosts::host_bits(one.subscriber_length));
-        of_nat64.or(self.dslite.as_ref().map(|_| MOST_HOST_BITS))
+    /// Bits by which several workers divide packets of IPv6: those that the addresses of a
+    /// subscriber have in common. Both kinds of hosts then have as many.
+    pub fn shared_length(&self) -> u8 {
+        HostKind::ALL.iter().find_map(|kind| self.subscriber_length(*kind)).unwrap_or(128)
     }
 
-    /// Adds the realm of NAT64 or DS-Lite to the engine's configuration, as
+    /// Bits of a number that tell the hosts of a subscriber apart, if there are hosts of a kind.
+    pub fn host_bits(&self, kind: HostKind) -> Option<u8> {
+        let length = self.subscriber_length(kind)?;
+        Some(match kind {
+            HostKind::Nat64 => Hosts::host_bits(length),
+            HostKind::Dslite => MOST_HOST_BITS,
+        })
+    }
+
+    /// The realms of hosts with numbers, behind `others`: realms of the engine besides realm 0.
+    pub fn host_realms(&self, others: usize) -> HostRealms {
+        HostRealms::behind(others, (self.nat64.is_some(), self.dslite.is_some()))
+    }
+
+    /// Adds the realms of NAT64 and DS-Lite to the engine's configuration, as
     /// [`Translator::new`](crate::Translator::new) does: for a configuration that is to replace
-    /// that of a translator at work. `numbers` are the numbers of that translator for the hosts of
-    /// static mappings ([`Translator::reserve`](crate::Translator::reserve)).
+    /// that of a translator at work. `numbers` are the numbers of that translator for the
+    /// [hosts of static mappings](Self::static_hosts)
+    /// ([`Translator::reserve`](crate::Translator::reserve)).
     ///
     /// # Errors
     /// A sentence if there are not as many numbers as hosts.
-    pub fn add_realm(&mut self, config: &mut Config, numbers: &[Ipv4Addr]) -> Result<(), String> {
-        let hosts = if let Some(dslite) = &mut self.dslite {
-            crate::softwire::add_realm(config);
-            &mut dslite.static_hosts
-        } else if let Some(nat64) = &mut self.nat64 {
-            let mtu = self.inside.mtu.max(crate::translator::LEAST_MTU);
-            crate::nat64::add_realm(nat64, mtu, config);
-            &mut nat64.static_hosts
-        } else {
-            return Ok(());
-        };
-        if hosts.len() != numbers.len() {
-            let (hosts, numbers) = (hosts.len(), numbers.len());
+    pub fn add_realms(&mut self, config: &mut Config, numbers: &[Ipv4Addr]) -> Result<(), String> {
+        let hosts = self.static_hosts().count();
+        if hosts != numbers.len() {
+            let numbers = numbers.len();
             return Err(format!("{hosts} hosts of static mappings have {numbers} numbers"));
         }
-        let mut now: Vec<(Ipv4Addr, Ipv4Addr)> = Vec::with_capacity(numbers.len());
-        for (host, number) in hosts.iter_mut().zip(numbers) {
-            now.push((core::mem::replace(&mut host.number, *number), *number));
+        let realms = crate::realms::add(self, config);
+        self.renumber(realms, config, numbers);
+        Ok(())
+    }
+
+    /// Gives the hosts of static mappings, and these in the engine's configuration, other numbers.
+    fn renumber(&mut self, realms: HostRealms, config: &mut Config, numbers: &[Ipv4Addr]) {
+        let mut now: Vec<((u16, Ipv4Addr), Ipv4Addr)> = Vec::with_capacity(numbers.len());
+        for (host, number) in self.static_hosts_mut().zip(numbers) {
+            let before = core::mem::replace(&mut host.number, *number);
+            now.extend(realms.of(host.kind()).map(|realm| ((realm, before), *number)));
         }
         now.sort_unstable();
-        let realm = config.realms.len() as u16;
-        for mapping in config.statics.iter_mut().filter(|mapping| mapping.realm == realm) {
-            let address = &mut mapping.internal.0;
-            let found = now.binary_search_by_key(address, |(before, _)| *before);
+        for mapping in config.statics.iter_mut().filter(|mapping| realms.has(mapping.realm)) {
+            let (realm, address) = (mapping.realm, &mut mapping.internal.0);
+            let found = now.binary_search_by_key(&(realm, *address), |(before, _)| *before);
             *address = found.map_or(*address, |place| now[place].1);
         }
-        Ok(())
     }
 
     /// The settings for a translator alone: its numbers of the hosts of static mappings are not
@@ -135,43 +148,32 @@ impl Settings {
     #[must_use]
     pub fn alone(&self, config: &mut Config) -> Self {
         let mut alone = Self { share: Share::default(), ..self.clone() };
-        let (length, bits) = (alone.subscriber_length(), alone.host_bits().unwrap_or_default());
-        let Some(hosts) = alone.static_hosts_mut() else { return alone };
-        let names: Vec<_> = hosts.iter().map(|host| (host.address, host.inner)).collect();
-        let first = crate::hosts::first_numbers(&names, (length, bits), 1);
-        let before = core::mem::replace(hosts, first);
-        let pairs = before.iter().zip(&*hosts);
-        let mut new: Vec<_> = pairs.map(|(before, new)| (before.number, new.number)).collect();
-        new.sort_unstable();
-        let realm = config.realms.len() as u16 + 1;
-        for mapping in config.statics.iter_mut().filter(|mapping| mapping.realm == realm) {
-            let address = &mut mapping.internal.0;
-            let found = new.binary_search_by_key(address, |(before, _)| *before);
-            *address = found.map_or(*address, |place| new[place].1);
+        let mut numbers = Vec::new();
+        for kind in HostKind::ALL {
+            let length = self.subscriber_length(kind).zip(self.host_bits(kind));
+            let hosts = self.static_hosts().filter(|host| host.kind() == kind);
+            let names: Vec<_> = hosts.map(|host| (host.address, host.inner)).collect();
+            let first = length.map(|length| crate::hosts::first_numbers(&names, length, 1));
+            numbers.extend(first.iter().flatten().map(|host| host.number));
         }
+        alone.renumber(self.host_realms(config.realms.len()), config, &numbers);
         alone
     }
 
-    /// The hosts of static mappings.
-    pub fn static_hosts(&self) -> &[StaticHost] {
-        match (&self.nat64, &self.dslite) {
-            (Some(nat64), _) => &nat64.static_hosts,
-            (None, Some(dslite)) => &dslite.static_hosts,
-            (None, None) => &[],
-        }
+    /// The hosts of static mappings, those of NAT64 first.
+    pub fn static_hosts(&self) -> impl Iterator<Item = &StaticHost> + Clone {
+        let of_nat64 = self.nat64.iter().flat_map(|nat64| &nat64.static_hosts);
+        of_nat64.chain(self.dslite.iter().flat_map(|dslite| &dslite.static_hosts))
     }
 
-    fn static_hosts_mut(&mut self) -> Option<&mut Vec<StaticHost>> {
-        match (&mut self.nat64, &mut self.dslite) {
-            (Some(nat64), _) => Some(&mut nat64.static_hosts),
-            (None, Some(dslite)) => Some(&mut dslite.static_hosts),
-            (None, None) => None,
-        }
+    fn static_hosts_mut(&mut self) -> impl Iterator<Item = &mut StaticHost> {
+        let of_nat64 = self.nat64.iter_mut().flat_map(|nat64| &mut nat64.static_hosts);
+        of_nat64.chain(self.dslite.iter_mut().flat_map(|dslite| &mut dslite.static_hosts))
     }
 
-    /// The host of a static mapping that has a number.
-    pub fn static_host(&self, number: Ipv4Addr) -> Option<&StaticHost> {
-        self.static_hosts().iter().find(|host| host.number == number)
+    /// The host of a kind that has a static mapping and a number.
+    pub fn static_host(&self, kind: HostKind, number: Ipv4Addr) -> Option<&StaticHost> {
+        self.static_hosts().find(|host| host.kind() == kind && host.number == number)
     }
 }
 
@@ -276,7 +278,7 @@ pub struct Nat64Settings {
     /// Addresses that are not global.
     pub non_global: NonGlobal,
     /// Hosts of static mappings, each once. The mappings are in the engine's configuration, in the
-    /// realm behind all others, with the hosts' numbers.
+    /// realm of these hosts, with their numbers.
     pub static_hosts: Vec<StaticHost>,
 }
 
@@ -292,6 +294,11 @@ pub struct StaticHost {
 }
 
 impl StaticHost {
+    /// The kind of the host.
+    pub fn kind(&self) -> HostKind {
+        HostKind::of(&self.inner)
+    }
+
     /// Hosts with the numbers that a new translator gives them: subscribers in the order of their
     /// first hosts, and the hosts of each in their order.
     /// `translators` share the work, and each numbers its own subscribers.

@@ -5,9 +5,9 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::Side;
 use natgate_wire::{Ipv6, ipv6};
 
-use crate::Settings;
 use crate::hosts::{place_of, prefix_of};
 use crate::pairs::{Pairs, quote};
+use crate::{HostKind, HostRealms, Settings};
 
 /// The part that a translator has in the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,8 @@ pub(crate) fn owner(prefix: u128, of: u16) -> u16 {
 #[derive(Clone, Debug)]
 pub struct Division {
     prefix_len: u8,
-    host_bits: Option<u8>,
+    /// Bits of a number that tell the hosts of a subscriber apart, for each kind of hosts.
+    host_bits: [Option<u8>; HostKind::ALL.len()],
     pairs: Pairs,
 }
 
@@ -49,17 +50,20 @@ impl Division {
     /// The division by some settings, which have passed the checks of the configuration.
     pub fn new(settings: &Settings) -> Self {
         let pairs = Pairs::new(&settings.nptv6).unwrap_or_default();
-        Self { prefix_len: settings.subscriber_length(), host_bits: settings.host_bits(), pairs }
+        let host_bits = HostKind::ALL.map(|kind| settings.host_bits(kind));
+        Self { prefix_len: settings.shared_length(), host_bits, pairs }
     }
 
-    /// True if hosts have numbers in the engine.
-    pub fn has_numbers(&self) -> bool {
-        self.host_bits.is_some()
+    /// The realms of hosts with numbers, behind `others`: realms of the engine besides realm 0.
+    pub fn realms(&self, others: usize) -> HostRealms {
+        let [nat64, dslite] = self.host_bits.map(|bits| bits.is_some());
+        HostRealms::behind(others, (nat64, dslite))
     }
 
-    /// Worker, of `workers`, that has the host with a number.
-    pub fn worker_of_number(&self, number: Ipv4Addr, workers: usize) -> usize {
-        place_of(number.to_bits(), self.host_bits.unwrap_or_default()) as usize % workers.max(1)
+    /// Worker, of `workers`, that has the host of a kind with a number.
+    pub fn worker_of_number(&self, kind: HostKind, number: Ipv4Addr, workers: usize) -> usize {
+        let host_bits = self.host_bits[kind as usize].unwrap_or_default();
+        place_of(number.to_bits(), host_bits) as usize % workers.max(1)
     }
 
     /// Worker, of `workers`, that takes an IPv6 packet which came in by a side. A packet that

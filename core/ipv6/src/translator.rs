@@ -15,6 +15,7 @@ use crate::forward::Network;
 use crate::nat64::Nat64;
 use crate::pairs::Pairs;
 use crate::quick::OwnFolded;
+use crate::realms::{self, HostKind, HostRealms};
 use crate::settings::{Filter as FilterKind, Settings};
 use crate::siit::Siit;
 use crate::softwire::Softwires;
@@ -72,8 +73,8 @@ pub(crate) type Taken = Result<(Direction, Side, Option<Cut>), Refusal>;
 #[derive(Clone, Debug)]
 pub struct Translator {
     pub(crate) settings: Settings,
-    /// Number of the realm of hosts with numbers in the engine.
-    pub(crate) realm: u16,
+    /// Realms of hosts with numbers in the engine.
+    pub(crate) realms: HostRealms,
     /// Own IPv4 addresses, inside and outside.
     pub(crate) own_ipv4: [Option<u32>; 2],
     pub(crate) own_folded: OwnFolded,
@@ -105,7 +106,7 @@ fn own_ipv4(config: &Config) -> [Option<u32>; 2] {
 }
 
 impl Translator {
-    /// Makes a translator, and adds the realm of NAT64 or DS-Lite to the engine's configuration.
+    /// Makes a translator, and adds the realms of NAT64 and DS-Lite to the engine's configuration.
     /// `None`: the settings have nothing about IPv6, and packets of IPv6 are foreign.
     ///
     /// # Errors
@@ -128,26 +129,24 @@ impl Translator {
             let converter = |hops| converter(mtu_ipv6[0], mtus[1], hops);
             Siit::new(siit, converter(Hops::Decrement), converter(Hops::Keep))
         });
-        let nat64 = settings.nat64.clone().map(|nat64| {
+        let realms = realms::add(settings, config);
+        let nat64 = settings.nat64.clone().zip(realms.of(HostKind::Nat64));
+        let nat64 = nat64.map(|(nat64, realm)| {
             // The engine checks the MTU of the IPv4 side.
             let converter = converter(mtu_ipv6[0], u16::MAX, Hops::Keep);
-            Nat64::new(nat64, settings.share, converter, mtu_ipv6[0], config, seed)
+            Nat64::new(nat64, (realm, settings.share), converter, config, seed)
         });
-        let nat64 = nat64.transpose()?;
-        if nat64.is_some() && settings.dslite.is_some() {
-            return Err("NAT64 and DS-Lite need a gateway each".to_string());
-        }
-        let softwires = Softwires::new(settings, config, seed)?;
+        let softwires = Softwires::new(settings, realms, config, seed)?;
         let outbound_only = settings.filter == FilterKind::OutboundOnly;
         Ok(Some(Self {
-            realm: config.realms.len() as u16,
+            realms,
             own_ipv4: own_ipv4(config),
             own_folded: OwnFolded::new(settings.own_addresses()),
             mtus,
             networks: [&settings.inside, &settings.outside].map(Network::of),
             externals: config.external_ranges(),
             refusal: config.refusal,
-            nat64,
+            nat64: nat64.transpose()?,
             siit: siit.transpose()?,
             pairs: Pairs::new(&settings.nptv6).map_err(|overlap| overlap.to_string())?,
             clat: converter(mtu_ipv6[1], mtus[0], Hops::Decrement),
@@ -444,8 +443,8 @@ impl Translator {
         let answers = matches!(verdict, Verdict::Reply(_));
         let mut cut = None;
         //= rfc6146#section-3.5-ipv4
-        if side == Side::Inside && self.realm() == Some(realm) {
-            match self.convert_to_host(packet) {
+        if side == Side::Inside && self.realms.has(realm) {
+            match self.convert_to_host(realm, packet) {
                 // A packet of IPv6 goes to no realm.
                 Ok(found) => (cut, realm) = (found, 0),
                 Err(reason) => {
@@ -474,10 +473,11 @@ impl Translator {
     /// counts nothing.
     pub(crate) fn try_to_host(
         &mut self,
+        realm: u16,
         packet: &mut Packet<'_>,
     ) -> Result<Option<Cut>, DropReason> {
         let kept = self.softwires.as_ref().map(Softwires::counts);
-        let converted = self.convert_to_host(packet);
+        let converted = self.convert_to_host(realm, packet);
         if let (Some(softwires), Some(kept)) = (&mut self.softwires, kept) {
             softwires.restore(kept);
         }

@@ -15,8 +15,8 @@ use natgate_engine::{
 };
 use natgate_ipv6::convert::{HEADROOM, UdpChecksumZero};
 use natgate_ipv6::{
-    ClatSettings, EamEntry, Fate, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6, Nptv6Settings,
-    Pref64, Settings, SiitSettings, StaticHost, Translator,
+    ClatSettings, EamEntry, Fate, Filter, Hairpin, HostKind, Nat64Settings, NonGlobal, Nptv6,
+    Nptv6Settings, Pref64, Settings, SiitSettings, StaticHost, Translator,
 };
 use natgate_wire::checksum::{fold, pseudo_header_v6, sum};
 use natgate_wire::ipv6::Fragment;
@@ -469,7 +469,7 @@ fn a_host_with_a_mapping_keeps_its_number_if_its_hairpinned_packet_is_refused() 
     world.translator.sweep(&world.engine, world.now);
     let numbers: Vec<Ipv4Addr> =
         world.engine.mappings().map(|mapping| mapping.id.internal.address).collect();
-    let hosts = world.translator.hosts().expect("there is NAT64");
+    let hosts = world.translator.hosts(HostKind::Nat64).expect("there is NAT64");
     assert_eq!(numbers, [hosts.number(ipv6(HOST)).expect("a number")]);
 }
 
@@ -576,10 +576,10 @@ const SERVER: &str = "2001:db8:1::5";
 #[test]
 fn first_numbers_are_those_that_hosts_of_static_mappings_get() {
     let world = with_servers();
-    let hosts = world.translator.hosts().expect("there is NAT64");
+    let hosts = world.translator.hosts(HostKind::Nat64).expect("there is NAT64");
     for host in world.settings.static_hosts() {
         assert_eq!(hosts.number(host.address.to_bits()), Some(host.number));
-        assert_eq!(world.settings.static_host(host.number), Some(host));
+        assert_eq!(world.settings.static_host(HostKind::Nat64, host.number), Some(host));
     }
     assert_eq!(hosts.counts(), (3, 2));
 }

@@ -127,7 +127,7 @@ impl Prepared {
     ) -> Result<Self, ConfigError> {
         let Numbered { config, workers, partition, numbers } = numbered;
         let mut new = new;
-        let added = new.ipv6.add_realm(&mut new.engine, &numbers);
+        let added = new.ipv6.add_realms(&mut new.engine, &numbers);
         added.map_err(|message| ConfigError { message })?;
         let macs = vec![Mac::default(); new.devices().len()];
         let unreachable = |error: RouterError| ConfigError { message: error.to_string() };
@@ -366,7 +366,8 @@ impl Commander {
         self.ask_numbers(None)
     }
 
-    /// As [`Commander::numbered`], for settings whose static mappings of NAT64 have these hosts.
+    /// As [`Commander::numbered`], for settings whose static mappings of NAT64 and DS-Lite have
+    /// these hosts, those of NAT64 first.
     /// The hosts keep their numbers for ten minutes, or until the settings are in force.
     ///
     /// # Errors

@@ -138,19 +138,17 @@ impl Commander {
         Ok(hosts)
     }
 
-    /// Realm and numbers of the hosts of NAT64 in a prefix: a host, or a subscriber. `None`: there
-    /// are no such hosts.
+    /// Realms and numbers of the hosts of NAT64, and of DS-Lite, in a prefix: a host, or a
+    /// subscriber of each. A customer may have both.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
-    pub fn numbers(&self, prefix: (Ipv6Addr, u8)) -> Result<Option<(u16, Prefix)>, CommandError> {
+    pub fn numbers(&self, prefix: (Ipv6Addr, u8)) -> Result<Vec<(u16, Prefix)>, CommandError> {
+        let mut all = Vec::new();
         for worker in 0..self.workers() {
-            let found = self.question(worker, |reply| Question::Numbers(prefix, reply))?;
-            if found.is_some() {
-                return Ok(found);
-            }
+            all.extend(self.question(worker, |reply| Question::Numbers(prefix, reply))?);
         }
-        Ok(None)
+        Ok(all)
     }
 
     /// Neighbours of IPv6, in order of link and address. Each worker has its own table; of a

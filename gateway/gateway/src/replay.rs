@@ -29,7 +29,7 @@ use natgate_engine::{
 };
 use natgate_io::pcap::{Interface, LinkType};
 use natgate_ipv6::convert::Cut;
-use natgate_ipv6::{Departure, Fate, Translator};
+use natgate_ipv6::{Departure, Fate, HostRealms, Translator};
 use natgate_wire::link::ethertype;
 use output::{Cause, Header, Output};
 use std::io::{self, Read, Write};
@@ -462,7 +462,7 @@ impl<W: Write> Replay<'_, W> {
             self.sweep(engine);
         }
         let mut buffer = std::mem::take(&mut self.buffer);
-        let of_hosts = self.translator.as_ref().and_then(Translator::realm);
+        let of_hosts = self.translator.as_ref().map_or(HostRealms::NONE, Translator::realms);
         while let Some((time, side, len)) = engine.poll_transmit(&mut buffer[HEADROOM..]) {
             let packet = &buffer[HEADROOM..HEADROOM + len];
             let cause = match provoked_by {
@@ -472,8 +472,8 @@ impl<W: Write> Replay<'_, W> {
                 _ => Cause::Unknown,
             };
             let realm = engine.transmit_realm();
-            if side == Side::Inside && of_hosts == Some(realm) {
-                let packet = Packet::new(&mut buffer[..HEADROOM + len], HEADROOM);
+            if side == Side::Inside && of_hosts.has(realm) {
+                let packet = Packet::new(&mut buffer[..HEADROOM + len], HEADROOM).in_realm(realm);
                 self.send_to_host(packet, time, cause, None)?;
             } else {
                 self.send((side, realm), time, cause, packet, None)?;
@@ -512,7 +512,8 @@ impl<W: Write> Replay<'_, W> {
         }
     }
 
-    /// Sends a packet of the engine's to a host of NAT64. Without `origin` the engine has made it.
+    /// Sends a packet of the engine's to a host with a number, in the packet's realm. Without
+    /// `origin` the engine has made it.
     fn send_to_host(
         &mut self,
         mut packet: Packet<'_>,
@@ -522,8 +523,8 @@ impl<W: Write> Replay<'_, W> {
     ) -> Result<(), ReplayError> {
         let Some(translator) = &mut self.translator else { return Ok(()) };
         let converted = match origin {
-            Some(_) => translator.convert_to_host(&mut packet),
-            None => translator.convert_own_to_host(&mut packet),
+            Some(_) => translator.convert_to_host(packet.realm(), &mut packet),
+            None => translator.convert_own_to_host(packet.realm(), &mut packet),
         };
         match converted {
             Ok(cut) => self.send_converted((Side::Inside, cut), time, cause, packet.bytes()),

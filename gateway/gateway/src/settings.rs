@@ -391,7 +391,7 @@ impl Settings {
             Some(settings) if !realm.gone => (*settings).clone(),
             _ => gone(&realm.name),
         };
-        // The realm of NAT64's hosts is the last one, and has no device.
+        // Realms of hosts with numbers are behind all others, and have no devices.
         let with_device = engine.realms.iter().filter(|realm| realm.host_bits.is_none());
         let realms = with_device.map(settings).collect();
         Self { engine, realms, ..self }

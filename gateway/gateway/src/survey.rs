@@ -19,7 +19,7 @@ use natgate_engine::{
 };
 use natgate_io::{LinkInfo, Statistics};
 use natgate_ipv6::softwire::DomainCounters;
-use natgate_ipv6::{HostName, Translator};
+use natgate_ipv6::{HostKind, HostName, Translator};
 use natgate_wire::arp::Mac;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -244,7 +244,7 @@ macro_rules! lists {
             Hosts(Vec<NumberedHost>, SyncSender<Vec<NumberedHost>>),
             /// Asks for the numbers of the hosts in a prefix of IPv6: their realm and a prefix of
             /// numbers.
-            Numbers((Ipv6Addr, u8), SyncSender<Option<(u16, Prefix)>>),
+            Numbers((Ipv6Addr, u8), SyncSender<Vec<(u16, Prefix)>>),
             /// Asks for the neighbours of IPv6.
             Neighbors6(SyncSender<Vec<(Link, NeighborInfo6)>>),
             /// Asks for the expectations whose flow may begin.
@@ -336,7 +336,8 @@ impl SurveyContext<'_> {
     fn answer_at_once(&mut self, question: Question) -> Option<Question> {
         match question {
             Question::Numbers((prefix, len), reply) => {
-                let _ = reply.send(self.translator.and_then(|one| one.numbers(prefix, len)));
+                let of = |kind: &HostKind| self.translator?.numbers(*kind, prefix, len);
+                let _ = reply.send(HostKind::ALL.iter().filter_map(of).collect());
             }
             Question::Neighbors6(reply) => drop(reply.send((self.neighbors6)())),
             Question::Expectations(reply) => drop(reply.send(self.expectations())),

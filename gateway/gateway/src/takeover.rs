@@ -104,7 +104,7 @@ impl Worker {
         self.engine_mut().finish_restoration(restoration)
     }
 
-    /// Restores neighbours, the PCP epoch, hosts of NAT64 or DS-Lite, and control flows of
+    /// Restores neighbours, the PCP epoch, hosts of NAT64 and DS-Lite, and control flows of
     /// application-level gateways. `number` is the predecessor's number among its workers.
     ///
     /// # Errors

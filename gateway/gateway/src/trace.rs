@@ -80,7 +80,7 @@ impl WorkerTrace {
         // Hosts of NAT64 and DS-Lite get packets from the engine.
         let to_host = self.explanation.becomes.is_some_and(|becomes| {
             let leaves = Verdict::Forward(Side::Inside) == self.explanation.verdict;
-            leaves && translator.realm() == Some(becomes.realm)
+            leaves && translator.realms().has(becomes.realm)
         });
         if to_host || translator.claims(link.side, link.realm, packet) {
             let mut families = FamilyExplanation::new();

@@ -525,7 +525,8 @@ impl Worker {
                         && self.stages.is_of_hosts(side, realm)
                     {
                         let transmitters = &mut transmitters(&mut self.devices);
-                        self.stages.send_made_to_host(now, frame.bytes(), transmitters);
+                        let own = (realm, frame.bytes());
+                        self.stages.send_made_to_host(now, own, transmitters);
                         continue;
                     }
                     let mut packets = Packets::one(frame, realm);
@@ -541,7 +542,7 @@ impl Worker {
             }
             if self.stages.is_of_hosts(side, realm) {
                 let transmitters = &mut transmitters(&mut self.devices);
-                self.stages.send_made_to_host(now, frame.bytes(), transmitters);
+                self.stages.send_made_to_host(now, (realm, frame.bytes()), transmitters);
                 continue;
             }
             if self.stages.router.send(now, link, &mut frame, None) == Fate::Ready {
@@ -564,7 +565,8 @@ impl Worker {
             };
             if self.stages.is_of_hosts(link.side, link.realm) {
                 let transmitters = &mut transmitters(&mut self.devices);
-                self.stages.send_error_to_host(now, frame.bytes(), transmitters);
+                let error = (link.realm, frame.bytes());
+                self.stages.send_error_to_host(now, error, transmitters);
             } else {
                 let mut output = Output::default();
                 output.push(frame, None);

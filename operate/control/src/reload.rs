@@ -536,7 +536,8 @@ impl Reloader {
             ..read.clone()
         };
         complete.derive_inside_routes();
-        let numbered = self.commander.numbered_for(complete.ipv6.static_hosts());
+        let hosts: Vec<_> = complete.ipv6.static_hosts().copied().collect();
+        let numbered = self.commander.numbered_for(&hosts);
         let numbered = numbered.map_err(|error| match error {
             CommandError::Hosts(message) => self.wrong(message),
             error => ReloadError::Gateway(error),

@@ -154,6 +154,12 @@ const FAULTS: &[Fault] = &[
     ),
     fault(Add("[dslite]\nb4 = [\"2001:db8:b4::/40\"]\n"), 7, "dslite.address", "is missing"),
     fault(
+        Add("[dslite]\naddress = \"64:ff9b::1\"\nb4 = [\"2001:db8:b4::/40\"]\n[nat64]\n"),
+        8,
+        "dslite.address",
+        "64:ff9b::1 is in 64:ff9b::/96 of nat64.prefixes",
+    ),
+    fault(
         Add("[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = []\n"),
         9,
         "dslite.b4",

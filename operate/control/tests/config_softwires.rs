@@ -3,6 +3,7 @@
 use natgate_control::config::{Configuration, Problem, read, read_text, reread};
 use natgate_control::meaning::Meaning;
 use natgate_ipv6::softwire::MapMode;
+use natgate_ipv6::{HostKind, Translator};
 use std::fs;
 use std::path::PathBuf;
 
@@ -313,10 +314,10 @@ fn a_subscriber_of_dslite_may_be_a_prefix() {
     let read = |more: &str| read_text(&format!("{SIDES}{pool}{dslite}{more}"), "t");
     let of = |more: &str| {
         let settings = read(more).expect("a good text").settings.ipv6;
-        let len = settings.subscriber_length();
+        let len = settings.subscriber_length(HostKind::Dslite);
         let dslite = settings.dslite.expect("DS-Lite");
-        assert_eq!(len, dslite.subscriber_length);
-        (len, dslite.b4_change_interval.as_secs())
+        assert_eq!(len, Some(dslite.subscriber_length));
+        (dslite.subscriber_length, dslite.b4_change_interval.as_secs())
     };
     assert_eq!(of(""), (128, 1800));
     assert_eq!(of("subscriber_length = 56\nb4_change_interval = \"5m\"\n"), (56, 300));
@@ -376,15 +377,52 @@ fn b4s_of_one_subscriber_are_warned_of() {
 }
 
 #[test]
-fn dslite_has_its_own_end_and_no_nat64_beside_it() {
+fn dslite_has_an_end_of_its_own() {
     let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
     let dslite = "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
     refused(
-        &format!("{pool}{dslite}[nat64]\n"),
-        &[("9 dslite: ", "[nat64] is in line 12, and a gateway has one of both; take one out")],
-    );
-    refused(
         &format!("{pool}{dslite}{MAP}"),
         &[("10 dslite.address: ", "2001:db8:ffff::1 is an end of tunnels of [[map]] too")],
+    );
+}
+
+#[test]
+fn nat64_beside_dslite_has_a_realm_and_prefixes_of_its_own() {
+    let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
+    let dslite = "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
+    let both = format!("{pool}{dslite}[nat64]\n");
+    let settings = read_text(&format!("{SIDES}{both}"), "t").expect("a good text").settings;
+    let mut config = settings.engine;
+    let translator = Translator::new(&settings.ipv6, &mut config, [0; 32]);
+    let realms = translator.expect("good settings").expect("settings of IPv6").realms();
+    assert_eq!(realms.all().collect::<Vec<_>>(), [(1, HostKind::Nat64), (2, HostKind::Dslite)]);
+    let names: Vec<_> = config.realms.iter().map(|realm| &realm.name[..]).collect();
+    assert_eq!(names, ["nat64", "dslite"]);
+    // Several workers need subscribers of one length.
+    refused(
+        &format!("{both}[workers]\ncount = 2\n"),
+        &[(
+            "9 dslite: ",
+            "has subscribers of /128, and [nat64] in line 12 of /64, but several workers divide \
+             packets by one length; write the same subscriber_length in both, or workers.count = 1",
+        )],
+    );
+    let equal = "[workers]\ncount = 2\n[nat64]\nsubscriber_length = 128\n";
+    assert!(read_text(&format!("{SIDES}{pool}{dslite}{equal}"), "t").is_ok());
+    let around = "prefixes = [\"2001:db8:b4:9::/96\", \"2001:db8:ffff::/96\"]\n";
+    refused(
+        &format!("{both}{around}"),
+        &[
+            (
+                "10 dslite.address: ",
+                "2001:db8:ffff::1 is in 2001:db8:ffff::/96 of nat64.prefixes: addresses there \
+                 stand for IPv4 ones; write another",
+            ),
+            (
+                "11 dslite.b4[0]: ",
+                "2001:db8:b4::/48 overlaps 2001:db8:b4:9::/96 of nat64.prefixes: addresses there \
+                 stand for IPv4 ones; write another",
+            ),
+        ],
     );
 }

@@ -176,10 +176,8 @@ impl Names<'_> {
     }
 
     fn realm(&self, number: u16) -> String {
-        if let Some((realm, name)) = self.families.and_then(|families| families.realm)
-            && realm == number
-        {
-            return name.to_owned();
+        if let Some(kind) = self.families.and_then(|told| told.realms.kind(number)) {
+            return kind.realm_name().to_owned();
         }
         match usize::from(number).checked_sub(1) {
             None => "default".to_owned(),

@@ -8,7 +8,7 @@ use natgate_engine::{
     Timestamp,
 };
 use natgate_gateway::Settings;
-use natgate_gateway::ipv6::StaticHost;
+use natgate_gateway::ipv6::{HostKind, StaticHost};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -129,13 +129,14 @@ impl OwnersInForce {
     /// Owners by settings, with the addresses of hosts of NAT64 and DS-Lite.
     pub fn of_settings(settings: &Settings) -> Self {
         let mut owners = Self::of(&settings.engine);
-        let length = settings.ipv6.subscriber_length();
-        let hosts = settings.ipv6.static_hosts().iter();
-        let hosts: HashMap<Ipv4Addr, &StaticHost> = hosts.map(|host| (host.number, host)).collect();
-        let of_hosts = settings.realms.len() as u16 + 1;
-        for fixed in owners.statics.iter_mut().filter(|fixed| fixed.realm == of_hosts) {
-            let host = hosts.get(&fixed.internal.0);
-            fixed.host = host.map(|host| (host.address, length));
+        let realms = settings.ipv6.host_realms(settings.realms.len());
+        let hosts = settings.ipv6.static_hosts();
+        let hosts: HashMap<(HostKind, Ipv4Addr), &StaticHost> =
+            hosts.map(|host| ((host.kind(), host.number), host)).collect();
+        for fixed in &mut owners.statics {
+            let Some(kind) = realms.kind(fixed.realm) else { continue };
+            let host = hosts.get(&(kind, fixed.internal.0));
+            fixed.host = host.map(|host| host.address).zip(settings.ipv6.subscriber_length(kind));
             fixed.inner = host.and_then(|host| host.inner);
         }
         owners

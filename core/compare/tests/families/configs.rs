@@ -187,19 +187,20 @@ pub(crate) fn stateful(rng: &mut Rng) -> Settings {
 const STATIC_HOSTS: [&str; 3] =
     ["2001:db8:f000::1", "2001:db8:f000::ffff:ffff:ffff:ffff", "2001:db8:f000::2"];
 
-/// Static mappings of hosts of NAT64 or DS-Lite: a port of a pool, a whole address, and a port in
+/// Static mappings of hosts of NAT64 and DS-Lite: ports of a pool, a whole address, and ports in
 /// one direction.
 fn statics(rng: &mut Rng, settings: &Settings) -> Vec<StaticMapping> {
-    let places = [(EXTERNAL, Some(80)), (WHOLE, None), (EXTERNAL, Some(443))];
-    let numbers = settings.static_hosts().iter().map(|host| host.number).zip(places);
-    let mapping = |(number, external): (Ipv4Addr, (Ipv4Addr, Option<u16>))| StaticMapping {
-        realm: 1,
+    let ports = [443, 444, 445, 446].map(|port| (EXTERNAL, Some(port)));
+    let places = [(EXTERNAL, Some(80)), (WHOLE, None)].into_iter().chain(ports);
+    let realms = settings.host_realms(0);
+    let mapping = |(host, external): (&StaticHost, (Ipv4Addr, Option<u16>))| StaticMapping {
+        realm: realms.of(host.kind()).expect("the host has a realm"),
         protocol: rng.one_of(&[None, Some(TCP), Some(UDP)]),
-        internal: (number, external.1.map(|_| rng.one_of(&[80, 5000]))),
+        internal: (host.number, external.1.map(|_| rng.one_of(&[80, 5000]))),
         external,
         begun: rng.one_of(&[Begun::Anywhere, Begun::Anywhere, Begun::Outside, Begun::Inside]),
     };
-    numbers.map(mapping).collect()
+    settings.static_hosts().zip(places).map(mapping).collect()
 }
 
 /// A configuration of the engine beside these settings.
@@ -236,6 +237,10 @@ pub(crate) fn engine(rng: &mut Rng, settings: &Settings) -> Config {
     };
     if settings.dslite.is_some() {
         tunnels::limit(rng, &mut config);
+    }
+    if settings.nat64.is_some() {
+        // The model has no limit of NAT64's hosts.
+        config.limits.subscribers = Some(1000);
     }
     if settings.nat64.is_some() || settings.dslite.is_some() {
         config.limits.explicit_mappings = rng.one_of(&[5, 100, 100]);

@@ -55,6 +55,14 @@ impl World {
         Self::of(rng, settings)
     }
 
+    /// NAT64 and DS-Lite.
+    fn both(number: u64) -> Result<Self, Divergence> {
+        let mut rng = Rng(number);
+        let settings = configs::stateful(&mut rng);
+        let settings = tunnels::beside(&mut rng, settings);
+        Self::of(rng, settings)
+    }
+
     fn of(mut rng: Rng, settings: Settings) -> Result<Self, Divergence> {
         let config = configs::engine(&mut rng, &settings);
         let pair = FamilyPair::new(&settings, &config, rng.seed(), START)?;
@@ -88,9 +96,14 @@ impl World {
 
     /// A host of NAT64 or DS-Lite that requests something, and a remote address.
     fn requester(&self, rng: &mut Rng) -> (Requester, IpAddr) {
-        if self.settings.dslite.is_some() {
+        let has_both = self.settings.nat64.is_some() && self.settings.dslite.is_some();
+        if self.settings.dslite.is_some() && !(has_both && rng.chance(2)) {
             let remote = Ipv4Addr::from_bits(configs::ipv4_address(rng));
-            return (tunnels::requester(rng), remote.into());
+            let known = configs::host_and_remote(rng, &self.settings);
+            let known = known.filter(|_| has_both && rng.chance(4));
+            // A host behind a tunnel knows no address of NAT64.
+            let other = known.map(|(_, remote)| Ipv6Addr::from_bits(remote).into());
+            return (tunnels::requester(rng), other.unwrap_or(remote.into()));
         }
         let (host, remote) = match configs::host_and_remote(rng, &self.settings) {
             Some(ends) if !rng.chance(4) => ends,
@@ -133,6 +146,12 @@ impl World {
                 return Some((Side::Inside, piece));
             }
         }
+        if self.settings.dslite.is_some()
+            && rng.chance(6)
+            && let Some(bytes) = self.turning(rng)
+        {
+            return Some((Side::Inside, bytes));
+        }
         match rng.below(10) {
             0..5 => Some((side, self.fresh(rng))),
             5 | 6 => {
@@ -145,6 +164,20 @@ impl World {
             }
             _ => self.one_of(rng, &self.given),
         }
+    }
+
+    /// A packet of a host of NAT64 to the external endpoint that a packet left with.
+    fn turning(&self, rng: &mut Rng) -> Option<Vec<u8>> {
+        let nat64 = self.settings.nat64.as_ref()?;
+        let (to, bytes) = self.one_of(rng, &self.left)?;
+        if to != Side::Outside || bytes[0] >> 4 != 4 {
+            return None;
+        }
+        let answer = packets::answer(rng, &bytes);
+        let external = u32::from_be_bytes([answer[16], answer[17], answer[18], answer[19]]);
+        let (host, _) = configs::host_and_remote(rng, &self.settings)?;
+        let external = rng.one_of(&nat64.prefixes).embed(external.into()).to_bits();
+        packets::in_six(rng, (host, external), &answer)
     }
 
     /// A packet from a tunnel, or its fragments.
@@ -293,6 +326,32 @@ fn tunnels_meet_every_rule() {
     assert!(seen.packets[Direction::Local as usize][Outcome::Replied as usize] > 10, "{seen:?}");
 }
 
+/// The random packets of hosts of NAT64 and of hosts behind tunnels meet each other.
+#[test]
+fn hosts_of_both_kinds_reach_each_other() {
+    let mut turned = [0; 2];
+    for number in 0..150_u64 {
+        let mut rng = Rng(number);
+        let mut world = World::both(rng.next()).expect("good settings");
+        for _ in 0..150 {
+            let (given, left) = (world.given.len(), world.left.len());
+            world.apply(rng.next()).unwrap_or_else(|wrong| panic!("world {number}: {wrong}"));
+            let Some((Side::Inside, came)) = world.given.get(given) else { continue };
+            let is_tunneled = |bytes: &[u8]| tunnels::is_tunneled(&world.settings, bytes);
+            for (_, bytes) in world.left[left..].iter().filter(|(to, _)| *to == Side::Inside) {
+                if bytes[0] >> 4 == 6 && came[0] >> 4 == 6 {
+                    match (is_tunneled(came), is_tunneled(bytes)) {
+                        (true, false) => turned[0] += 1,
+                        (false, true) => turned[1] += 1,
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    assert!(turned.iter().all(|count| *count > 20), "{turned:?}");
+}
+
 /// Sends a packet through a tunnel to a remote host, and the answer back. Returns what came out of
 /// the tunnel, and what should have; `None`: the packet did not leave.
 fn there_and_back_again(
@@ -351,6 +410,15 @@ proptest! {
         operations in prop::collection::vec(any::<u64>(), 1..160),
     ) {
         run(World::tunneled(config), &operations).map_err(TestCaseError::fail)?;
+    }
+
+    /// Translator, engine and model agree on NAT64 beside DS-Lite.
+    #[test]
+    fn both_agree_with_the_model(
+        config: u64,
+        operations in prop::collection::vec(any::<u64>(), 1..160),
+    ) {
+        run(World::both(config), &operations).map_err(TestCaseError::fail)?;
     }
 
     /// Translator, engine and model agree on NAT64 beside the other tables.

@@ -280,6 +280,15 @@ pub(crate) fn error6(rng: &mut Rng, ends: (u128, u128), quoted: &[u8]) -> Vec<u8
     wrap6(rng, ends, 58, fragment, &message)
 }
 
+/// A packet of IPv6 with the transport header and the payload of a packet of IPv4: TCP or UDP.
+pub(crate) fn in_six(rng: &mut Rng, ends: (u128, u128), four: &[u8]) -> Option<Vec<u8>> {
+    let header = Ipv4::new_checked(four).ok().filter(|header| !header.is_fragment())?;
+    let protocol = Some(header.protocol()).filter(|protocol| matches!(protocol, 6 | 17))?;
+    let mut payload = header.payload().to_vec();
+    seal6(protocol, ends, &mut payload);
+    Some(wrap6(rng, ends, protocol, None, &payload))
+}
+
 /// A report about a packet that is too big for its path.
 pub(crate) fn too_big(rng: &mut Rng, ends: (u128, u128), quoted: &[u8]) -> Vec<u8> {
     let width: u32 = rng.one_of(&[1279, 1280, 1300, 1400, 1500]);

@@ -37,6 +37,13 @@ const INNER: [[u8; 4]; 10] = [
 /// Settings with DS-Lite, and with other tables now and then.
 pub(crate) fn settings(rng: &mut Rng) -> Settings {
     let others = configs::stateless(rng);
+    let siit = others.siit.clone().filter(|_| rng.chance(4));
+    let clat = others.clat.clone().filter(|_| rng.chance(4));
+    beside(rng, Settings { siit, clat, ..others })
+}
+
+/// Adds DS-Lite to settings.
+pub(crate) fn beside(rng: &mut Rng, others: Settings) -> Settings {
     let own = others.inside.address.filter(|_| rng.chance(2));
     // Two of the B4s are of one /48.
     let subscriber_length = rng.one_of(&[128, 128, 64, 48]);
@@ -51,9 +58,7 @@ pub(crate) fn settings(rng: &mut Rng) -> Settings {
         },
         static_hosts: static_hosts(rng, subscriber_length),
     };
-    let siit = others.siit.clone().filter(|_| rng.chance(4));
-    let clat = others.clat.clone().filter(|_| rng.chance(4));
-    Settings { dslite: Some(dslite), siit, clat, ..others }
+    Settings { dslite: Some(dslite), ..others }
 }
 
 /// Hosts of static mappings, of one B4 or two.
@@ -109,6 +114,13 @@ pub(crate) fn open(settings: &Settings, bytes: &[u8]) -> Option<(u128, Vec<u8>)>
     let outer = Ipv6::new_checked(bytes).ok()?;
     let is_ours = outer.source() == aftr(settings) && outer.next_header() == IPV4;
     is_ours.then(|| (outer.destination(), outer.payload().to_vec()))
+}
+
+/// True if an IPv6 packet is in a tunnel, in either direction.
+pub(crate) fn is_tunneled(settings: &Settings, bytes: &[u8]) -> bool {
+    let Ok(outer) = Ipv6::new_checked(bytes) else { return false };
+    let is_whole = outer.walk().is_ok_and(|walk| walk.protocol == IPV4);
+    is_whole && [outer.source(), outer.destination()].contains(&aftr(settings))
 }
 
 /// A packet from a tunnel, or its fragments.

@@ -27,8 +27,15 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     if let Some((RealmConfig { name, .. }, bits)) = numbers.find(|(_, bits)| *bits > 31) {
         return fail(format!("realm {name} has {bits} bits of hosts: at most 31 are possible"));
     }
-    if config.realms.iter().filter(|realm| realm.host_bits.is_some()).count() > 1 {
-        return fail(String::from("several realms have numbers for addresses: one may"));
+    let mut behind = config.realms.iter().skip_while(|realm| realm.host_bits.is_none());
+    let (numbered, most) = (behind.clone().count(), Config::MOST_NUMBERED);
+    if let Some(RealmConfig { name, .. }) = behind.find(|realm| realm.host_bits.is_none()) {
+        return fail(format!(
+            "realm {name} has addresses: it has to come before realms with numbers for addresses"
+        ));
+    }
+    if numbered > most {
+        return fail(format!("{numbered} realms have numbers for addresses: at most {most} may"));
     }
     for realm in config.all_numbers() {
         let ranges = config.inside_routes_of(realm);

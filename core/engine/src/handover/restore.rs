@@ -21,7 +21,7 @@ use crate::{Departure, Timestamp};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 pub use copies::{Copied, Copies, CopyEnds};
-pub use hosts::{HostIdentity, HostNumbers, NoNumber, NoNumbers};
+pub use hosts::{HostIdentity, HostNumbers, NoNumber, NoNumbers, RealmNumber};
 
 /// Values in place of a slot. `ABSENT`: there is no such mapping. From `LEFT_OUT` on: the
 /// configuration has no place for the mapping, for the reason [`Departure`] `value - LEFT_OUT`.

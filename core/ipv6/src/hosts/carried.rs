@@ -1,6 +1,7 @@
 //! Hosts that another process hands over. They keep their numbers, because its mappings have them.
 
-use super::{FREE, Host, Hosts, NONE, Subscriber, units};
+use super::{FREE, Host, Hosts, NO_INNER, NONE, Subscriber, units};
+use crate::realms::HostKind;
 use core::fmt::{self, Display, Formatter};
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,6 +14,13 @@ pub struct CarriedHost {
     pub inner: u32,
     /// Number of the host.
     pub number: u32,
+}
+
+impl CarriedHost {
+    /// The kind of the host.
+    pub(crate) fn kind(&self) -> HostKind {
+        if self.inner == NO_INNER { HostKind::Nat64 } else { HostKind::Dslite }
+    }
 }
 
 /// Reason why the hosts of another process do not fit.

@@ -17,6 +17,7 @@ use super::{SoftwireSettings, Softwires};
 use crate::convert::{Cut, HEADROOM, Refusal};
 use crate::hosts::Hosts;
 use crate::nat64::about_ipv4;
+use crate::realms::HostKind;
 use crate::share::Share;
 use crate::translator::{Fate, Translator};
 use crate::{Prefix6, StaticHost};
@@ -33,7 +34,7 @@ use natgate_wire::ipv6::Fragment;
 use natgate_wire::{Ipv4, ipv6};
 
 /// Name of the realm of numbers.
-const REALM: &str = "dslite";
+pub(crate) const REALM: &str = "dslite";
 /// The gateway's address in every tunnel (RFC 6333 section 6.5).
 //= rfc6333#section-6.5-address
 pub(super) const AFTR: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
@@ -70,7 +71,7 @@ pub struct DsliteSettings {
     /// Treatment of the tunnels.
     pub softwire: SoftwireSettings,
     /// Hosts of static mappings, each once. The mappings are in the engine's configuration, in the
-    /// realm behind all others, with the hosts' numbers.
+    /// realm of these hosts, with their numbers.
     pub static_hosts: Vec<StaticHost>,
 }
 
@@ -78,16 +79,16 @@ pub struct DsliteSettings {
 #[derive(Clone, Debug)]
 pub(super) struct Dslite {
     settings: DsliteSettings,
+    /// The realm of numbers.
+    realm: u16,
     /// Inner addresses that may send, besides those of RFC 6333 section 5.7.
     inner: Vec<Prefix>,
     hosts: Hosts,
 }
 
-/// Adds the realm of numbers to the engine's configuration.
-pub(crate) fn add_realm(config: &mut Config) {
-    let realm = config.realms.len() as u16 + 1;
-    config.hairpin_to.push(realm);
-    config.realms.push(RealmConfig {
+/// The engine's realm of numbers.
+pub(crate) fn realm_of(config: &Config) -> RealmConfig {
+    RealmConfig {
         name: String::from(REALM),
         inside: SideConfig {
             address: Some(AFTR),
@@ -99,32 +100,28 @@ pub(crate) fn add_realm(config: &mut Config) {
         },
         subscribers: vec![Prefix::new(Ipv4Addr::UNSPECIFIED, 0)],
         default_pool: config.default_pool,
-        hairpin_to: vec![0],
         host_bits: Some(HOST_BITS),
         order: u16::MAX,
         ..RealmConfig::default()
-    });
+    }
 }
 
 impl Dslite {
-    /// Adds the realm of numbers to the engine's configuration.
-    ///
     /// # Errors
     /// A sentence about the host of a static mapping that gets no number.
     pub(super) fn new(
         settings: DsliteSettings,
-        share: Share,
-        config: &mut Config,
+        (realm, share): (u16, Share),
+        config: &Config,
         seed: [u8; 32],
     ) -> Result<Self, String> {
         let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
-        add_realm(config);
         let interval = settings.b4_change_interval.as_nanos();
         let interval = u64::try_from(interval).unwrap_or(u64::MAX);
         let subscriber = (settings.subscriber_length, interval);
         let mut hosts = Hosts::of_tunnels(subscriber, most, share, seed);
         hosts.begin_with(&settings.static_hosts)?;
-        Ok(Self { settings, inner: config.subscribers.clone(), hosts })
+        Ok(Self { settings, realm, inner: config.subscribers.clone(), hosts })
     }
 
     /// Takes the inner addresses that may send from the engine's new configuration.
@@ -197,6 +194,7 @@ impl Dslite {
             None => self.intern(arrived.ends.0, admitted.source, now)?,
         };
         admitted.leave(packet, arrived, number);
+        packet.set_realm(self.realm);
         Ok(admitted.known.is_none().then_some(number))
     }
 
@@ -307,10 +305,9 @@ impl Translator {
         dslite.intern(b4.to_bits(), inner.to_bits(), now)
     }
 
-    /// Inner address of the host behind a tunnel that has a number.
-    pub(crate) fn inner_address(&self, number: Ipv4Addr) -> Option<Ipv4Addr> {
-        let (_, inner) = self.dslite()?.hosts.behind(number.to_bits())?;
-        Some(Ipv4Addr::from_bits(inner))
+    /// The realm of the hosts behind tunnels; `None`: there is no DS-Lite.
+    pub(super) fn realm_of_tunnels(&self) -> Option<u16> {
+        self.dslite().map(|dslite| dslite.realm)
     }
 
     /// True if an address is the gateway's end of the tunnels of DS-Lite.
@@ -397,7 +394,7 @@ impl Translator {
         bytes: &[u8],
     ) {
         if let (Some(message), Some(inner)) =
-            (self.with_answer(reason.into()).error, bytes.get(arrived.at..))
+            (self.with_answer(HostKind::Dslite, reason.into()).error, bytes.get(arrived.at..))
         {
             self.send_tunneled(now, AFTR.to_bits(), arrived.ends, message, inner);
         }
@@ -408,12 +405,12 @@ impl Translator {
     pub(crate) fn refuse_sender(
         &mut self,
         now: Timestamp,
-        packet: &Packet<'_>,
-        len: usize,
+        kind: HostKind,
+        (packet, len): (&Packet<'_>, usize),
         refusal: Refusal,
     ) -> Fate {
-        if self.dslite().is_none() {
-            return self.refuse(now, Side::Inside, packet, len, self.with_answer(refusal));
+        if kind == HostKind::Nat64 {
+            return self.refuse(now, Side::Inside, packet, len, self.with_answer(kind, refusal));
         }
         if let Some(arrived) = Arrived::whole(packet.bytes()) {
             self.answer_refused_host(now, arrived, refusal.reason, packet.bytes());
@@ -464,6 +461,7 @@ impl Translator {
             None => dslite.hosts.foretell_behind(arrived.ends.0, admitted.source)?.0,
         };
         admitted.leave(packet, arrived, number);
+        packet.set_realm(dslite.realm);
         if let Some(softwires) = &self.softwires {
             softwires.clamp_mss(packet, softwires.mtu);
         }

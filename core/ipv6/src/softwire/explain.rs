@@ -12,6 +12,7 @@ use super::{Answer, Located, Location, Owner, Softwires, Stopped};
 use crate::convert::Refusal;
 use crate::ends;
 use crate::explanation::{FamilyExplanation, FamilyStep as Step, SoftwireTable, Waits};
+use crate::realms::HostKind;
 use crate::translator::Translator;
 use crate::{Pref64, Prefix6};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -236,7 +237,7 @@ impl Translator {
     /// Notes if the end of a tunnel is a B4 of DS-Lite; returns it.
     fn note_b4(&self, b4: u128, into: &mut FamilyExplanation) -> bool {
         let (is_b4, _) = self.permits_tunneled(b4, 0);
-        into.note(Step::Subscriber(is_b4));
+        into.note(Step::Subscriber(HostKind::Dslite, is_b4));
         is_b4
     }
 
@@ -275,7 +276,7 @@ impl Translator {
                 )
             }
             Err(reason) => {
-                let refusal = self.with_answer(reason.into());
+                let refusal = self.with_answer(HostKind::Dslite, reason.into());
                 into.refuse(Side::Inside, refusal, (false, self.sends_errors(Side::Inside)));
                 Outer::Told
             }

@@ -41,10 +41,11 @@ pub use request::TunneledRequest;
 pub(crate) use request::may_ask;
 pub use rule::{Customer, MapMode, MapParameters, MapRule, RuleError};
 
-pub(crate) use dslite::add_realm;
+pub(crate) use dslite::{REALM, realm_of};
 pub(crate) use explain::Outer;
 
 use crate::convert::{Converter, ErrorMessage, Hops, Refusal};
+use crate::realms::{HostKind, HostRealms};
 use crate::settings::Settings;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
@@ -242,14 +243,15 @@ impl Softwires {
         self.lw4o6.is_some() || !self.domains.is_empty()
     }
 
-    /// The state for settings. `None`: they have no softwire. DS-Lite adds a realm to the engine's
-    /// configuration.
+    /// The state for settings. `None`: they have no softwire. `realms` are those of hosts with
+    /// numbers.
     ///
     /// # Errors
     /// A sentence about rules that contradict each other.
     pub(crate) fn new(
         settings: &Settings,
-        config: &mut Config,
+        realms: HostRealms,
+        config: &Config,
         seed: [u8; 32],
     ) -> Result<Option<Self>, String> {
         if settings.lw4o6.is_none() && settings.map.is_empty() && settings.dslite.is_none() {
@@ -279,8 +281,9 @@ impl Softwires {
             let place = u8::try_from(place);
             converter_of.push(place.map_err(|_| "MAP has more than 256 MTUs".to_string())?);
         }
-        let dslite = settings.dslite.clone();
-        let dslite = dslite.map(|dslite| Dslite::new(dslite, settings.share, config, seed));
+        let dslite = settings.dslite.clone().zip(realms.of(HostKind::Dslite));
+        let dslite = dslite
+            .map(|(dslite, realm)| Dslite::new(dslite, (realm, settings.share), config, seed));
         let dslite = dslite.transpose()?;
         let timeout = config.timeouts.fragment.as_nanos() as u64;
         Ok(Some(Self {
@@ -309,6 +312,13 @@ impl Softwires {
     pub(crate) fn is_tunnel_end(&self, address: u128) -> bool {
         self.lw4o6.as_ref().is_some_and(|lw4o6| lw4o6.has_br(address))
             || !self.domains.is_empty() && self.domains.is_br(address)
+    }
+
+    /// True if NAT64 has packets to an address in its prefixes: no softwire comes first.
+    #[inline]
+    pub(crate) fn leaves_to_nat64(&self, destination: u128) -> bool {
+        let is_end = |dslite: &Dslite| dslite.address().to_bits() == destination;
+        !self.has_bindings() && !self.dslite.as_ref().is_some_and(is_end)
     }
 
     /// True if an address is in the default mapping rule's prefix of a domain.

@@ -22,6 +22,8 @@ use natgate_wire::ipv6::MIN_MTU;
 /// The packet that a router in a tunnel reports on, as understood.
 struct Report {
     b4: u128,
+    /// Realm and number of the host.
+    realm: u16,
     number: Ipv4Addr,
     /// The width of the path, if the report is about it.
     width: Option<u16>,
@@ -103,16 +105,16 @@ impl Translator {
         let (b4, inner) = error.quoted().ok_or(unknown)?;
         let packet = Ipv4::new_header_checked(inner).map_err(|_| unknown)?;
         let hosts = self.tunneled_hosts().filter(|hosts| hosts.is_end(b4)).ok_or(unknown)?;
+        let realm = self.realm_of_tunnels().ok_or(unknown)?;
         let number = hosts.number_behind(b4, packet.destination()).ok_or(unknown)?;
-        Ok(Report { b4, number, width: error.width(), inner: inner.to_vec() })
+        Ok(Report { b4, realm, number, width: error.width(), inner: inner.to_vec() })
     }
 
     /// True if the engine has the session of the quoted packet. A host that guesses the inner
     /// address of another must not make the other's path narrow.
     fn has_session(&self, engine: &Engine, now: Timestamp, report: &Report) -> bool {
         let mut buffer = report.error();
-        let mut packet = Packet::new(&mut buffer, HEADROOM);
-        packet.set_realm(self.realm);
+        let packet = Packet::new(&mut buffer, HEADROOM).in_realm(report.realm);
         let mut explanation = Explanation::new();
         engine.explain(now, Side::Inside, &packet, &mut explanation);
         !matches!(explanation.verdict, Verdict::Drop(_))
@@ -129,7 +131,7 @@ impl Translator {
         received: usize,
     ) {
         let mut buffer = report.error();
-        let mut packet = Packet::new(&mut buffer, HEADROOM);
+        let mut packet = Packet::new(&mut buffer, HEADROOM).in_realm(report.realm);
         let fate = self.take_numbered(engine, now, &mut packet, None, received);
         self.release(fate, packet.bytes());
     }

@@ -29,7 +29,7 @@ const OWN6: &str = "2001:db8:aaaa::1";
 const AFTR: &str = "2001:db8:ffff::1";
 /// The network of hosts inside; it is not that of all hosts that send.
 const HOMES: u128 = 0x2001_0db8_f000_0000_u128 << 64;
-/// Hosts inside, each with ports of its own.
+/// Hosts of NAT64, and subscribers of DS-Lite, each with ports of its own.
 const HOSTS: usize = 14;
 /// The first port of the first host, and ports of each.
 const PORTS: (usize, usize) = (2000, 40);
@@ -55,6 +55,11 @@ impl Traffic {
         let config = config(&mut rng, turns);
         let settings = settings(&mut rng, turns);
         Self { settings, config, turns, rng, left: Vec::new() }
+    }
+
+    /// True if there are NAT64 and DS-Lite.
+    pub(crate) fn has_both(&self) -> bool {
+        self.settings.nat64.is_some() && self.settings.dslite.is_some()
     }
 
     /// A batch of packets that come in on a side.
@@ -105,12 +110,13 @@ impl Traffic {
 
     /// A packet from a side without a history.
     fn fresh(&mut self, side: Side) -> Vec<u8> {
+        let hosts = self.hosts();
         let rng = &mut self.rng;
         match (side, rng.below(20)) {
             (Side::Outside, 0..14) => {
                 let remote = rng.one_of(&REMOTES);
                 let to = rng.one_of(&[EXTERNAL, EXTERNAL, EXTERNAL, OWN4, [192, 0, 2, 7]]);
-                let port = (PORTS.0 + rng.below(HOSTS * PORTS.1)) as u16;
+                let port = (PORTS.0 + rng.below(hosts * PORTS.1)) as u16;
                 four(rng, (remote, to), (53, port))
             }
             (Side::Outside, _) => {
@@ -123,12 +129,17 @@ impl Traffic {
                 let remote =
                     rng.one_of(&[REMOTES[0], if self.turns { EXTERNAL } else { REMOTES[1] }]);
                 let port =
-                    PORTS.0 + (HOSTS + usize::from(source[3])) * PORTS.1 + rng.below(PORTS.1);
+                    PORTS.0 + (2 * HOSTS + usize::from(source[3])) * PORTS.1 + rng.below(PORTS.1);
                 four(rng, (source, remote), (port as u16, 53))
             }
             (_, 2..6) => self.other_family(),
             _ => self.numbered(),
         }
+    }
+
+    /// Hosts of NAT64 and subscribers of DS-Lite.
+    fn hosts(&self) -> usize {
+        if self.has_both() { 2 * HOSTS } else { HOSTS }
     }
 
     /// A packet from inside that NAT64 or DS-Lite has nothing to do with.
@@ -149,19 +160,23 @@ impl Traffic {
 
     /// A packet from a host inside to a remote host of IPv4.
     fn numbered(&mut self) -> Vec<u8> {
+        let hosts = self.hosts();
         let rng = &mut self.rng;
         let host = rng.below(HOSTS);
-        let port = (PORTS.0 + host * PORTS.1 + rng.below(PORTS.1)) as u16;
+        let nat64 = self.settings.nat64.as_ref();
+        let nat64 = nat64.filter(|_| self.settings.dslite.is_none() || rng.chance(2));
+        let first = if nat64.is_some() { 0 } else { hosts - HOSTS };
+        let port = (PORTS.0 + (first + host) * PORTS.1 + rng.below(PORTS.1)) as u16;
         let last = if self.turns { EXTERNAL } else { REMOTES[0] };
         let remote = rng.one_of(&[REMOTES[0], REMOTES[1], REMOTES[2], last]);
         let to = match remote {
-            EXTERNAL => (PORTS.0 + rng.below(HOSTS * PORTS.1)) as u16,
+            EXTERNAL => (PORTS.0 + rng.below(hosts * PORTS.1)) as u16,
             _ => rng.one_of(&[53, 80]),
         };
         // Three hosts in each network.
         let home = HOMES | ((host / 3) as u128) << 64;
         let host = home | (host as u128 % 3 + 1);
-        let Some(nat64) = &self.settings.nat64 else {
+        let Some(nat64) = nat64 else {
             let inner = four(rng, ([192, 168, 0, 1 + port as u8 % 3], remote), (port, to));
             return tunneled(rng, (home | 1, address(AFTR)), &inner);
         };
@@ -238,7 +253,8 @@ fn settings(rng: &mut Rng, turns: bool) -> Settings {
         nptv6: vec![Nptv6Settings { pair, icmp_errors: true }],
         ..Settings::default()
     };
-    if rng.chance(5) {
+    let (has_dslite, has_both) = (rng.chance(3), rng.chance(2));
+    if has_dslite {
         settings.dslite = Some(DsliteSettings {
             subscriber_length: if rng.chance(5) { rng.one_of(&[64, 48]) } else { 128 },
             b4_change_interval: Duration::from_secs(rng.one_of(&[0, 60])),
@@ -247,7 +263,9 @@ fn settings(rng: &mut Rng, turns: bool) -> Settings {
             softwire: SoftwireSettings { mtu: None, path_mtu: false },
             static_hosts: Vec::new(),
         });
-        return settings;
+        if !has_both {
+            return settings;
+        }
     }
     let well_known = pref64("64:ff9b::", 96);
     let others = [pref64("2001:db8:122:300::", 56), pref64("2001:db8:200::", 40)];

@@ -4,12 +4,14 @@ use crate::explained;
 use crate::traffic::Traffic;
 use natgate_engine::{Counters, Engine, Event, Packet, Side, Timestamp};
 use natgate_ipv6::convert::{Cut, HEADROOM};
-use natgate_ipv6::{Departure, ERROR_ROOM, Fate, Translator};
-use natgate_wire::Ipv4;
+use natgate_ipv6::{Departure, ERROR_ROOM, Fate, HostKind, Translator};
+use natgate_wire::{Ipv4, ipv6};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 const START: u64 = 1_000_000_000_000;
+/// Next header of IPv4 in a tunnel.
+const IPV4: u8 = 4;
 /// Calls in which a sweep of few hosts and mappings ends.
 const SWEEP: usize = 8;
 
@@ -87,8 +89,9 @@ impl World {
         while let Some((_, side, len)) = self.engine.poll_transmit(&mut buffer[ERROR_ROOM..]) {
             let realm = self.engine.transmit_realm();
             let mut packet = Packet::new(&mut buffer[..ERROR_ROOM + len], ERROR_ROOM);
-            let is_to_host = side == Side::Inside && self.translator.realm() == Some(realm);
-            let lost = is_to_host && self.translator.convert_own_to_host(&mut packet).is_err();
+            let is_to_host = side == Side::Inside && self.translator.realms().has(realm);
+            let lost =
+                is_to_host && self.translator.convert_own_to_host(realm, &mut packet).is_err();
             let bytes = if lost { Vec::new() } else { packet.bytes().to_vec() };
             seen.of_engine.push((side, realm, bytes));
         }
@@ -149,9 +152,9 @@ impl World {
         sessions.map(text).collect()
     }
 
-    /// Numbers of hosts and of subscribers.
-    pub(crate) fn hosts(&self) -> Option<(usize, usize)> {
-        self.translator.hosts().map(natgate_ipv6::Hosts::counts)
+    /// Numbers of hosts and of subscribers, of each kind.
+    pub(crate) fn hosts(&self) -> [Option<(usize, usize)>; 2] {
+        HostKind::ALL.map(|kind| self.translator.hosts(kind).map(natgate_ipv6::Hosts::counts))
     }
 }
 
@@ -165,7 +168,10 @@ fn left(came: &[u8], fate: Fate, packet: &Packet<'_>) -> Option<(Departure, Vec<
     let Fate::Send(mut departure) = fate else { return None };
     let mut bytes = packet.bytes().to_vec();
     if came[0] >> 4 == 6 {
-        if let Ok(mut header) = Ipv4::new_checked(&mut bytes[..]) {
+        // A packet of NAT64 may go into a tunnel.
+        let is_tunneled = bytes[0] >> 4 == 6 && bytes[6] == IPV4;
+        let at = if is_tunneled { ipv6::HEADER_LEN } else { 0 };
+        if let Ok(mut header) = Ipv4::new_checked(&mut bytes[at..]) {
             header.set_identification(0);
             header.fill_checksum();
         }

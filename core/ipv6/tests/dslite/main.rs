@@ -13,7 +13,7 @@ use natgate_engine::{
     Timestamp,
 };
 use natgate_ipv6::softwire::{DsliteSettings, SoftwireSettings};
-use natgate_ipv6::{Fate, Prefix6, Settings, StaticHost, Translator};
+use natgate_ipv6::{Fate, HostKind, Prefix6, Settings, StaticHost, Translator};
 use natgate_wire::checksum::{checksum, fold, pseudo_header, pseudo_header_v6, sum};
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmpv6};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -135,8 +135,9 @@ impl World {
         let mut buffer = vec![0; ROOM + 1500];
         let (_, side, len) = self.engine.poll_transmit(&mut buffer[ROOM..])?;
         let mut packet = Packet::new(&mut buffer[..ROOM + len], ROOM);
-        if side == Side::Inside && Some(self.engine.transmit_realm()) == self.translator.realm() {
-            self.translator.convert_own_to_host(&mut packet).expect("a host");
+        let realm = self.engine.transmit_realm();
+        if side == Side::Inside && self.translator.realms().has(realm) {
+            self.translator.convert_own_to_host(realm, &mut packet).expect("a host");
         }
         Some((side, packet.bytes().to_vec()))
     }
@@ -159,8 +160,12 @@ impl World {
         (error[21], receiver, error[28..].to_vec())
     }
 
+    fn realm(&self) -> u16 {
+        self.translator.realms().of(HostKind::Dslite).expect("DS-Lite")
+    }
+
     fn hosts(&self) -> (usize, usize) {
-        self.translator.hosts().expect("DS-Lite").counts()
+        self.translator.hosts(HostKind::Dslite).expect("DS-Lite").counts()
     }
 
     /// Lets time pass, in steps, so that sweeps come to their end.
@@ -285,8 +290,9 @@ fn subscribers_with_one_inner_address_do_not_meet() {
         assert_eq!(world.enter(&answer(left, b"pong")), (b4.to_owned(), expected));
     }
     assert_eq!(world.hosts(), (2, 2));
-    let realm = world.translator.realm().expect("DS-Lite");
-    let (found, numbers) = world.translator.numbers(B4.parse().unwrap(), 128).expect("a B4");
+    let realm = world.realm();
+    let numbers = world.translator.numbers(HostKind::Dslite, B4.parse().unwrap(), 128);
+    let (found, numbers) = numbers.expect("a B4");
     assert_eq!(found, realm);
     let name = world.translator.host(realm, numbers.first().into()).expect("a name");
     let inner = name.address.and_then(|address| address.to_ipv4_mapped());
@@ -734,12 +740,13 @@ fn a_quota_counts_a_prefix_if_the_subscriber_is_one() {
     let [first, other] = [MOVING[1], MOVING[2]].map(|b4| b4.parse().expect("an address"));
     let inner = Ipv4Addr::new(192, 168, 1, 1);
     let number = world.translator.number_behind(first, inner).expect("a host");
-    let name = world.translator.host(world.translator.realm().expect("a realm"), number);
+    let name = world.translator.host(world.realm(), number);
     let name = name.expect("a name");
     assert_eq!((name.prefix.to_string(), name.len), ("2001:db8:b4:100::".to_owned(), 56));
     // Each address of the prefix names the subscriber.
-    assert_eq!(world.translator.numbers(first, 128), world.translator.numbers(name.prefix, 56));
-    assert_ne!(world.translator.numbers(other, 128), world.translator.numbers(first, 128));
+    let numbers = |prefix, len| world.translator.numbers(HostKind::Dslite, prefix, len);
+    assert_eq!(numbers(first, 128), numbers(name.prefix, 56));
+    assert_ne!(numbers(other, 128), numbers(first, 128));
 }
 
 //= test rfc7785#section-4-migrate
@@ -763,7 +770,7 @@ fn hosts_move_to_the_tunnel_of_the_last_packet_and_not_too_often() {
     let later = world.leave(MOVING[0], &packet(4002));
     assert_eq!(world.enter(&answer(&later, b"y")).0, MOVING[0]);
     // Hosts that another process takes over keep the tunnel.
-    let carried: Vec<_> = world.translator.hosts().expect("hosts").carried().collect();
+    let carried: Vec<_> = world.translator.carried_hosts().collect();
     assert!(carried.iter().all(|host| host.address == address(MOVING[0])), "{carried:?}");
     // Another subscriber is another one.
     world.leave(MOVING[2], &packet(4000));
@@ -822,33 +829,6 @@ fn a_b4_of_a_static_mapping_returns_without_waiting() {
     world.translator.keep(&[]);
     world.leave(MOVING[1], &packet);
     assert_eq!(world.take(Side::Inside, &tunneled(MOVING[0], &packet)), early);
-}
-
-#[test]
-fn nat64_beside_dslite_is_refused() {
-    let prefix = Prefix6 { address: "64:ff9b::".parse().expect("an address"), len: 96 };
-    let nat64 = natgate_ipv6::Nat64Settings {
-        prefixes: vec![natgate_ipv6::Pref64::new(prefix).expect("a prefix")],
-        subscribers: Vec::new(),
-        subscriber_length: 64,
-        non_global: natgate_ipv6::NonGlobal::Refuse,
-        static_hosts: Vec::new(),
-    };
-    let dslite = DsliteSettings {
-        subscriber_length: 128,
-        b4_change_interval: std::time::Duration::ZERO,
-        address: AFTR.parse().expect("an address"),
-        b4: Vec::new(),
-        softwire: SoftwireSettings { mtu: None, path_mtu: true },
-        static_hosts: Vec::new(),
-    };
-    let settings = Settings {
-        configured: true,
-        nat64: Some(nat64),
-        dslite: Some(dslite),
-        ..Settings::default()
-    };
-    assert!(Translator::new(&settings, &mut Config::default(), [1; 32]).is_err());
 }
 
 /// Two hosts with one inner address that have static mappings.

@@ -37,7 +37,7 @@ impl Families {
         put(&mut amended, 10, checksum);
         let result = self.ipv4.clone().process(now, from, &amended, choice);
         let is_to_host = result.verdict == Verdict::Forward(Side::Inside)
-            && self.realm().is_some_and(|realm| result.realm == realm);
+            && self.nat64_realm().is_some_and(|realm| result.realm == realm);
         is_to_host.then(|| match four.has_source_route() {
             true => {
                 let is_answered = !four.is_error() && four.transport.offset == 0; // 19.9

@@ -208,7 +208,7 @@ impl Families {
         len: usize,
         choice: Option<Endpoint>,
     ) -> (Option<Departure>, Effects) {
-        let realm = self.realm().expect("there is DS-Lite");
+        let realm = self.dslite_realm().expect("there is DS-Lite");
         let before = self.ipv4.counters().clone();
         let result = self.ipv4.process_in(now, Side::Inside, realm, bytes, choice);
         let (way, outcome) = self.counted_since(&before);
@@ -236,7 +236,7 @@ impl Families {
         };
         let service = service_behind(inner[1], class)?;
         let place = match four.quotes() {
-            true => self.hosts.place_or_new(host),
+            true => self.tunneled.place_or_new(host),
             false => self.place_behind(now, b4, host)?,
         };
         let mut bytes = inner[..four.total_len].to_vec();
@@ -269,7 +269,7 @@ impl Families {
         if is_change || known.is_none() {
             self.tunnels.ends.insert(host.0, (b4, known.map(|_| now.0)));
         }
-        Ok(self.hosts.place_or_new(host))
+        Ok(self.tunneled.place_or_new(host))
     }
 
     /// 20.21: false if the B4 of the subscriber is another one, and has changed too early.
@@ -292,7 +292,7 @@ impl Families {
     fn receiver(&self, b4: u128, four: &Four) -> Result<Host, DropReason> {
         let about = Four::read(&four.transport.bytes[8..], true)?;
         let host = (self.subscriber(b4), about.destination.into());
-        let is_known = self.is_end(b4) && self.hosts.known(host).is_some();
+        let is_known = self.is_end(b4) && self.tunneled.known(host).is_some();
         is_known.then_some(host).ok_or(DropReason::IcmpNoSession)
     }
 
@@ -333,11 +333,11 @@ impl Families {
 
     /// 20.21 and 19.13: checks that there is room for a host.
     pub(crate) fn check_room(&self, host: Host) -> Result<(), DropReason> {
-        if self.hosts.known(host).is_some() {
+        if self.tunneled.known(host).is_some() {
             return Ok(());
         }
         let most = self.config.limits.subscribers.map_or(1 << 16, |most| most as usize).max(1);
-        let all: Vec<Host> = self.hosts.counting().collect();
+        let all: Vec<Host> = self.tunneled.counting().collect();
         let mut b4s: Vec<u128> = all.iter().map(|(b4, _)| *b4).collect();
         b4s.dedup();
         let own = all.iter().filter(|(b4, _)| *b4 == host.0).count();
@@ -350,7 +350,8 @@ impl Families {
     /// 20.22: a packet to a host, in its tunnel.
     pub(crate) fn to_tunnel(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, DropReason> {
         let four = Four::read(bytes, false)?;
-        let (subscriber, inner) = self.hosts.host(four.destination).ok_or(DropReason::NoMapping)?;
+        let (subscriber, inner) =
+            self.tunneled.host(four.destination).ok_or(DropReason::NoMapping)?;
         let (b4, _) = self.tunnels.ends[&subscriber];
         let mtu = self.width(b4);
         let mut bytes = bytes.to_vec();
@@ -453,11 +454,13 @@ impl Families {
         let report = six.transport.bytes;
         let subscriber = self.subscriber(b4);
         let host = Four::read(&inner, true).map(|four| (subscriber, four.destination.into()));
-        let place = host.ok().and_then(|host| self.hosts.known(host)).expect("a report about it");
+        let place =
+            host.ok().and_then(|host| self.tunneled.known(host)).expect("a report about it");
         readdress(&mut inner, Side::Outside, place);
         let error = error4(place, 576, &inner, message(3, 1));
         if let Some(width) = width(report) {
-            let (mut trial, realm) = (self.ipv4.clone(), self.realm().expect("there is DS-Lite"));
+            let (mut trial, realm) =
+                (self.ipv4.clone(), self.dslite_realm().expect("there is DS-Lite"));
             let tried = trial.process_in(now, Side::Inside, realm, &error, choice);
             if let Verdict::Drop(_) = tried.verdict {
                 let unknown = DropReason::IcmpNoSession;
@@ -500,7 +503,7 @@ impl Families {
         let inner = Some(quoted.transport.bytes).filter(|_| is_ours).ok_or(unknown)?;
         let four = Four::read(inner, true).map_err(|_| unknown)?;
         let host = (self.subscriber(quoted.destination), four.destination.into());
-        let is_known = self.is_end(quoted.destination) && self.hosts.known(host).is_some();
+        let is_known = self.is_end(quoted.destination) && self.tunneled.known(host).is_some();
         is_known.then(|| (quoted.destination, inner.to_vec())).ok_or(unknown)
     }
 }

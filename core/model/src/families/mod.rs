@@ -48,7 +48,9 @@ pub struct Families {
     config: Config,
     /// The translator of IPv4 (2 to 18).
     pub ipv4: Model,
+    /// Hosts of NAT64, and hosts behind tunnels.
     hosts: hosts::Hosts,
+    tunneled: hosts::Hosts,
     /// Prefixes of NAT64 by which hosts reach remote addresses.
     prefixes: nat64::Prefixes,
     tunnels: dslite::Tunnels,
@@ -109,11 +111,8 @@ impl Families {
             settings: settings.clone(),
             config: config.clone(),
             ipv4: Model::new(config, now),
-            hosts: match (&settings.nat64, &settings.dslite) {
-                (Some(nat64), _) => nat64::first_hosts(nat64),
-                (None, Some(dslite)) => dslite::first_hosts(dslite), // 20.21
-                (None, None) => hosts::Hosts::new(8),
-            },
+            hosts: settings.nat64.as_ref().map(nat64::first_hosts).unwrap_or_default(),
+            tunneled: settings.dslite.as_ref().map(dslite::first_hosts).unwrap_or_default(), // 20.21
             prefixes: nat64::Prefixes::default(),
             tunnels: dslite::Tunnels::new(settings.dslite.as_ref()),
             endpoints: Endpoints::default(),
@@ -204,7 +203,9 @@ impl Families {
     /// True if a packet of IPv6 passes the checks and is for the end of the tunnels.
     fn is_for_dslite(&self, from: Side, bytes: &[u8]) -> bool {
         let Ok(whole) = self.check_ipv6(bytes) else { return false };
-        from == Side::Inside && self.is_aftr(headers::address(whole, 24))
+        from == Side::Inside
+            && self.is_aftr(headers::address(whole, 24))
+            && !self.nat64_claims(headers::address(whole, 8)) // 19.12
     }
 
     /// False for a fragment that sections 2 to 18 would treat: the model knows none.

@@ -159,7 +159,7 @@ impl Families {
                 return (none, Effects::default());
             }
         };
-        let realm = self.realm().expect("there is NAT64");
+        let realm = self.nat64_realm().expect("there is NAT64");
         let before = self.ipv4.counters().clone();
         let result = self.ipv4.process_in(now, Side::Inside, realm, &bytes, choice);
         if !matches!(result.verdict, Verdict::Drop(_) | Verdict::Held) {

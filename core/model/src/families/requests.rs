@@ -57,14 +57,14 @@ impl Families {
         choice: Option<Endpoint>,
     ) -> Asked<Explicit> {
         let (realm, address) = self.requester(now, host)?;
-        let (prefix, remote) = match (remote, &self.settings.nat64) {
-            (IpAddr::V4(remote), _) => (None, remote.to_bits()),
-            (IpAddr::V6(remote), Some(nat64)) => {
+        let (prefix, remote) = match (remote, host, &self.settings.nat64) {
+            (IpAddr::V4(remote), ..) => (None, remote.to_bits()),
+            (IpAddr::V6(remote), Requester::Ipv6(_), Some(nat64)) => {
                 let found = extracted(nat64, remote.to_bits());
                 let (prefix, remote) = found.map_err(|_| ExplicitError::Remote)?;
                 (Some(prefix), remote)
             }
-            (IpAddr::V6(_), None) => return Err(ExplicitError::Remote),
+            (IpAddr::V6(_), ..) => return Err(ExplicitError::Remote),
         };
         let internal = Endpoint { address: address.into(), ..request.internal };
         let remote_end = Endpoint { address: remote.into(), ..request.remote };
@@ -82,7 +82,7 @@ impl Families {
         let Requester::Tunneled { b4, inner } = host else {
             return self.known_requester(now, host);
         };
-        let realm = self.realm().ok_or(ExplicitError::NotSubscriber)?;
+        let realm = self.dslite_realm().ok_or(ExplicitError::NotSubscriber)?;
         let host = self.requester_behind(b4.to_bits(), inner)?;
         let place = self.place_behind(now, b4.to_bits(), host);
         Ok((realm, place.map_err(|_| ExplicitError::Full)?))
@@ -90,16 +90,20 @@ impl Families {
 
     /// As `requester`, for a host that ends a hold: a B4 does not move by this.
     fn known_requester(&mut self, now: Timestamp, host: Requester) -> Asked<(u16, u32)> {
-        let realm = self.realm().ok_or(ExplicitError::NotSubscriber)?;
-        let host = match host {
-            Requester::Ipv6(host) => self.requester_of_nat64(host)?,
+        match host {
+            Requester::Ipv6(host) => {
+                let realm = self.nat64_realm().ok_or(ExplicitError::NotSubscriber)?;
+                let host = self.requester_of_nat64(host)?;
+                Ok((realm, self.hosts.place_or_new(host)))
+            }
             Requester::Tunneled { b4, inner } => {
+                let realm = self.dslite_realm().ok_or(ExplicitError::NotSubscriber)?;
                 let host = self.requester_behind(b4.to_bits(), inner)?;
                 let may_ask = self.may_send_from(now, b4.to_bits());
-                may_ask.then_some(host).ok_or(ExplicitError::NotSubscriber)?
+                may_ask.then_some(()).ok_or(ExplicitError::NotSubscriber)?;
+                Ok((realm, self.tunneled.place_or_new(host)))
             }
-        };
-        Ok((realm, self.hosts.place_or_new(host)))
+        }
     }
 
     fn requester_of_nat64(&self, host: Ipv6Addr) -> Asked<Host> {

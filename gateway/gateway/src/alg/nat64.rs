@@ -6,7 +6,7 @@
 
 use super::{AlgSettings, Arrived, Control, Ends, HostEnds, Kind, Stage};
 use natgate_engine::{Engine, Side, Timestamp};
-use natgate_ipv6::Translator;
+use natgate_ipv6::{HostKind, Translator};
 use natgate_payload::{Endpoints, Fate, Room};
 use natgate_wire::{Ipv6, protocol};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -62,7 +62,7 @@ impl Stage {
                 |settings: &AlgSettings| settings.kind(ends.protocol, ends.destination.port());
             let kind = kind(&self.settings).or_else(|| kind(&self.former));
             kind.is_some_and(|kind| kind != Kind::Dns)
-                && translator.remote_of(*ends.destination.ip()).is_some()
+                && translator.remote_of(HostKind::Nat64, *ends.destination.ip()).is_some()
         })
     }
 
@@ -92,7 +92,7 @@ impl Stage {
         ends: Ends6,
         packet: &[u8],
     ) -> Option<Control> {
-        let seen = translator.remote_of(*ends.destination.ip())?;
+        let seen = translator.remote_of(HostKind::Nat64, *ends.destination.ip())?;
         let asked = Asked {
             internal: ends.source.into(),
             remote: SocketAddrV4::new(seen, ends.destination.port()),
@@ -116,7 +116,8 @@ impl Stage {
         }
         let named = self.settings.kind(protocol, remote.port());
         let known = self.payloads.find(protocol, external, remote).map(|(kind, _)| kind);
-        let realm = translator.realm()?;
+        let kind = if internal.is_ipv6() { HostKind::Nat64 } else { HostKind::Dslite };
+        let realm = translator.realms().of(kind)?;
         self.control(named, known, Endpoints { internal, external, remote, remote_inside, realm })
     }
 }

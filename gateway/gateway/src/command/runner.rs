@@ -295,8 +295,8 @@ fn advance_review(
 /// all of them, and none may refuse alone because a block has changed hands since.
 fn prepare(prepared: &mut Part, parts: &mut WorkerParts<'_>) -> Result<(), CommandError> {
     prepared.wiring.check(&prepared.settings, parts.devices)?;
-    let hosts = prepared.settings.ipv6.static_hosts();
-    let numbers = reserve(parts.translator.as_deref_mut(), hosts, parts.now)?;
+    let hosts: Vec<StaticHost> = prepared.settings.ipv6.static_hosts().copied().collect();
+    let numbers = reserve(parts.translator.as_deref_mut(), &hosts, parts.now)?;
     let mut own = hosts.iter().zip(numbers).filter_map(|(host, number)| Some((host, number?)));
     if own.any(|(host, number)| host.number != number) {
         let message = "hosts of static mappings have lost their numbers meanwhile; reload again";
@@ -321,7 +321,7 @@ fn numbered(config: &Config) -> Config {
     }
 }
 
-/// Numbers of the hosts of static mappings of NAT64 or DS-Lite, reserved for a while.
+/// Numbers of the hosts of static mappings of NAT64 and DS-Lite, reserved for a while.
 fn reserve(
     translator: Option<&mut Translator>,
     hosts: &[StaticHost],

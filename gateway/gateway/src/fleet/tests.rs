@@ -115,6 +115,8 @@ enum Allotment {
     Nat64,
     /// At random, for hosts behind tunnels of DS-Lite.
     Dslite,
+    /// At random, for hosts of both kinds in turn.
+    Both,
 }
 
 impl Allotment {
@@ -128,7 +130,9 @@ impl Allotment {
 
     fn allocation(self) -> Allocation {
         match self {
-            Self::Random | Self::Realms | Self::Nat64 | Self::Dslite => Allocation::Random,
+            Self::Random | Self::Realms | Self::Nat64 | Self::Dslite | Self::Both => {
+                Allocation::Random
+            }
             Self::Blocks => Allocation::Block(BlockConfig {
                 size: BLOCK,
                 max_per_subscriber: 1,
@@ -764,10 +768,11 @@ fn history(seed: u64) {
         Allotment::Realms,
         Allotment::Nat64,
         Allotment::Dslite,
+        Allotment::Both,
     ];
     let mut pair = Pair::with(all[seed as usize % all.len()]);
     pair.wire().random = seed;
-    pair.wire().faults = seed / 6 % 4;
+    pair.wire().faults = seed / all.len() as u64 % 4;
     let mut judge = Judge { allotment: pair.allotment, ..Judge::default() };
     for _ in 0..250 {
         let (choice, host) = (pair.below(64), pair.below(12) as u8 + 2);

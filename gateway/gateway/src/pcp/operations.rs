@@ -8,7 +8,7 @@ use natgate_engine::{
     DropReason, Endpoint, Engine, Explicit, ExplicitError, MapRequest, PeerRequest, RemoteFilter,
     Timestamp, WantedEndpoint,
 };
-use natgate_ipv6::{Requester, Translator};
+use natgate_ipv6::{HostKind, Requester, Translator};
 use natgate_pcp::{Granted, Map, Operation, Peer, Refusal, ResultCode, Unmap};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -22,7 +22,7 @@ const OF_ADDRESS: ([u8; 12], u16, Duration) = (*b"external add", 9, Duration::fr
 enum Remotes<'t> {
     /// By IPv4 addresses only.
     Ipv4,
-    /// By addresses of both families, which a translator knows.
+    /// By addresses of both families, as hosts of NAT64 do. A translator knows them.
     Both(&'t Translator),
 }
 
@@ -34,7 +34,9 @@ impl Remotes<'_> {
     fn address(self, remote: IpAddr) -> Option<Ipv4Addr> {
         match (remote, self) {
             (IpAddr::V4(remote), _) => Some(remote),
-            (IpAddr::V6(remote), Self::Both(translator)) => translator.remote_of(remote),
+            (IpAddr::V6(remote), Self::Both(translator)) => {
+                translator.remote_of(HostKind::Nat64, remote)
+            }
             (IpAddr::V6(_), Self::Ipv4) => None,
         }
     }
@@ -43,7 +45,9 @@ impl Remotes<'_> {
     fn prefix(self, address: IpAddr, len: u8) -> Option<(Ipv4Addr, u8)> {
         match (address, self) {
             (IpAddr::V4(address), _) => Some((address, len)),
-            (IpAddr::V6(address), Self::Both(translator)) => translator.remotes_of(address, len),
+            (IpAddr::V6(address), Self::Both(translator)) => {
+                translator.remotes_of(HostKind::Nat64, address, len)
+            }
             (IpAddr::V6(_), Self::Ipv4) => None,
         }
     }
@@ -96,13 +100,13 @@ pub(super) fn carry_out_for_numbered(
     match (&done, operation) {
         (Ok(granted), Operation::Peer(peer)) if granted.lifetime > 0 => {
             if let IpAddr::V6(remote) = peer.remote.0 {
-                translator.note_remote(numbered.1, remote);
+                translator.note_remote(numbered, remote);
             }
         }
         (Ok(granted), _) if granted.lifetime > 0 => {}
         // The host may have got a mapping. It loses a number without a mapping in a sweep.
         (Ok(_), Operation::Address) => {}
-        _ => translator.refuse_requester(numbered.1),
+        _ => translator.refuse_requester(numbered),
     }
     done
 }

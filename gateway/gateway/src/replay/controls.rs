@@ -5,7 +5,7 @@ use crate::alg::{Arrived, HostEnds, Stage, Taken};
 use crate::counters::Origin;
 use crate::limits::LONGEST;
 use natgate_engine::{Engine, Packet, Side, Verdict};
-use natgate_ipv6::{Departure, Fate, Translator};
+use natgate_ipv6::{Departure, Fate};
 use natgate_payload::{Fate as AlgFate, Payloads, Room};
 use std::io::Write;
 
@@ -25,7 +25,7 @@ impl<W: Write> Replay<'_, W> {
         let end = HEADROOM + room.bytes().len();
         let sent = match taken {
             Taken::Decided(Verdict::Forward(Side::Inside), realm) if self.is_of_hosts(realm) => {
-                let packet = Packet::new(&mut work[..end], HEADROOM);
+                let packet = Packet::new(&mut work[..end], HEADROOM).in_realm(realm);
                 let origin = Origin::forwarded(side, Side::Inside, bytes.len());
                 self.send_to_host(packet, self.now, Cause::Passed(header), Some(origin))
             }
@@ -80,9 +80,9 @@ impl<W: Write> Replay<'_, W> {
         work
     }
 
-    /// True if a realm is that of hosts with numbers.
+    /// True if hosts of a realm have numbers.
     fn is_of_hosts(&self, realm: u16) -> bool {
-        self.translator.as_ref().and_then(Translator::realm) == Some(realm)
+        self.translator.as_ref().is_some_and(|translator| translator.realms().has(realm))
     }
 
     /// Sends the framework's own packets, and reports what a packet of a control flow has made.
@@ -101,7 +101,7 @@ impl<W: Write> Replay<'_, W> {
             let end = HEADROOM + len;
             let own = match to == Side::Inside && self.is_of_hosts(realm) {
                 true => {
-                    let packet = Packet::new(&mut work[..end], HEADROOM);
+                    let packet = Packet::new(&mut work[..end], HEADROOM).in_realm(realm);
                     self.send_to_host(packet, self.now, cause, None)
                 }
                 false => self.send((to, realm), self.now, cause, &work[HEADROOM..end], None),

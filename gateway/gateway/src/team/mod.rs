@@ -93,7 +93,7 @@ pub fn team_memory(settings: &Settings) -> u64 {
 /// follow it fully, the workers hand packets over.
 pub fn steering(settings: &Settings) -> [Steering; 2] {
     let outside = partition::stretches(&settings.engine, settings.workers.count);
-    let prefix_len = settings.ipv6.subscriber_length();
+    let prefix_len = settings.ipv6.shared_length();
     [By::Source, By::Destination(outside)].map(|by| Steering { by, prefix_len })
 }
 

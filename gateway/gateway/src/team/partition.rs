@@ -14,7 +14,7 @@ use crate::limits::MOST_WORKERS;
 use crate::settings::Settings;
 use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, Side, bucket};
 use natgate_io::{MOST_STRETCHES, Share, Stretch};
-use natgate_ipv6::Division;
+use natgate_ipv6::{Division, HostRealms};
 use natgate_wire::protocol;
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
@@ -135,8 +135,8 @@ pub(crate) struct Partition {
     /// True if a worker has joined.
     has_grown: bool,
     buckets: Arc<Buckets>,
-    /// The division of IPv6 packets, and the realm of the hosts that have numbers.
-    ipv6: Option<(Division, u16)>,
+    /// The division of IPv6 packets, and the realms of hosts that have numbers.
+    ipv6: Option<(Division, HostRealms)>,
     /// Sorted by address.
     rows: Vec<Row>,
     plans: Vec<Plan>,
@@ -181,7 +181,10 @@ impl Partition {
             workers,
             has_grown,
             buckets: buckets.unwrap_or_else(|| Buckets::new(workers)),
-            ipv6: ipv6.map(|division| (division, realm_of_numbers(config))),
+            ipv6: ipv6.map(|division| {
+                let realms = division.realms(realms_without_numbers(config));
+                (division, realms)
+            }),
             rows: Vec::new(),
             plans: Vec::new(),
             hosts: HashMap::new(),
@@ -313,9 +316,9 @@ impl Partition {
 
     /// Owner of a host with a number; `None`: hosts of the realm have addresses.
     fn of_number(&self, realm: u16, number: u32) -> Option<usize> {
-        let (division, of_numbers) = self.ipv6.as_ref()?;
-        let has_numbers = realm == *of_numbers && division.has_numbers();
-        has_numbers.then(|| division.worker_of_number(number.into(), self.workers))
+        let (division, realms) = self.ipv6.as_ref()?;
+        let kind = realms.kind(realm)?;
+        Some(division.worker_of_number(kind, number.into(), self.workers))
     }
 
     /// Owner of an IPv6 packet that came in by a side.
@@ -413,10 +416,10 @@ impl Partition {
     }
 }
 
-/// Realm of hosts with numbers: the translator adds it behind all others.
-fn realm_of_numbers(config: &Config) -> u16 {
+/// Realms without hosts with numbers: the translator adds those with numbers behind them.
+fn realms_without_numbers(config: &Config) -> usize {
     let place = config.realms.iter().position(|realm| realm.host_bits.is_some());
-    place.unwrap_or(config.realms.len()) as u16 + 1
+    place.unwrap_or(config.realms.len())
 }
 
 /// First owner of a word of ports; `place` is the address's index in the pool.

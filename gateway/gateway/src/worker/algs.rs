@@ -130,7 +130,8 @@ impl Stages {
         let realm = packet.frames[0].realm();
         match verdicts[0] {
             Verdict::Forward(side) if self.is_of_hosts(side, realm) => {
-                self.send_made_to_host(now, packet.frames[0].bytes(), transmitters);
+                let own = (realm, packet.frames[0].bytes());
+                self.send_made_to_host(now, own, transmitters);
             }
             _ => self.deliver(now, from, (&mut packet, &verdicts), transmitters),
         }
@@ -152,7 +153,7 @@ impl Stages {
         ) {
             if self.is_of_hosts(side, realm) {
                 let packet = &buffer[HEADROOM..HEADROOM + len];
-                self.send_made_to_host(now, packet, transmitters);
+                self.send_made_to_host(now, (realm, packet), transmitters);
                 continue;
             }
             self.send_own(now, Link::new(side, realm), (buffer, len), transmitters);

@@ -85,13 +85,15 @@ impl Families {
         Status6 { translator: &self.translator, router: self.router.counters(), sides }
     }
 
-    /// Realm of the hosts with numbers, and the largest IPv4 packet that may go to them, bytes.
-    pub(super) fn mtu_of_hosts(&self) -> Option<(u16, u16)> {
+    /// The largest IPv4 packet that may go to the hosts of a realm, bytes. `None`: they have no
+    /// numbers.
+    pub(super) fn mtu_of_hosts(&self, realm: u16) -> Option<u16> {
         let link = u16::try_from(self.router.mtu(Link::inside(0))).unwrap_or(u16::MAX);
-        Some((self.translator.realm()?, self.translator.mtu_of_hosts(link)))
+        let kind = self.translator.realms().kind(realm)?;
+        Some(Translator::mtu_of_hosts(kind, link))
     }
 
-    /// Name of the host that a change is about, if NAT64 translates for it.
+    /// Name of the host that a change is about, if it has a number.
     pub(super) fn name(&self, event: &Event) -> Option<HostName> {
         let (realm, number) = event.change.subject()?;
         self.translator.host(realm, number)
@@ -145,10 +147,10 @@ impl Stages {
             && (self.team.is_none() || self.is_here_ipv6(now, link, source, frame))
     }
 
-    /// True if a realm is that of NAT64's hosts.
+    /// True if hosts of a realm have numbers.
     pub(super) fn is_of_hosts(&self, side: Side, realm: u16) -> bool {
-        let of_hosts = self.families.as_ref().and_then(|families| families.translator.realm());
-        side == Side::Inside && of_hosts == Some(realm)
+        let families = self.families.as_ref();
+        side == Side::Inside && families.is_some_and(|one| one.translator.realms().has(realm))
     }
 
     /// Does what is due for IPv6 without a packet, and sends what the router of IPv6 has to send.
@@ -180,19 +182,20 @@ impl Stages {
                 families.translator.exchange_bindings(Arc::clone(&lw4o6.bindings));
             }
             families.bindings = settings.bindings.clone().map(BindingTaker::new);
-            families.translator.keep(settings.ipv6.static_hosts());
+            let hosts: Vec<_> = settings.ipv6.static_hosts().copied().collect();
+            families.translator.keep(&hosts);
             // Next hops have been checked when the settings were prepared. An error changes
             // nothing.
             let _ = families.router.reconfigure(settings);
         }
     }
 
-    /// Returns the changes that packets of NAT64 have made, and the names of their hosts.
+    /// Returns the changes that packets of either family have made, and the names of their hosts.
     pub(super) fn told(&mut self) -> impl Iterator<Item = (Event, Option<HostName>)> + '_ {
         self.families.iter_mut().flat_map(|families| families.told.drain(..))
     }
 
-    /// Name of the host that a change is about, if NAT64 translates for it.
+    /// Name of the host that a change is about, if it has a number.
     pub(super) fn host_name(&self, event: &Event) -> Option<HostName> {
         self.families.as_ref().and_then(|families| families.name(event))
     }
@@ -389,11 +392,11 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         }
     }
 
-    /// Converts and sends a packet of the engine's own to a host of NAT64. The packet is in a
-    /// buffer behind [`ROOM`].
-    fn send_to_host(&mut self, buffer: &mut [u8], len: usize) {
+    /// Converts and sends a packet of the engine's own to a host with a number in a realm. The
+    /// packet is in a buffer behind [`ROOM`].
+    fn send_to_host(&mut self, realm: u16, buffer: &mut [u8], len: usize) {
         let mut packet = Packet::new(&mut buffer[..ROOM + len], ROOM);
-        let converted = self.families.translator.convert_own_to_host(&mut packet);
+        let converted = self.families.translator.convert_own_to_host(realm, &mut packet);
         if self.stages.captures.is_on() && converted.is_ok() {
             self.stages.captures.leaving(self.now, Side::Inside, packet.bytes());
         }
@@ -407,8 +410,8 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         }
     }
 
-    /// Converts and sends the packets of a batch that the engine has translated for hosts of NAT64.
-    /// An empty frame stays in the place of each.
+    /// Converts and sends the packets of a batch that the engine has translated for hosts with
+    /// numbers. An empty frame stays in the place of each.
     fn send_to_hosts(&mut self, from: Side, packets: &mut Packets<'d>, verdicts: &mut Verdicts) {
         let count = packets.len();
         let (mut lens, mut results) = ([0; BATCH], [None; BATCH]);
@@ -494,15 +497,15 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
             self.families.told.push((event, name));
         }
         let mut buffer = std::mem::take(&mut self.families.buffer);
-        let of_hosts = self.families.translator.realm();
+        let of_hosts = self.families.translator.realms();
         while let Some((_, side, len)) = self.stages.engine.poll_transmit(&mut buffer[ROOM..]) {
             let realm = self.stages.engine.transmit_realm();
             if self.stages.engine.transmit_turns() {
                 self.turn_over_made(realm, &buffer[ROOM..ROOM + len]);
                 continue;
             }
-            if side == Side::Inside && of_hosts == Some(realm) {
-                self.send_to_host(&mut buffer, len);
+            if side == Side::Inside && of_hosts.has(realm) {
+                self.send_to_host(realm, &mut buffer, len);
                 continue;
             }
             let frame = Frame::of(&mut buffer, ROOM, ROOM + len);

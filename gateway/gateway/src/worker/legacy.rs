@@ -30,14 +30,14 @@ impl Worker {
     pub(crate) fn legacy(&self) -> Legacy {
         let first = self.stages.team.as_ref().filter(|team| team.number() == 0);
         let families = self.stages.families.as_ref();
-        let hosts = families.and_then(|families| families.translator.hosts());
+        let hosts = families.map(|families| families.translator.carried_hosts());
         let algs = self.stages.algs.as_ref();
         Legacy {
             known: self.stages.router.acquaintances(),
             epochs: vec![self.stages.pcp.epoch()],
             addresses: self.stages.pcp.addresses().to_vec(),
             division: first.and_then(|team| team.partition().division()),
-            hosts: vec![hosts.map_or_else(Vec::new, |hosts| hosts.carried().collect())],
+            hosts: vec![hosts.map_or_else(Vec::new, Iterator::collect)],
             flows: vec![algs.map_or_else(Vec::new, |algs| algs.stage.saved_flows())],
         }
     }
@@ -62,7 +62,7 @@ impl Worker {
         }
     }
 
-    /// Takes the hosts of NAT64 or DS-Lite of another process.
+    /// Takes the hosts of NAT64 and DS-Lite of another process.
     pub(crate) fn adopt_hosts(
         &mut self,
         hosts: &[CarriedHost],

@@ -10,8 +10,8 @@ use crate::router6::{AddressState, Onward6};
 use crate::team::Way;
 use natgate_engine::{Cursor, DropReason, Engine, Filter, Prefix, Side, SubscriberInfo, Timestamp};
 use natgate_io::{Frame, HEADROOM, Transmit};
-use natgate_ipv6::Prefix6;
 use natgate_ipv6::softwire::TunneledRequest;
+use natgate_ipv6::{HostKind, Prefix6};
 use natgate_pcp::{ALL_HOSTS, ALL_NODES, CLIENT_PORT, SERVER_PORT};
 use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
@@ -157,8 +157,8 @@ impl Stages {
     ) -> Admission {
         let Some(datagram) = Datagram::read_tunneled(request) else { return Admission::NoRequest };
         let b4 = request.b4;
-        let sender = sender_by_ipv6(families, hardware, b4, || {
-            let numbers = families.translator.numbers(b4, 128);
+        let sender = sender_by_ipv6(families, hardware, (HostKind::Dslite, b4), || {
+            let numbers = families.translator.numbers(HostKind::Dslite, b4, 128);
             numbers.is_some_and(|(realm, hosts)| has_subscriber(&self.engine, realm, hosts))
         });
         self.pcp.admit(now, datagram, sender)
@@ -241,7 +241,7 @@ pub(super) fn sender_ipv6(
     hardware: Option<Mac>,
     client: Ipv6Addr,
 ) -> Sender {
-    sender_by_ipv6(families, hardware, client, || {
+    sender_by_ipv6(families, hardware, (HostKind::Nat64, client), || {
         let number = families.translator.number_of(client.into());
         number.is_some_and(|(realm, number)| is_subscriber(engine, realm, number))
     })
@@ -251,14 +251,14 @@ pub(super) fn sender_ipv6(
 fn sender_by_ipv6(
     families: &Families,
     hardware: Option<Mac>,
-    client: Ipv6Addr,
+    (kind, client): (HostKind, Ipv6Addr),
     has_mappings: impl FnOnce() -> bool,
 ) -> Sender {
     let (hop, expected) = match families.router.onward(Link::inside(0), client, 0) {
         Onward6::Hop { address, mac, .. } => (Some(address), mac),
         Onward6::NoRoute => (None, None),
     };
-    let len = families.translator.subscriber_length();
+    let len = families.translator.subscriber_length(kind);
     let prefix_of = |len| Prefix6 { address: client, len }.first().to_bits();
     let names = (prefix_of(len), prefix_of(len - GROUP_BITS));
     sender_by_route((hop == Some(client), expected), hardware, names, has_mappings)

@@ -354,10 +354,10 @@ impl Stages {
     #[cold]
     pub(super) fn set_engine_mtus(&mut self) {
         let Self { engine, router, families, .. } = self;
-        let of_hosts = families.as_ref().and_then(|families| families.mtu_of_hosts());
+        let of_hosts = |realm| families.as_ref().and_then(|families| families.mtu_of_hosts(realm));
         let mtu = |link| u16::try_from(router.mtu(link)).unwrap_or(u16::MAX);
-        engine.set_mtus(|side, realm| match of_hosts {
-            Some((of_hosts, mtu)) if side == Side::Inside && of_hosts == realm => mtu,
+        engine.set_mtus(|side, realm| match of_hosts(realm) {
+            Some(mtu) if side == Side::Inside => mtu,
             _ => mtu(Link::new(side, realm)),
         });
     }

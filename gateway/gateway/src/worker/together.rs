@@ -132,7 +132,7 @@ impl Stages {
         self.router.exclude(&before, self.engine.counters());
         if let Some((link, frame)) = self.emit(now, fated) {
             if self.is_of_hosts(link.side, link.realm) {
-                return self.send_error_to_host(now, frame.bytes(), transmitters);
+                return self.send_error_to_host(now, (link.realm, frame.bytes()), transmitters);
             }
             let mut output = Output::default();
             output.push(frame, None);

@@ -163,7 +163,7 @@ fn came_from(packets: &[Vec<u8>], to: (&str, u16)) -> String {
 fn hosts(world: &mut World) -> usize {
     let now = world.now;
     let status = world.worker.status(now);
-    status.ipv6.unwrap().translator.hosts().unwrap().counts().0
+    status.ipv6.unwrap().translator.hosts(natgate_ipv6::HostKind::Nat64).unwrap().counts().0
 }
 
 #[test]

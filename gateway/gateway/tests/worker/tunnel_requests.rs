@@ -102,7 +102,7 @@ fn to(b4: &str, host: Ipv4Addr, port: u16) -> Option<(String, Ipv4Addr, u16)> {
 fn hosts(world: &mut World) -> usize {
     let now = world.now;
     let status = world.worker.status(now);
-    status.ipv6.unwrap().translator.hosts().unwrap().counts().0
+    status.ipv6.unwrap().translator.hosts(natgate_ipv6::HostKind::Dslite).unwrap().counts().0
 }
 
 /// Has a host behind a B4 send to a remote host, which answers: the B4 is no forged one.

@@ -1,6 +1,7 @@
 //! Reads `[dslite]`, and compares it with other tables.
 
 use super::draft::Draft;
+use super::ipv6::Nat64Draft;
 use super::problem::{Located, Place, Report};
 use super::reader::Section;
 use super::sections::read_duration;
@@ -81,13 +82,44 @@ fn warn_of_shared(dslite: &DsliteDraft, report: &Report<'_>) {
     report.unwise(&b4.place, format!("{message}; {advice}"));
 }
 
+/// Reports what disagrees with `[nat64]`. A packet from one of its prefixes would turn round, and
+/// several workers have packets of prefixes of one length.
+fn agrees_with_nat64(
+    draft: &Draft,
+    (dslite, nat64): (&DsliteDraft, &Nat64Draft),
+    report: &Report<'_>,
+) {
+    let (own, other) = (dslite.subscriber_length, nat64.subscriber_length);
+    if draft.workers.count > 1 && own != other {
+        let line = report.line(nat64.place.offset);
+        let message = format!(
+            "has subscribers of /{own}, and [nat64] in line {line} of /{other}, but several \
+             workers divide packets by one length"
+        );
+        let advice = "write the same subscriber_length in both, or workers.count = 1";
+        report.wrong(&dslite.place, format!("{message}; {advice}"));
+    }
+    for prefix in nat64.prefixes.iter().map(|prefix| prefix.value.prefix()) {
+        let advice = "addresses there stand for IPv4 ones; write another";
+        if let Some(address) = dslite.address.as_ref().filter(|own| prefix.contains(own.value)) {
+            let message = format!("{} is in {prefix} of nat64.prefixes", address.value);
+            report.wrong(&address.place, format!("{message}: {advice}"));
+        }
+        let overlaps = |b4: &&Located<Prefix6>| {
+            prefix.contains(b4.value.first()) || b4.value.contains(prefix.first())
+        };
+        for b4 in dslite.b4.iter().filter(overlaps) {
+            let message = format!("{} overlaps {prefix} of nat64.prefixes", b4.value);
+            report.wrong(&b4.place, format!("{message}: {advice}"));
+        }
+    }
+}
+
 /// Reports what disagrees with other tables.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     let Some(dslite) = &draft.ipv6.dslite else { return };
     if let Some(nat64) = &draft.ipv6.nat64 {
-        let line = report.line(nat64.place.offset);
-        let message = format!("[nat64] is in line {line}, and a gateway has one of both");
-        report.wrong(&dslite.place, format!("{message}; take one out"));
+        agrees_with_nat64(draft, (dslite, nat64), report);
     }
     warn_of_shared(dslite, report);
     let Some(address) = &dslite.address else { return };

@@ -14,8 +14,8 @@ use super::{values, values6};
 use natgate_engine::Prefix;
 use natgate_ipv6::convert::UdpChecksumZero;
 use natgate_ipv6::{
-    ClatSettings, Conversion, Eam, EamEntry, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6,
-    Nptv6Settings, Pref64, Prefix6, Settings, Share, Side6, SiitSettings, StaticHost,
+    ClatSettings, Conversion, Eam, EamEntry, Filter, Hairpin, HostKind, Nat64Settings, NonGlobal,
+    Nptv6, Nptv6Settings, Pref64, Prefix6, Settings, Share, Side6, SiitSettings, StaticHost,
 };
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -423,11 +423,13 @@ impl Draft {
             forwarding: *forwarding,
             filter: *filter,
             conversion: *conversion,
-            nat64: nat64.as_ref().map(|nat64| nat64.settings(self.static_hosts())),
+            nat64: nat64.as_ref().map(|nat64| nat64.settings(self.static_hosts(HostKind::Nat64))),
             siit: siit.as_ref().map(SiitDraft::settings),
             clat,
             nptv6: nptv6.iter().map(pair).collect(),
-            dslite: dslite.as_ref().map(|dslite| dslite.settings(self.static_hosts())),
+            dslite: dslite
+                .as_ref()
+                .map(|dslite| dslite.settings(self.static_hosts(HostKind::Dslite))),
             lw4o6: lw4o6.as_ref().map(Lw4o6Draft::settings),
             map: map.iter().map(softwires::MapDraft::settings).collect(),
             // Each worker gets a part.

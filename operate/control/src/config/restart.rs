@@ -63,10 +63,13 @@ pub(super) fn block_conflict(
     let engine = &settings.engine;
     let of_realm = |realm: u16| engine.realms.get(usize::from(realm).checked_sub(1)?);
     let host = |realm, address: Ipv4Addr| match of_realm(realm) {
-        Some(realm) if realm.host_bits.is_some() => match settings.ipv6.static_host(address) {
-            Some(host) => host.to_string(),
-            None => format!("another subscriber of {}", realm.name),
-        },
+        Some(of) if of.host_bits.is_some() => {
+            let kind = settings.ipv6.host_realms(settings.realms.len()).kind(realm);
+            match kind.and_then(|kind| settings.ipv6.static_host(kind, address)) {
+                Some(host) => host.to_string(),
+                None => format!("another subscriber of {}", of.name),
+            }
+        }
         Some(realm) => format!("{address} of realm {}", realm.name),
         None => address.to_string(),
     };
@@ -170,7 +173,7 @@ fn of_ipv6(in_force: &Settings, new: &Settings) -> Vec<&'static str> {
     let names = |realms: &[RealmConfig]| -> Vec<String> {
         realms.iter().map(|realm| realm.name.clone()).collect()
     };
-    // The hosts of NAT64 or DS-Lite are a realm of the engine, behind all others.
+    // The hosts of NAT64 and of DS-Lite are realms of the engine, behind all others.
     let has_numbers = old.nat64.is_some() || old.dslite.is_some();
     let is_numbered = has_numbers && names(&engine.realms) != names(&new.engine.realms);
     let new = &new.ipv6;
@@ -219,24 +222,25 @@ fn is_same_relay(old: &natgate_ipv6::Settings, new: &natgate_ipv6::Settings) -> 
 /// The engine's new configuration with the numbers in force for hosts of static mappings. A host
 /// without a number there gets one that no host has.
 fn numbered<'s>(in_force: &Settings, new: &'s Settings) -> Cow<'s, Config> {
-    if new.ipv6.static_hosts().is_empty() {
+    if new.ipv6.static_hosts().next().is_none() {
         return Cow::Borrowed(&new.engine);
     }
-    let before = in_force.ipv6.static_hosts().iter();
+    let before = in_force.ipv6.static_hosts();
     let before: HashMap<(Ipv6Addr, Option<Ipv4Addr>), Ipv4Addr> =
         before.map(|host| ((host.address, host.inner), host.number)).collect();
     let unknown = (Ipv4Addr::LOCALHOST.to_bits()..).map(Ipv4Addr::from_bits);
-    let hosts = new.ipv6.static_hosts().iter().zip(unknown);
-    let numbers: HashMap<Ipv4Addr, Ipv4Addr> = hosts
+    let realms = new.ipv6.host_realms(new.realms.len());
+    let hosts = new.ipv6.static_hosts().zip(unknown);
+    let numbers: HashMap<(Option<u16>, Ipv4Addr), Ipv4Addr> = hosts
         .map(|(host, unknown)| {
             let known = before.get(&(host.address, host.inner)).copied();
-            (host.number, known.unwrap_or(unknown))
+            ((realms.of(host.kind()), host.number), known.unwrap_or(unknown))
         })
         .collect();
     let mut engine = new.engine.clone();
-    let realm = new.realms.len() as u16 + 1;
-    for one in engine.statics.iter_mut().filter(|one| one.realm == realm) {
-        one.internal.0 = numbers.get(&one.internal.0).copied().unwrap_or(one.internal.0);
+    for one in engine.statics.iter_mut().filter(|one| realms.has(one.realm)) {
+        let number = numbers.get(&(Some(one.realm), one.internal.0)).copied();
+        one.internal.0 = number.unwrap_or(one.internal.0);
     }
     Cow::Owned(engine)
 }

@@ -11,7 +11,7 @@ use super::statics6;
 use super::values::Span;
 use super::whole;
 use natgate_engine::{Allocation, Begun, BlockConfig, Blocking, Plan, Pooling};
-use natgate_ipv6::Prefix6;
+use natgate_ipv6::{HostKind, Prefix6};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -247,7 +247,7 @@ impl Display for Holder {
 /// The subscribers behind a mapping, each once.
 fn hosts(draft: &Draft, mapping: &StaticDraft) -> BTreeSet<Holder> {
     if let Targeted::Host6(internal) = &mapping.target {
-        let Prefix6 { address, len } = draft.subscriber6(internal.value.0);
+        let Prefix6 { address, len } = draft.subscriber6(HostKind::Nat64, internal.value.0);
         return BTreeSet::from([Holder::Prefix(address, len)]);
     }
     if let Some(b4) = mapping.b4() {

@@ -7,7 +7,7 @@ use super::values::{self, Span};
 use super::values6;
 use natgate_engine::StaticMapping;
 use natgate_ipv6::softwire::may_be_behind;
-use natgate_ipv6::{Prefix6, StaticHost};
+use natgate_ipv6::{HostKind, Prefix6, StaticHost};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Display, Formatter};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -58,6 +58,12 @@ struct Numbered<'d> {
     ports: Option<Span>,
 }
 
+impl Numbered<'_> {
+    fn kind(&self) -> HostKind {
+        if self.inner.is_some() { HostKind::Dslite } else { HostKind::Nat64 }
+    }
+}
+
 impl Display for Numbered<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.inner {
@@ -82,44 +88,54 @@ impl Draft {
         })
     }
 
-    /// The hosts of static mappings, each once, with the numbers of a new translator.
-    pub(super) fn static_hosts(&self) -> Vec<StaticHost> {
+    /// The hosts of a kind that have static mappings, each once, with the numbers of a new
+    /// translator.
+    pub(super) fn static_hosts(&self, kind: HostKind) -> Vec<StaticHost> {
         let mut seen = BTreeSet::new();
-        let hosts = self.numbered().map(|host| (host.address, host.inner));
+        let hosts = self.numbered().filter(|host| host.kind() == kind);
+        let hosts = hosts.map(|host| (host.address, host.inner));
         let hosts: Vec<_> = hosts.filter(|host| seen.insert(*host)).collect();
-        let workers = self.workers.count as u16;
-        if let Some(nat64) = &self.ipv6.nat64 {
-            let hosts: Vec<Ipv6Addr> = hosts.iter().map(|(address, _)| *address).collect();
-            return StaticHost::first(&hosts, nat64.subscriber_length, workers);
+        let (length, workers) = (self.subscriber_length(kind), self.workers.count as u16);
+        match kind {
+            HostKind::Nat64 => {
+                let hosts: Vec<Ipv6Addr> = hosts.iter().map(|(address, _)| *address).collect();
+                StaticHost::first(&hosts, length, workers)
+            }
+            HostKind::Dslite => {
+                let hosts = hosts.iter().filter_map(|(b4, inner)| Some((*b4, (*inner)?)));
+                StaticHost::first_behind(&hosts.collect::<Vec<_>>(), length, workers)
+            }
         }
-        let hosts = hosts.iter().filter_map(|(b4, inner)| Some((*b4, (*inner)?)));
-        StaticHost::first_behind(&hosts.collect::<Vec<_>>(), self.subscriber_length(), workers)
     }
 
-    /// The static mappings of hosts that have numbers as the translator has them: in the realm
-    /// behind all others, with a number in place of each host.
+    /// The static mappings of hosts that have numbers as the translator has them: in the realm of
+    /// each host's kind, with a number in place of each host.
     pub(super) fn statics6(&self) -> Vec<StaticMapping> {
-        let realm = self.realms.len() as u16 + 1;
-        let hosts = self.static_hosts();
+        let hosts = HostKind::ALL.into_iter().flat_map(|kind| self.static_hosts(kind));
         let numbers: HashMap<(Ipv6Addr, Option<Ipv4Addr>), _> =
-            hosts.iter().map(|host| ((host.address, host.inner), host.number)).collect();
+            hosts.map(|host| ((host.address, host.inner), host.number)).collect();
+        let behind = self.realms.len() as u16 + 1;
         let mappings = self.numbered().filter_map(|host| {
             let number = *numbers.get(&(host.address, host.inner))?;
+            let is_second = host.kind() == HostKind::Dslite && self.ipv6.nat64.is_some();
+            let realm = behind + u16::from(is_second);
             Some(host.mapping.each(realm, (number, host.ports)))
         });
         mappings.flatten().collect()
     }
 
-    /// Length of the prefix that is the subscriber of a host with a number.
-    fn subscriber_length(&self) -> u8 {
-        let of_nat64 = self.ipv6.nat64.as_ref().map(|nat64| nat64.subscriber_length);
-        let of_dslite = self.ipv6.dslite.as_ref().map(|dslite| dslite.subscriber_length);
-        of_nat64.or(of_dslite).unwrap_or(128)
+    /// Length of the prefix that is the subscriber of a host of a kind.
+    fn subscriber_length(&self, kind: HostKind) -> u8 {
+        let length = match kind {
+            HostKind::Nat64 => self.ipv6.nat64.as_ref().map(|nat64| nat64.subscriber_length),
+            HostKind::Dslite => self.ipv6.dslite.as_ref().map(|dslite| dslite.subscriber_length),
+        };
+        length.unwrap_or(128)
     }
 
-    /// The subscriber of an IPv6 host.
-    pub(super) fn subscriber6(&self, address: Ipv6Addr) -> Prefix6 {
-        let len = self.subscriber_length();
+    /// The subscriber of an IPv6 host, or of a host behind a B4.
+    pub(super) fn subscriber6(&self, kind: HostKind, address: Ipv6Addr) -> Prefix6 {
+        let len = self.subscriber_length(kind);
         Prefix6 { address: Prefix6 { address, len }.first(), len }
     }
 }
@@ -138,7 +154,9 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
         }
     }
     have_one_b4_each(draft, report);
-    have_room(draft, report);
+    for kind in HostKind::ALL {
+        have_room(draft, kind, report);
+    }
 }
 
 /// Reports a host behind another B4 than a former host of its subscriber: a subscriber has one
@@ -146,7 +164,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
 fn have_one_b4_each(draft: &Draft, report: &Report<'_>) {
     let mut b4s: BTreeMap<u128, Ipv6Addr> = BTreeMap::new();
     for host in draft.numbered().filter(|host| host.inner.is_some()) {
-        let prefix = draft.subscriber6(host.address);
+        let prefix = draft.subscriber6(HostKind::Dslite, host.address);
         let first = *b4s.entry(prefix.address.to_bits()).or_insert(host.address);
         if first != host.address {
             let message = format!("{host} is of {prefix}, as {first} is, and a subscriber has one");
@@ -216,21 +234,21 @@ fn is_translated(draft: &Draft, report: &Report<'_>, (place, address): (&Place, 
     }
 }
 
-/// Reports the first host that gets no number.
-fn have_room(draft: &Draft, report: &Report<'_>) {
-    if draft.ipv6.nat64.is_none() && draft.ipv6.dslite.is_none() {
-        return;
-    }
-    let length = draft.subscriber_length();
+/// Reports the first host of a kind that gets no number.
+fn have_room(draft: &Draft, kind: HostKind, report: &Report<'_>) {
     let most_subscribers = draft.config.limits.subscribers.unwrap_or(SUBSCRIBERS);
-    let most_each = if draft.ipv6.nat64.is_some() { most_hosts(length) } else { MOST_BEHIND };
+    let most_each = match kind {
+        HostKind::Nat64 if draft.ipv6.nat64.is_some() => most_hosts(draft.subscriber_length(kind)),
+        HostKind::Dslite if draft.ipv6.dslite.is_some() => MOST_BEHIND,
+        _ => return,
+    };
     let most_all = u64::from(most_subscribers) * HOSTS_EACH.min(most_each.into());
     let most_all = most_all.max(most_each.into());
     let mut subscribers: BTreeMap<u128, BTreeSet<(Ipv6Addr, Option<Ipv4Addr>)>> = BTreeMap::new();
     let mut all = 0;
-    for host in draft.numbered() {
+    for host in draft.numbered().filter(|host| host.kind() == kind) {
         let (place, address) = (host.place, host.address);
-        let prefix = draft.subscriber6(address);
+        let prefix = draft.subscriber6(kind, address);
         let hosts = subscribers.entry(prefix.address.to_bits()).or_default();
         all += u64::from(hosts.insert((address, host.inner)));
         let (count, each) = (hosts.len() as u64, subscribers.len() as u64);

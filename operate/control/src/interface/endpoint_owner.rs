@@ -176,20 +176,20 @@ fn find_all_of(interface: &Interface, asked: &TableQuery) -> Answer {
     Ok(Response::done(json!({ "answers": answers, "more": has_more })))
 }
 
-/// Finds all that hosts of NAT64 have: a host, or a subscriber.
+/// Finds all that hosts of NAT64 or DS-Lite have: a host, or a subscriber.
 fn find_all_of_host(interface: &Interface, asked: &TableQuery) -> Answer {
     if asked.external.is_some() || asked.at.is_some() {
         let message = "say external=ADDRESS:PORT or subscriber=ADDRESS, not both, and no time";
         return Err(Response::failure(400, message));
     }
-    let filter = interface.with_subscriber6(asked, interface.filter(asked)?).map_err(stopping)?;
+    let filter = interface.with_subscriber6(asked, interface.filter(asked)?)?;
     let mut answers = owners(interface, Filter { protocol: None, ..filter })?;
     let most = answers.len().min(MOST) + MOST;
     answers.extend(mappings(interface, filter, most)?);
     let has_more = answers.len() > most;
     answers.truncate(most);
     match answers.is_empty() {
-        true => Ok(nobody("no host of nat64 in this prefix has a mapping".to_owned())),
+        true => Ok(nobody("no host in this prefix has a mapping".to_owned())),
         false => Ok(Response::done(json!({ "answers": answers, "more": has_more }))),
     }
 }

@@ -39,7 +39,9 @@ use query::TableQuery;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::error::Error;
+use std::fmt::{self, Display, Formatter};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -180,16 +182,21 @@ impl Interface {
         })
     }
 
-    /// Adds a subscriber of IPv6 to a filter: its hosts have numbers in a realm of their own.
-    fn with_subscriber6(&self, asked: &TableQuery, filter: Filter) -> Result<Filter, CommandError> {
+    /// Adds a subscriber of IPv6 to a filter: its hosts have numbers in a realm of their own. A
+    /// customer of NAT64 and DS-Lite has both: the query tells which by the realm.
+    fn with_subscriber6(&self, asked: &TableQuery, filter: Filter) -> Result<Filter, Unfiltered> {
         let Some(prefix) = asked.subscriber6 else { return Ok(filter) };
-        let nobody = || (None, Prefix::new(Ipv4Addr::UNSPECIFIED, 32));
-        let found = self.commander().numbers(prefix)?;
-        let (realm, numbers) = found.map_or_else(nobody, |(realm, numbers)| (Some(realm), numbers));
+        let mut found = self.commander().numbers(prefix).map_err(Unfiltered::Gateway)?;
+        found.retain(|(realm, _)| filter.realm.is_none_or(|asked| asked == *realm));
+        let (realm, numbers) = match found[..] {
+            [] => (None, Prefix::new(Ipv4Addr::UNSPECIFIED, 32)),
+            [(realm, numbers)] => (Some(realm), numbers),
+            _ => return Err(Unfiltered::TwoRealms(prefix)),
+        };
         Ok(Filter { realm, subscriber: Some(numbers), ..filter })
     }
 
-    /// Names of the hosts of NAT64 among some hosts, each with realm and number.
+    /// Names of the hosts with numbers among some hosts, each with realm and number.
     fn host_names(
         &self,
         hosts: impl Iterator<Item = (u16, Ipv4Addr)>,
@@ -231,7 +238,7 @@ impl Interface {
             return Err(Response::failure(400, message));
         };
         let sessions = what == query::What::Sessions;
-        let filter = self.with_subscriber6(asked, self.filter(asked)?).map_err(stopping)?;
+        let filter = self.with_subscriber6(asked, self.filter(asked)?)?;
         let cleared = self.commander().clear(filter, sessions).map_err(stopping)?;
         let body = json!({ "ok": true, "what": what.name(), "cleared": cleared });
         let change = Change::Done(format!("{cleared} {} cleared", what.name()));
@@ -239,7 +246,39 @@ impl Interface {
     }
 }
 
-/// Names of hosts of NAT64, by realm and number.
+/// Reason why a query has no filter.
+#[derive(Debug)]
+enum Unfiltered {
+    Gateway(CommandError),
+    /// Hosts of NAT64 and of DS-Lite are in the prefix.
+    TwoRealms((Ipv6Addr, u8)),
+}
+
+impl Display for Unfiltered {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (address, len) = match self {
+            Self::Gateway(error) => return error.fmt(f),
+            Self::TwoRealms(prefix) => prefix,
+        };
+        write!(
+            f,
+            "{address}/{len} has hosts of [nat64] and of [dslite]; say realm=nat64 or realm=dslite"
+        )
+    }
+}
+
+impl Error for Unfiltered {}
+
+impl From<Unfiltered> for Response {
+    fn from(error: Unfiltered) -> Self {
+        match error {
+            Unfiltered::Gateway(error) => stopping(error),
+            two => Self::failure(400, two.to_string()),
+        }
+    }
+}
+
+/// Names of hosts with numbers, by realm and number.
 #[derive(Debug, Default)]
 struct HostNames(HashMap<(u16, Ipv4Addr), HostName>);
 

@@ -49,7 +49,7 @@ pub(super) async fn subscribers(
     top: usize,
 ) -> Answer {
     let (of, filter) = (Arc::clone(&interface), interface.filter(&asked)?);
-    let filter = blocking(move || of.with_subscriber6(&asked, filter)).await?.map_err(stopping)?;
+    let filter = blocking(move || of.with_subscriber6(&asked, filter)).await??;
     let mut latest = interface.top.0[group as usize].lock().await;
     let found = match &*latest {
         Some(found) if found.answers(&filter, Instant::now()) => found.clone(),

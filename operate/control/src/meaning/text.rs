@@ -274,10 +274,9 @@ impl Meaning {
 
     fn statics(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let config = &self.settings.engine;
-        let of_hosts = self.settings.realms.len() as u16 + 1;
+        let realms = self.settings.ipv6.host_realms(self.settings.realms.len());
         let host = |one: &StaticMapping| {
-            let number = Some(one.internal.0).filter(|_| one.realm == of_hosts)?;
-            self.settings.ipv6.static_host(number)
+            self.settings.ipv6.static_host(realms.kind(one.realm)?, one.internal.0)
         };
         let of_realm = |realm| self.of_realm(realm);
         let services = (&config.services[..], &self.settings.health[..]);

@@ -17,7 +17,7 @@ pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let limits_differ = own.limits != limits || old.neighbors_limit != new.neighbors_limit;
     let realms_differ = realms(own) != realms(next) || links(old) != links(new);
     let (own6, next6) = (&old.router6, &new.router6);
-    let hosts = |settings: &Settings| settings.ipv6.static_hosts().to_vec();
+    let hosts = |settings: &Settings| settings.ipv6.static_hosts().copied().collect::<Vec<_>>();
     let statics_differ =
         own.statics != next.statics || hosts(old) != hosts(new) || old.health != new.health;
     let tables = [

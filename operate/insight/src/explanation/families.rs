@@ -5,7 +5,7 @@ use super::{Names, both, said, side};
 use natgate_engine::{Endpoint, Step, Verdict};
 use natgate_gateway::Link;
 use natgate_gateway::ipv6::{
-    Entry, FamilyBecomes, FamilyEnd, FamilyExplanation, FamilyStep, HostName, Waits,
+    Entry, FamilyBecomes, FamilyEnd, FamilyExplanation, FamilyStep, HostKind, HostName, Waits,
 };
 use natgate_gateway::router6::Onward6;
 use natgate_logs::protocol;
@@ -115,16 +115,19 @@ impl Names<'_> {
         self.families.is_some_and(|told| told.steps().iter().any(is_read))
     }
 
-    /// True if a realm is that of hosts with numbers.
+    /// True if hosts of a realm have numbers.
     pub(super) fn is_of_hosts(&self, realm: u16) -> bool {
-        self.families.and_then(|told| told.realm).is_some_and(|(own, _)| own == realm)
+        self.families.is_some_and(|told| told.realms.has(realm))
     }
 
-    /// An internal endpoint of a host with a number.
-    pub(super) fn host(&self, endpoint: Endpoint) -> String {
+    /// An internal endpoint of a host with a number, in a realm. Without a realm, the packet's.
+    pub(super) fn host(&self, realm: Option<u16>, endpoint: Endpoint) -> String {
         let hosts = self.families.map(|told| &told.hosts[..]).unwrap_or_default();
-        match hosts.iter().find(|(number, _)| *number == endpoint.address) {
-            Some((_, name)) => end(FamilyEnd { address: Some(*name), port: Some(endpoint.port) }),
+        let is_its = |(of, number, _): &&(u16, Ipv4Addr, IpAddr)| {
+            *number == endpoint.address && realm.is_none_or(|realm| realm == *of)
+        };
+        match hosts.iter().find(is_its) {
+            Some((.., name)) => end(FamilyEnd { address: Some(*name), port: Some(endpoint.port) }),
             None => both(endpoint),
         }
     }
@@ -154,7 +157,7 @@ impl Names<'_> {
                     "text": format!("prefix {prefix} of [nat64] has its destination{has}"),
                 })
             }
-            FamilyStep::Subscriber(is) => self.subscriber(is),
+            FamilyStep::Subscriber(kind, is) => subscriber(kind, is),
             FamilyStep::Inner(..) | FamilyStep::Sender { .. } => sender(step),
             FamilyStep::Receiver(host) => receiver(host),
             FamilyStep::Size { len, cut } => {
@@ -180,19 +183,18 @@ impl Names<'_> {
             _ => of_tables(step),
         }
     }
+}
 
-    fn subscriber(&self, is: bool) -> Value {
-        let of_tunnels = self.families.and_then(|told| told.realm);
-        let (source, key) = match of_tunnels {
-            Some((_, "dslite")) => ("the tunnel's end", "dslite.b4"),
-            _ => ("its source", "nat64.subscribers"),
-        };
-        let text = match is {
-            true => format!("{source} is a subscriber ({key})"),
-            false => format!("{source} is no subscriber: {key} does not have it"),
-        };
-        json!({ "step": "subscriber", "subscriber": is, "text": text })
-    }
+fn subscriber(kind: HostKind, is: bool) -> Value {
+    let (source, key) = match kind {
+        HostKind::Dslite => ("the tunnel's end", "dslite.b4"),
+        HostKind::Nat64 => ("its source", "nat64.subscribers"),
+    };
+    let text = match is {
+        true => format!("{source} is a subscriber ({key})"),
+        false => format!("{source} is no subscriber: {key} does not have it"),
+    };
+    json!({ "step": "subscriber", "subscriber": is, "text": text })
 }
 
 fn read(step: &FamilyStep) -> Value {

@@ -62,7 +62,7 @@ impl Names<'_> {
             Step::About { protocol: number, source, destination } => {
                 let (name, from) = (protocol(number), both(source));
                 let to = match self.is_from_host() {
-                    true => self.host(destination),
+                    true => self.host(None, destination),
                     false => both(destination),
                 };
                 json!({
@@ -225,7 +225,7 @@ impl Names<'_> {
         let left = expires.map_or("stays".to_owned(), |left| format!("{left:.0} s left"));
         let (kind, external) = (id.kind.name(), both(id.external));
         let internal = match self.is_of_hosts(id.realm) {
-            true => self.host(id.internal),
+            true => self.host(Some(id.realm), id.internal),
             false => both(id.internal),
         };
         json!({

@@ -145,7 +145,8 @@ impl Engine {
         let realm = realm.and_then(|at| self.config.realms.get(at));
         let mut host = None;
         if realm.is_some_and(is_of_numbers) {
-            host = Some(hosts.identity(Ipv4Addr::from_bits(numbers.internal.address))?);
+            let number = Ipv4Addr::from_bits(numbers.internal.address);
+            host = Some(hosts.identity((numbers.realm, number))?);
             fields.internal.address = NO_ADDRESS;
         }
         let mut record = self.write_mapping(key, &fields, out);
@@ -241,8 +242,8 @@ impl Engine {
         fields.timeouts = self.set_with(names.set);
         copies.move_times(&mut fields, &mut parts);
         self.forget_ended(copies, fields.number);
-        if let Some(host) = names.host.filter(|_| realm.is_some()) {
-            match hosts.number(host) {
+        if let Some((host, realm)) = names.host.zip(realm) {
+            match hosts.number(realm, host) {
                 Ok(number) => fields.internal.address = number.to_bits(),
                 Err(why) => {
                     copies.restoration.tick = self.tick;
@@ -251,7 +252,7 @@ impl Engine {
                 }
             }
         }
-        let number = Ipv4Addr::from_bits(fields.internal.address);
+        let number = (fields.realm, Ipv4Addr::from_bits(fields.internal.address));
         let is_placed = self.place_copy(copies, &mut fields, &parts);
         if names.host.is_some() && realm.is_some() && !matches!(is_placed, Ok(true)) {
             hosts.take_back(number);
@@ -295,7 +296,8 @@ impl Engine {
     /// The remote addresses of a mapping's sessions, as its host sees them, with the places of the
     /// prefixes by which the host reaches them.
     fn paths_of(&self, key: u32, hosts: &dyn HostNumbers) -> Vec<(u32, u8)> {
-        let number = Ipv4Addr::from_bits(self.table.mapping(key).host().address());
+        let host = self.table.mapping(key).host();
+        let number = (host.realm(), host.ip());
         let path = |session| {
             let AddressPort { address, .. } = self.seen(key, self.table.session(session).remote());
             Some((address, hosts.path(number, Ipv4Addr::from_bits(address))?))

@@ -25,27 +25,30 @@ pub enum NoNumber {
     Unfit,
 }
 
-/// The numbers of an engine's hosts.
+/// Realm and number of a host.
+pub type RealmNumber = (u16, Ipv4Addr);
+
+/// The numbers of an engine's hosts. Hosts of two realms may have the same number.
 pub trait HostNumbers {
     /// The host with a number. `None`: no host has it.
-    fn identity(&self, number: Ipv4Addr) -> Option<HostIdentity>;
+    fn identity(&self, number: RealmNumber) -> Option<HostIdentity>;
 
-    /// The number of a host. A host without a number gets one.
+    /// The number of a host in a realm. A host without a number gets one.
     ///
     /// # Errors
     /// Why the host has no number.
-    fn number(&mut self, host: HostIdentity) -> Result<Ipv4Addr, NoNumber>;
+    fn number(&mut self, realm: u16, host: HostIdentity) -> Result<Ipv4Addr, NoNumber>;
 
     /// The mapping for which the last number was asked has no place. A host that got its number by
     /// that call loses it.
-    fn take_back(&mut self, number: Ipv4Addr);
+    fn take_back(&mut self, number: RealmNumber);
 
     /// The place of the prefix by which the host with a number reaches a remote address. `None`:
     /// there is one prefix.
-    fn path(&self, number: Ipv4Addr, remote: Ipv4Addr) -> Option<u8>;
+    fn path(&self, number: RealmNumber, remote: Ipv4Addr) -> Option<u8>;
 
     /// Notes the place of the prefix by which the host with a number reaches a remote address.
-    fn note_path(&mut self, number: Ipv4Addr, remote: Ipv4Addr, path: u8);
+    fn note_path(&mut self, number: RealmNumber, remote: Ipv4Addr, path: u8);
 }
 
 /// No host has a number.
@@ -53,19 +56,19 @@ pub trait HostNumbers {
 pub struct NoNumbers;
 
 impl HostNumbers for NoNumbers {
-    fn identity(&self, _: Ipv4Addr) -> Option<HostIdentity> {
+    fn identity(&self, _: RealmNumber) -> Option<HostIdentity> {
         None
     }
 
-    fn number(&mut self, _: HostIdentity) -> Result<Ipv4Addr, NoNumber> {
+    fn number(&mut self, _: u16, _: HostIdentity) -> Result<Ipv4Addr, NoNumber> {
         Err(NoNumber::Unfit)
     }
 
-    fn take_back(&mut self, _: Ipv4Addr) {}
+    fn take_back(&mut self, _: RealmNumber) {}
 
-    fn path(&self, _: Ipv4Addr, _: Ipv4Addr) -> Option<u8> {
+    fn path(&self, _: RealmNumber, _: Ipv4Addr) -> Option<u8> {
         None
     }
 
-    fn note_path(&mut self, _: Ipv4Addr, _: Ipv4Addr, _: u8) {}
+    fn note_path(&mut self, _: RealmNumber, _: Ipv4Addr, _: u8) {}
 }

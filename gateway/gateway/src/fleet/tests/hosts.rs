@@ -4,7 +4,9 @@
 use super::*;
 use natgate_engine::HostIdentity;
 use natgate_ipv6::softwire::{DsliteSettings, SoftwireSettings};
-use natgate_ipv6::{Fate, Nat64Settings, NonGlobal, Pref64, Prefix6, Requester, Settings};
+use natgate_ipv6::{
+    Fate, HostKind, Nat64Settings, NonGlobal, Pref64, Prefix6, Requester, Settings,
+};
 use natgate_wire::Ipv6;
 use std::net::Ipv6Addr;
 
@@ -32,36 +34,35 @@ impl Allotment {
     pub(super) fn settings6(self) -> Option<Settings> {
         let mut settings = Settings { configured: true, ..Settings::default() };
         settings.inside.address = Some((address(HOSTS | 0xffff), 64));
-        match self {
-            Self::Nat64 => {
-                let prefixes = [PREFIX, SECOND_PREFIX].map(|bits| Pref64::new(prefix(bits, 96)));
-                settings.nat64 = Some(Nat64Settings {
-                    prefixes: prefixes.map(|prefix| prefix.expect("it may embed")).to_vec(),
-                    subscribers: Vec::new(),
-                    subscriber_length: 126,
-                    non_global: NonGlobal::Translate,
-                    static_hosts: Vec::new(),
-                });
-            }
-            Self::Dslite => {
-                settings.dslite = Some(DsliteSettings {
-                    address: address(AFTR),
-                    b4: vec![prefix(B4, 48)],
-                    subscriber_length: 128,
-                    b4_change_interval: std::time::Duration::ZERO,
-                    softwire: SoftwireSettings { mtu: None, path_mtu: true },
-                    static_hosts: Vec::new(),
-                });
-            }
-            _ => return None,
+        if matches!(self, Self::Nat64 | Self::Both) {
+            let prefixes = [PREFIX, SECOND_PREFIX].map(|bits| Pref64::new(prefix(bits, 96)));
+            settings.nat64 = Some(Nat64Settings {
+                prefixes: prefixes.map(|prefix| prefix.expect("it may embed")).to_vec(),
+                subscribers: Vec::new(),
+                subscriber_length: 126,
+                non_global: NonGlobal::Translate,
+                static_hosts: Vec::new(),
+            });
         }
-        Some(settings)
+        if matches!(self, Self::Dslite | Self::Both) {
+            settings.dslite = Some(DsliteSettings {
+                address: address(AFTR),
+                b4: vec![prefix(B4, 48)],
+                subscriber_length: 128,
+                b4_change_interval: std::time::Duration::ZERO,
+                softwire: SoftwireSettings { mtu: None, path_mtu: true },
+                static_hosts: Vec::new(),
+            });
+        }
+        (settings.nat64.is_some() || settings.dslite.is_some()).then_some(settings)
     }
 
-    /// The identity of a host. Behind tunnels, hosts of several subscribers have one address.
+    /// The identity of a host. Behind tunnels, hosts of several subscribers have one address. With
+    /// NAT64 and DS-Lite, each second host is behind a tunnel.
     pub(super) fn identity(self, host: u8) -> HostIdentity {
         let number = u128::from(host);
         match self {
+            Self::Both if host % 2 == 1 => Self::Dslite.identity(host),
             Self::Dslite => HostIdentity {
                 address: B4 | (number / 3),
                 inner: 0x0a00_0002 + u32::from(host % 3),
@@ -114,8 +115,8 @@ impl Allotment {
     fn unwrap(self, bytes: &[u8]) -> Option<(External, u128)> {
         let header = Ipv6::new_checked(bytes).expect("a packet of IPv6");
         let (source, address) = (header.source(), header.destination());
-        let (inner, ports) = match self {
-            Self::Dslite => (Ipv4::new_checked(&bytes[40..]).expect("inner").destination(), 60),
+        let (inner, ports) = match source {
+            AFTR => (Ipv4::new_checked(&bytes[40..]).expect("inner").destination(), 60),
             _ => (0, 40),
         };
         let port = u16::from_be_bytes([bytes[ports + 2], bytes[ports + 3]]);
@@ -138,11 +139,11 @@ impl Process {
     /// The address by which tests know the host with a number in a realm.
     pub(super) fn known(&mut self, realm: u16, number: Ipv4Addr) -> Ipv4Addr {
         let Self { translator: Some(translator), now, allotment, .. } = self else { return number };
-        if translator.realm() != Some(realm) {
+        if !translator.realms().has(realm) {
             return number;
         }
         let hosts = CopiedHosts::new(Some(translator), Timestamp(*now));
-        let identity = natgate_engine::HostNumbers::identity(&hosts, number);
+        let identity = natgate_engine::HostNumbers::identity(&hosts, (realm, number));
         allotment
             .known(identity.expect("a mapping's host has its number"))
             .expect("a host of tests")
@@ -174,7 +175,9 @@ impl Process {
         }
         if departure.side == Side::Inside {
             let (to, source) = allotment.unwrap(bytes)?;
-            return Some((((Ipv4Addr::UNSPECIFIED, 0), to, translator.realm()?), source));
+            let kind = if source == AFTR { HostKind::Dslite } else { HostKind::Nat64 };
+            let realm = translator.realms().of(kind)?;
+            return Some((((Ipv4Addr::UNSPECIFIED, 0), to, realm), source));
         }
         let header = Ipv4::new_checked(bytes).expect("a packet");
         let end = |address: u32, at: usize| {
@@ -206,7 +209,7 @@ fn taken(allotment: Allotment) -> (Pair, Vec<External>) {
 
 #[test]
 fn hosts_go_on_at_the_partner_with_other_numbers() {
-    for allotment in [Allotment::Nat64, Allotment::Dslite] {
+    for allotment in [Allotment::Nat64, Allotment::Dslite, Allotment::Both] {
         let (mut pair, flows) = taken(allotment);
         assert!(pair.status_is_whole());
         assert_ne!(pair.a().number(4), pair.b().number(4));
@@ -233,8 +236,9 @@ fn hosts_go_on_at_the_partner_with_other_numbers() {
         pair.run(900.0);
         for process in [&pair.a, &pair.b].into_iter().flatten() {
             assert_eq!(process.engine.mappings().count(), 0);
-            let hosts = process.translator.as_ref().and_then(|one| one.hosts());
-            assert_eq!(hosts.expect("hosts").counts(), (0, 0));
+            let translator = process.translator.as_ref().expect("hosts have numbers");
+            let hosts = HostKind::ALL.iter().filter_map(|kind| translator.hosts(*kind));
+            assert!(hosts.map(natgate_ipv6::Hosts::counts).all(|counts| counts == (0, 0)));
         }
     }
 }
@@ -291,14 +295,18 @@ fn a_host_whose_packets_are_not_translated_gets_no_number() {
     let mut pair = Pair::with(Allotment::Nat64);
     let now = Timestamp(pair.now);
     let count = |process: &Process| {
-        process.translator.as_ref().and_then(|one| one.hosts()).expect("hosts").counts().0
+        let translator = process.translator.as_ref();
+        let hosts = translator.and_then(|one| one.hosts(HostKind::Nat64));
+        hosts.expect("hosts").counts().0
     };
     let before = count(pair.b());
     let odd = [0, 1, 0xfe80 << 112 | 9, 0xff02 << 112 | 1, PREFIX | 5, HOSTS | 0xffff];
+    let realms = pair.b().translator.as_ref().expect("NAT64").realms();
+    let realm = realms.of(HostKind::Nat64).expect("NAT64");
     let mut hosts = CopiedHosts::new(pair.b().translator.as_mut(), now);
     for address in odd {
         let host = HostIdentity { address, inner: 0 };
-        let number = natgate_engine::HostNumbers::number(&mut hosts, host);
+        let number = natgate_engine::HostNumbers::number(&mut hosts, realm, host);
         assert_eq!(number, Err(natgate_engine::NoNumber::Unfit), "{address:x}");
     }
     assert_eq!(count(pair.b()), before);

@@ -74,7 +74,7 @@ impl Stages {
         mut rest: Packets<'_>,
         transmitters: &mut [&mut dyn Transmit],
     ) {
-        if !rest.is_empty() && self.captures.is_on() && families.translator.realm().is_some() {
+        if !rest.is_empty() && self.captures.is_on() && !families.translator.realms().is_empty() {
             // A capture has packets to hosts with numbers as they leave.
             let mut passage = Passage::new(self, families, now, transmitters);
             passage.take_all(from, &mut rest);

@@ -122,7 +122,7 @@ impl<'d> Passage<'_, '_, '_, 'd> {
         let frame = Frame::of(&mut buffer, ROOM, end);
         let turned = self.stages.turn_over(self.now, frame, realm);
         let Some((frame, Verdict::Forward(side), realm)) = turned else { return };
-        let to_host = side == Side::Inside && self.families.translator.realm() == Some(realm);
+        let to_host = side == Side::Inside && self.families.translator.realms().has(realm);
         let packet = frame.bytes().to_vec();
         self.send_made((side, realm), to_host, &packet);
     }
@@ -138,20 +138,20 @@ impl<'d> Passage<'_, '_, '_, 'd> {
         let (mut buffer, end) = (with_room(frame.bytes()), ROOM + frame.len());
         let mut packet = Packet::new(&mut buffer, ROOM);
         let translator = &mut self.families.translator;
-        let to_host = side == Side::Inside && translator.realm() == Some(realm);
-        if to_host && translator.convert_own_to_host(&mut packet).is_err() {
+        let to_host = side == Side::Inside && translator.realms().has(realm);
+        if to_host && translator.convert_own_to_host(realm, &mut packet).is_err() {
             return;
         }
         let (start, end) = if to_host { (packet.start(), packet.end()) } else { (ROOM, end) };
         self.send_error(side, Frame::of(&mut buffer, start, end));
     }
 
-    /// Sends a packet of the gateway's own making; `to_host`: to a host of NAT64.
+    /// Sends a packet of the gateway's own making; `to_host`: to a host with a number.
     #[cold]
     pub(super) fn send_made(&mut self, to: (Side, u16), to_host: bool, packet: &[u8]) {
         let mut buffer = with_room(packet);
         match to_host {
-            true => self.send_to_host(&mut buffer, packet.len()),
+            true => self.send_to_host(to.1, &mut buffer, packet.len()),
             false => {
                 let end = buffer.len();
                 self.send_now(to, Frame::of(&mut buffer, ROOM, end), None);
