@@ -1,5 +1,5 @@
-//! Dialogs of SIP through the framework, by UDP: all requests with descriptions, holds, early media,
-//! compact headers, and lengths.
+//! Dialogs of SIP through the framework, by UDP: all requests with descriptions, holds, early
+//! media, compact headers, and lengths.
 
 mod common;
 
