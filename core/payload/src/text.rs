@@ -48,9 +48,14 @@ pub(crate) fn headers(head: &[u8]) -> Vec<Header> {
     headers
 }
 
-/// A number that is the whole text but blanks around it.
+/// A number that is the whole text but blanks around it, and zeros before it.
 pub(crate) fn number(text: &[u8]) -> Option<u32> {
-    dec_uint::<_, u32, winnow::error::ContextError>.parse(text.trim_ascii()).ok()
+    let text = text.trim_ascii();
+    let zeros = text.iter().take_while(|byte| **byte == b'0').count();
+    match &text[zeros..] {
+        [] => (zeros > 0).then_some(0),
+        digits => dec_uint::<_, u32, winnow::error::ContextError>.parse(digits).ok(),
+    }
 }
 
 /// Parts of a list with commas between them, or of one value with semicolons between its parameters

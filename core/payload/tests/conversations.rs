@@ -116,6 +116,35 @@ const SIP: &[(Side, &str)] = &[
     ),
 ];
 
+/// A call: early media, a reliable response, an update, a hold, and messages together.
+const SIP_CALL: &[(Side, &str)] = &[
+    (
+        Inside,
+        "INVITE sip:b@c SIP/2.0\r\nv: SIP/2.0/TCP 10.0.0.5:40000;branch=z9hG4bK1\r\n\
+         m: <sip:u@10.0.0.5:5070>\r\ni: 1\r\nc: application/sdp\r\nl: 98\r\n\r\n\
+         v=0\r\no=- 1 1 IN IP4 10.0.0.5\r\nc=IN IP4 10.0.0.5\r\nm=audio 4000 RTP/AVP 0\r\n\
+         m=video 4002 RTP/AVP 31\r\n",
+    ),
+    (
+        Outside,
+        "SIP/2.0 100 Trying\r\nl: 0\r\n\r\nSIP/2.0 183 Progress\r\ni: 1\r\n\
+         v: SIP/2.0/TCP 203.0.113.1:50000;branch=z9hG4bK1\r\nc: application/sdp\r\nl: 50\r\n\r\n\
+         v=0\r\nc=IN IP4 198.51.100.9\r\nm=audio 5000 RTP/AVP 0",
+    ),
+    (
+        Inside,
+        "PRACK sip:b@c SIP/2.0\r\ni: 1\r\nl: 0\r\n\r\n\r\n\r\n\
+         UPDATE sip:b@c SIP/2.0\r\ni: 1\r\nContent-Length: 00058\r\nContent-Type: application/sdp\
+         \r\n\r\nv=0\r\nc=IN IP4 10.0.0.5\r\nm=audio 4010 RTP/AVP 0\r\na=inactive",
+    ),
+    (
+        Outside,
+        "UPDATE sip:u@203.0.113.1:60002 SIP/2.0\r\ni: 1\r\nl: 0\r\n\r\n\
+         INVITE sip:u@203.0.113.1:50000 SIP/2.0\r\nl: 0\r\n\r\n",
+    ),
+    (Inside, "BYE sip:b@c SIP/2.0\r\nm: <sip:u@10.0.0.5:5070>\r\nl: 0\r\n\r\n"),
+];
+
 const IRC: &[(Side, &str)] = &[
     (Inside, "CAP LS 302\r\nNICK a\r\nUSER a 0 * :a\r\n"),
     (Outside, ":server CAP * LS :a\r\n:server 001 a :Welcome\r\nPING :1\r\n"),
@@ -140,6 +169,7 @@ fn conversations() -> Vec<Conversation> {
         ftp("families", Opening::new(Kind::Ftp, client_inside_v6(21), Inside), FTP_FAMILIES),
         ftp("rtsp", Opening::new(Kind::Rtsp, client_inside(554), Inside), RTSP_CLIENT),
         ftp("sip", Opening::new(Kind::Sip, client_inside(5060), Inside), SIP),
+        ftp("sip call", Opening::new(Kind::Sip, client_inside(5060), Inside), SIP_CALL),
         ftp("irc", Opening::new(Kind::Irc, client_inside(6667), Inside), IRC),
         pptp("pptp client", client_inside(1723), Inside, pptp::outgoing(Inside)),
         pptp("pptp server", server_inside(1723), Outside, pptp::outgoing(Outside)),

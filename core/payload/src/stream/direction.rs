@@ -4,9 +4,9 @@
 //! Three numbers of the sender divide the stream: `acked` <= `next` <= the end of what came. Bytes
 //! before `acked` are at the receiver. Bytes before `next` have passed the protocol. The rest is
 //! held. `confirmed` is the end of the bytes that are acknowledged to the sender: those before
-//! `acked`, and what the framework has acknowledged itself. It moves further than `acked` only while
-//! `acked` equals `next`: so the sender still has every byte that passes later but was not held, and
-//! its timer covers them all.
+//! `acked`, and what the framework has acknowledged itself. It moves further than `acked` only
+//! while `acked` equals `next`: so the sender still has every byte that passes later but was not
+//! held, and its timer covers them all.
 
 use super::edits::Edits;
 use super::held::WINDOW;
