@@ -1,4 +1,5 @@
-//! Customers of DS-Lite in the network: two homes with one IPv4 address, and a gateway of their own.
+//! Customers of DS-Lite in the network: two homes with one IPv4 address, and a gateway of their
+//! own.
 //!
 //! ```text
 //! home1 --- switch --- inside [aftr] outside --- aftr [router]
