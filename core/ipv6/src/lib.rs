@@ -5,11 +5,11 @@
 //! ICMP messages of RFC 7915. [`Translator`] decides which table claims a packet. Like the engine,
 //! the crate has no clock, no source of randomness, no input and no output.
 //!
-//! Call order: [`Translator::new`] comes before the engine, because it adds the realms of hosts with
-//! numbers to the engine's configuration. [`Translator::take_some`] gets packets before the engine
-//! sees it, and [`Translator::convert_own_to_host`] each packet that the engine makes for one of
-//! these realms. [`Translator::poll_transmit`] returns the translator's own errors. [`Translator::sweep`]
-//! frees the numbers of hosts without mappings.
+//! Call order: [`Translator::new`] comes before the engine, because it adds the realms of hosts
+//! with numbers to the engine's configuration. [`Translator::take_some`] gets packets before the
+//! engine sees it, and [`Translator::convert_own_to_host`] each packet that the engine makes for
+//! one of these realms. [`Translator::poll_transmit`] returns the translator's own errors.
+//! [`Translator::sweep`] frees the numbers of hosts without mappings.
 //!
 //! ```
 //! use natgate_engine::Config;

@@ -177,8 +177,8 @@ impl Translator {
     }
 
     /// Has the engine take an IPv4 packet from a host's number, which is counted with `len` bytes
-    /// and has the host's realm. `sender`: the number, and for NAT64 how it reaches the receiver, unless the packet is an
-    /// error.
+    /// and has the host's realm. `sender`: the number, and for NAT64 how it reaches the receiver,
+    /// unless the packet is an error.
     pub(crate) fn take_numbered(
         &mut self,
         engine: &mut Engine,
@@ -205,8 +205,8 @@ impl Translator {
         self.departure(Side::Inside, packet, verdict, len)
     }
 
-    /// Converts an IPv4 packet that the engine sends to a host with a number in a realm, in a buffer
-    /// with [`HEADROOM`](crate::convert::HEADROOM) bytes before the packet.
+    /// Converts an IPv4 packet that the engine sends to a host with a number in a realm, in a
+    /// buffer with [`HEADROOM`](crate::convert::HEADROOM) bytes before the packet.
     ///
     /// # Errors
     /// The reason why the packet is lost.

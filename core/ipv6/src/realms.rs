@@ -1,6 +1,6 @@
-//! The engine's realms in which numbers stand for hosts: that of NAT64, and that of the hosts behind
-//! the tunnels of DS-Lite. They are behind all other realms, in this order. Each has numbers of its
-//! own.
+//! The engine's realms in which numbers stand for hosts: that of NAT64, and that of the hosts
+//! behind the tunnels of DS-Lite. They are behind all other realms, in this order. Each has numbers
+//! of its own.
 
 use crate::settings::Settings;
 use crate::{nat64, softwire};

@@ -1,5 +1,5 @@
 //! Customers of DS-Lite in the network: two homes with one IPv4 address, and a gateway of their
-//! own, because a gateway has NAT64 or DS-Lite.
+//! own.
 //!
 //! ```text
 //! home1 --- switch --- inside [aftr] outside --- aftr [router]

@@ -10,6 +10,7 @@
 //! Needs root and the programs that `make test` installs, and fails without them. One test runs at
 //! a time.
 
+mod both;
 mod dslite;
 mod dslite_requests;
 mod ftp;

@@ -425,4 +425,9 @@ fn nat64_beside_dslite_has_a_realm_and_prefixes_of_its_own() {
             ),
         ],
     );
+    let named = "[[realm]]\nname = \"nat64\"\ndevice = \"red\"\naddress = \"10.0.0.1/8\"\n";
+    refused(
+        &format!("{both}{named}"),
+        &[("14 realm[0].name: ", "\"nat64\" is what the realm of the hosts of [nat64] is called")],
+    );
 }

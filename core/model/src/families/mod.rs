@@ -112,7 +112,8 @@ impl Families {
             config: config.clone(),
             ipv4: Model::new(config, now),
             hosts: settings.nat64.as_ref().map(nat64::first_hosts).unwrap_or_default(),
-            tunneled: settings.dslite.as_ref().map(dslite::first_hosts).unwrap_or_default(), // 20.21
+            // 20.21
+            tunneled: settings.dslite.as_ref().map(dslite::first_hosts).unwrap_or_default(),
             prefixes: nat64::Prefixes::default(),
             tunnels: dslite::Tunnels::new(settings.dslite.as_ref()),
             endpoints: Endpoints::default(),

@@ -99,7 +99,9 @@ impl Datagram {
     /// The host with a number, if the request is about one: `host` as the request names it.
     pub(crate) fn numbered(&self, host: IpAddr) -> Option<Requester> {
         match (host, self.tunnel) {
-            (IpAddr::V6(host), _) => Some(Requester::Ipv6(host)),
+            (IpAddr::V6(host), None) => Some(Requester::Ipv6(host)),
+            // A client in a tunnel speaks for hosts behind it alone.
+            (IpAddr::V6(_), Some(_)) => None,
             (IpAddr::V4(inner), Some(tunnel)) => Some(Requester::Tunneled { b4: tunnel.b4, inner }),
             (IpAddr::V4(_), None) => None,
         }

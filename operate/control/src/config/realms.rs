@@ -317,6 +317,13 @@ fn names_differ(draft: &Draft, report: &Report<'_>) {
             let message = format!("\"{DEFAULT}\" is what the network of [inside] is called");
             report.wrong(place, format!("{message}; write another name"));
         }
+        let of_hosts =
+            [("nat64", draft.ipv6.nat64.is_some()), ("dslite", draft.ipv6.dslite.is_some())];
+        if of_hosts.contains(&(&name[..], true)) {
+            let message =
+                format!("\"{name}\" is what the realm of the hosts of [{name}] is called");
+            report.wrong(place, format!("{message}; write another name"));
+        }
         if let Some(line) = seen.insert(name, report.line(place.offset)) {
             let message = format!("\"{name}\" is the name of the realm in line {line}");
             report.wrong(place, format!("{message}; give each realm its own"));

@@ -62,7 +62,7 @@ impl Allotment {
     pub(super) fn identity(self, host: u8) -> HostIdentity {
         let number = u128::from(host);
         match self {
-            Self::Both if host % 2 == 1 => Self::Dslite.identity(host),
+            Self::Both if !host.is_multiple_of(2) => Self::Dslite.identity(host),
             Self::Dslite => HostIdentity {
                 address: B4 | (number / 3),
                 inner: 0x0a00_0002 + u32::from(host % 3),

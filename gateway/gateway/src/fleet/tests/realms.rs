@@ -50,7 +50,7 @@ impl Allotment {
                 (name, Ipv4Addr::new(10, 0, 0, (host / 3 + 1) * 4))
             }
             Self::Nat64 => ("nat64", Ipv4Addr::new(10, 0, 0, host)),
-            Self::Both if host % 2 == 0 => ("nat64", Ipv4Addr::new(10, 0, 0, host)),
+            Self::Both if host.is_multiple_of(2) => ("nat64", Ipv4Addr::new(10, 0, 0, host)),
             Self::Dslite | Self::Both => ("dslite", Ipv4Addr::new(10, 0, 0, host)),
             _ => ("", Ipv4Addr::new(10, 0, 0, host)),
         }
