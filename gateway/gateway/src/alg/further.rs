@@ -249,12 +249,12 @@ mod tests {
         all.add(Kind::H323, &flow(), &outside(30_000), 20);
         let mut began = flow();
         began.remote.set_port(30_000);
-        all.expire(19, || std::iter::empty());
+        all.expire(19, std::iter::empty);
         assert_eq!(all.ports().count(), 3);
         all.expire(40, || [(Kind::H323, protocol::TCP, began)].into_iter());
         assert_eq!(all.ports().collect::<Vec<_>>(), [30_000]);
         assert!(!all.has_server(protocol::TCP, end("203.0.113.1:41000")));
-        all.expire(60, || std::iter::empty());
+        all.expire(60, std::iter::empty);
         assert!(all.is_empty() && all.take_change());
         all.add(Kind::H323, &flow(), &inside(41_000), 99);
         all.keep(|_| false);
