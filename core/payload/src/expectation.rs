@@ -114,6 +114,17 @@ impl From<PackedEndpoints> for Endpoints {
     }
 }
 
+/// A control flow that a message of another one names, and that the same protocol reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FurtherFlow {
+    /// The side of the server, which waits for the flow.
+    pub server: Side,
+    /// The server's endpoint, as it is outside.
+    pub end: SocketAddrV4,
+    /// The internal endpoint: of a client inside, only its address counts.
+    pub internal: SocketAddr,
+}
+
 /// The address of a host on the other side of the translator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counterpart {
@@ -151,5 +162,11 @@ pub trait Ports {
     /// `None`: the control flow has no such call.
     fn call(&mut self, _flow: &Endpoints, _step: CallStep) -> Option<u16> {
         None
+    }
+
+    /// Has the protocol of a flow read a further one over TCP between the same hosts, if it begins
+    /// within `lifetime` seconds. False: there is no room.
+    fn follow(&mut self, _flow: &Endpoints, _further: &FurtherFlow, _lifetime: u16) -> bool {
+        true
     }
 }

@@ -18,12 +18,22 @@ pub enum Kind {
     Dns,
     /// Point-to-Point Tunneling Protocol (RFC 2637).
     Pptp,
+    /// H.323: call signalling and RAS of H.225.0, and H.245 (ITU-T).
+    H323,
 }
 
 impl Kind {
     /// Every protocol.
-    pub const ALL: [Self; 7] =
-        [Self::Ftp, Self::Tftp, Self::Sip, Self::Rtsp, Self::Irc, Self::Dns, Self::Pptp];
+    pub const ALL: [Self; 8] = [
+        Self::Ftp,
+        Self::Tftp,
+        Self::Sip,
+        Self::Rtsp,
+        Self::Irc,
+        Self::Dns,
+        Self::Pptp,
+        Self::H323,
+    ];
 
     /// The protocol's name in configuration, events and counters.
     pub const fn name(self) -> &'static str {
@@ -35,6 +45,7 @@ impl Kind {
             Self::Irc => "irc",
             Self::Dns => "dns",
             Self::Pptp => "pptp",
+            Self::H323 => "h323",
         }
     }
 }

@@ -26,6 +26,7 @@ mod expectation;
 mod explain;
 mod flow;
 mod ftp;
+mod h323;
 mod index;
 mod irc;
 mod kind;
@@ -44,7 +45,9 @@ mod stream;
 mod text;
 mod tftp;
 
-pub use expectation::{CallStep, Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
+pub use expectation::{
+    CallStep, Counterpart, Endpoints, Expectation, FurtherFlow, Ports, Uses, Wanted,
+};
 pub use explain::{Edit, Explanation, FlowState, Place};
 pub use flow::Fate;
 pub use kind::Kind;

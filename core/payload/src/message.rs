@@ -5,7 +5,9 @@
 //! internal host makes them, for its own address, for ports from 1024 on, and not too many.
 
 use crate::Side;
-use crate::expectation::{CallStep, Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
+use crate::expectation::{
+    CallStep, Counterpart, Endpoints, Expectation, FurtherFlow, Ports, Uses, Wanted,
+};
 use crate::reason::Reason;
 use crate::saved::saved;
 use crate::stream::edits::Edits;
@@ -207,6 +209,13 @@ impl Context<'_> {
     /// Takes a step of a call of PPTP.
     pub(crate) fn call(&mut self, step: CallStep) -> Option<u16> {
         self.ports.call(self.flow, step)
+    }
+
+    /// Has a further control flow between the same hosts read.
+    pub(crate) fn follow(&mut self, further: &FurtherFlow, lifetime: u16) {
+        if !self.ports.follow(self.flow, further, lifetime) {
+            self.refuse(Reason::NoFlow);
+        }
     }
 
     /// True if an address is the internal host's own.

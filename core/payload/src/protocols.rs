@@ -2,6 +2,7 @@
 
 use crate::dns::{self, Dns};
 use crate::ftp::Ftp;
+use crate::h323::H323;
 use crate::irc::Irc;
 use crate::kind::Kind;
 use crate::message::{Context, Protocol, Step};
@@ -26,6 +27,7 @@ pub(crate) enum Alg {
     Irc(Irc),
     Dns(Dns),
     Pptp(Pptp),
+    H323(H323),
 }
 
 impl Alg {
@@ -38,6 +40,7 @@ impl Alg {
             Kind::Irc => Self::Irc(Irc::default()),
             Kind::Dns => Self::Dns(Dns::default()),
             Kind::Pptp => Self::Pptp(Pptp),
+            Kind::H323 => Self::H323(H323::default()),
         }
     }
 
@@ -46,7 +49,9 @@ impl Alg {
         match kind {
             Kind::Ftp => Self::Ftp(Ftp::greeted()),
             Kind::Irc => Self::Irc(Irc::welcome()),
-            Kind::Tftp | Kind::Sip | Kind::Rtsp | Kind::Dns | Kind::Pptp => Self::new(kind),
+            Kind::Tftp | Kind::Sip | Kind::Rtsp | Kind::Dns | Kind::Pptp | Kind::H323 => {
+                Self::new(kind)
+            }
         }
     }
 
@@ -58,6 +63,7 @@ impl Alg {
             Self::Rtsp(rtsp) => rtsp.save(to),
             Self::Irc(irc) => irc.save(to),
             Self::Dns(dns) => dns.save(to),
+            Self::H323(h323) => h323.save(to),
             Self::Tftp(Tftp) | Self::Pptp(Pptp) => {}
         }
     }
@@ -70,6 +76,7 @@ impl Alg {
             Kind::Rtsp => Rtsp::restore(from).filter(Rtsp::is_sound).map(Self::Rtsp),
             Kind::Irc => Irc::restore(from).map(Self::Irc),
             Kind::Dns => Dns::restore(from).map(Self::Dns),
+            Kind::H323 => H323::restore(from).filter(H323::is_sound).map(Self::H323),
             Kind::Tftp | Kind::Pptp => Some(Self::new(kind)),
         }
     }
@@ -83,6 +90,7 @@ impl Alg {
             Self::Irc(_) => Kind::Irc,
             Self::Dns(_) => Kind::Dns,
             Self::Pptp(_) => Kind::Pptp,
+            Self::H323(_) => Kind::H323,
         }
     }
 
@@ -110,6 +118,7 @@ impl Protocol for Alg {
             Self::Irc(irc) => irc.read(bytes, context),
             Self::Dns(dns) => dns.read(bytes, context),
             Self::Pptp(pptp) => pptp.read(bytes, context),
+            Self::H323(h323) => h323.read(bytes, context),
         }
     }
 }

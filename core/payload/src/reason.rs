@@ -48,11 +48,13 @@ pub enum Reason {
     Ambiguous,
     /// A rule leaves the protocol out of its flows: the flow is not read.
     Rule,
+    /// A message of H.323 is not wholly read: it is malformed, or has parts beyond the limits.
+    Unread,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::NotProtocol,
         Self::Encrypted,
         Self::TooLong,
@@ -73,6 +75,7 @@ impl Reason {
         Self::NoRoom,
         Self::Ambiguous,
         Self::Rule,
+        Self::Unread,
     ];
 
     /// The reason's name in counters.
@@ -98,6 +101,7 @@ impl Reason {
             Self::NoRoom => "no_room",
             Self::Ambiguous => "ambiguous",
             Self::Rule => "rule",
+            Self::Unread => "unread",
         }
     }
 }

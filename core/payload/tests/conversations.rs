@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::h323::{self, bytes, with};
 use common::{Host, Link, Opening, Random, client_inside, client_inside_v6, pptp, server_inside};
 use natgate_payload::Side::{self, Inside, Outside};
 use natgate_payload::{Expectation, Kind, Limits, Payloads, RestoreError};
@@ -175,6 +176,39 @@ fn conversations() -> Vec<Conversation> {
         pptp("pptp server", server_inside(1723), Outside, pptp::outgoing(Outside)),
         pptp("pptp incoming", client_inside(1723), Inside, pptp::incoming(Inside)),
         pptp("pptp concentrator", server_inside(1723), Outside, pptp::incoming(Outside)),
+        Conversation {
+            name: "h323 signalling",
+            opening: Opening::new(Kind::H323, client_inside(1720), Inside),
+            messages: signalling(),
+        },
+        Conversation {
+            name: "h323 control",
+            opening: Opening::new(Kind::H323, client_inside(30_000), Inside),
+            messages: control(),
+        },
+    ]
+}
+
+/// Call signalling of H.323 with fast connect, a tunnel, and an empty packet.
+fn signalling() -> Vec<(Side, Vec<u8>)> {
+    let answer = with(h323::CONNECT_FAST, &[("10.0.0.5:5000", "203.0.113.1:60004")]);
+    vec![
+        (Inside, bytes(h323::SETUP_FAST)),
+        (Outside, [&[3, 0, 0, 4][..], &bytes(h323::ALERTING)].concat()),
+        (Outside, answer),
+        (Inside, [bytes(h323::FACILITY), bytes(h323::EMPTY_TUNNEL)].concat()),
+        (Inside, bytes(h323::RELEASE)),
+    ]
+}
+
+/// H.245: channels of both hosts.
+fn control() -> Vec<(Side, Vec<u8>)> {
+    let ends = [("10.0.0.5:5000", "198.51.100.2:6000"), ("10.0.0.5:5001", "198.51.100.2:6001")];
+    vec![
+        (Outside, bytes(h323::DETERMINATION)),
+        (Inside, [bytes(h323::DETERMINATION), bytes(h323::OPEN)].concat()),
+        (Outside, with(h323::OPEN_ACK, &ends)),
+        (Inside, [bytes(h323::OPEN_ACK), bytes(h323::OPEN_VIDEO)].concat()),
     ]
 }
 

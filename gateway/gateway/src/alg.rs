@@ -12,6 +12,7 @@ mod calls;
 mod dns;
 mod expected;
 mod explain;
+mod further;
 mod gre;
 mod nat64;
 mod ports;
@@ -26,6 +27,7 @@ use calls::Calls;
 use dns::Addresses;
 use expected::OpenList;
 pub use expected::{AlgExpectation, OpenExpectation};
+use further::FurtherFlows;
 use nat64::Ends6;
 use natgate_engine::{AddressPort, Config, Engine, Packet, Ruling, Side, Timestamp, Verdict};
 use natgate_ipv6::Translator;
@@ -143,6 +145,8 @@ pub(crate) struct Stage {
     /// Servers inside behind static mappings of a port: from protocol and external endpoint to the
     /// internal one.
     servers: HashMap<(u8, SocketAddrV4), (Kind, SocketAddrV4)>,
+    /// Control flows that others have named.
+    further: FurtherFlows,
     /// Addresses that DNS translates.
     addresses: Addresses,
     /// Expectations that were made and not reported.
@@ -173,6 +177,7 @@ impl Stage {
             former: AlgSettings::default(),
             watched: WatchedPorts::none(),
             servers: HashMap::new(),
+            further: FurtherFlows::default(),
             addresses: Addresses::default(),
             made: VecDeque::new(),
             open: OpenList::default(),
@@ -212,6 +217,7 @@ impl Stage {
             self.former.add(&self.settings);
             self.settings = settings.clone();
         }
+        self.further.keep(|kind| settings.has(kind));
         self.learn_servers(config);
         self.addresses = Addresses::of(config, &self.settings);
         self.end_former();
@@ -221,13 +227,13 @@ impl Stage {
     /// Watches the ports of all servers. While a flow of former settings lasts, its ports may be
     /// any.
     fn watch(&mut self) {
-        let Self { settings, servers, addresses, watched, .. } = self;
+        let Self { settings, servers, addresses, watched, further: named, .. } = self;
         if !self.former.is_off() {
             return watched.set_all();
         }
         let of_calls = settings.has(Kind::Pptp).then(gre::first_words).into_iter().flatten();
         let further = servers.keys().map(|(_, end)| end.port()).chain(addresses.ports());
-        let further = further.chain(of_calls);
+        let further = further.chain(of_calls).chain(named.ports());
         watched.set(settings.iter().flat_map(|(_, ports)| ports).copied().chain(further));
     }
 
@@ -256,7 +262,8 @@ impl Stage {
         }
         let is_former = |(kind, protocol, ends): (Kind, u8, Endpoints)| {
             let server = self.servers.get(&(protocol, ends.external)).map(|(kind, _)| *kind);
-            server.or_else(|| self.settings.kind(protocol, ends.remote.port())) != Some(kind)
+            let named = server.or_else(|| self.settings.kind(protocol, ends.remote.port()));
+            named.or_else(|| self.further.kind(protocol, &ends)) != Some(kind)
         };
         if !self.payloads.each().any(is_former) {
             self.former = AlgSettings::default();
@@ -288,29 +295,33 @@ impl Stage {
                 };
                 let is_of =
                     |settings| has(settings, ends.destination) || has(settings, ends.source);
-                is_of(&self.settings) || is_of(&self.former)
+                is_of(&self.settings) || is_of(&self.former) || self.further.may_have(ends)
             }
             Side::Outside => self.inbound(ends).is_some(),
         }
     }
 
     /// The flow of an inbound packet.
-    fn inbound(&self, Ends { protocol, source, destination }: Ends) -> Option<Control> {
+    fn inbound(&self, ends: Ends) -> Option<Control> {
+        let Ends { protocol, source, destination } = ends;
         let server = self.servers.get(&(protocol, destination));
+        let server = server.map(|(kind, internal)| (*kind, *internal, 0));
+        let server = server.or_else(|| self.further.server(ends));
         let named = match server {
-            Some((kind, _)) => Some(*kind),
+            Some((kind, ..)) => Some(kind),
             None => self.settings.kind(protocol, source.port()),
         };
-        if named.is_none() && self.former.is_off() {
+        if named.is_none() && self.former.is_off() && self.further.is_empty() {
             return None;
         }
         let known = self.payloads.find(protocol, destination, source);
-        let ends = match (server, known) {
-            (Some((_, internal)), _) => endpoints(0, *internal, destination, source),
-            (None, Some((_, ends))) => ends,
+        let flow = match (server, known) {
+            (Some((_, internal, realm)), _) => endpoints(realm, internal, destination, source),
+            (None, Some((_, flow))) => flow,
             (None, None) => return None,
         };
-        self.control(named, known.map(|(kind, _)| kind), ends)
+        let named = named.or_else(|| self.further.kind(protocol, &flow));
+        self.control(named, known.map(|(kind, _)| kind), flow)
     }
 
     /// The flow of a packet that the engine has sent out.
@@ -321,6 +332,8 @@ impl Stage {
             Some((kind, _)) => Some(*kind),
             None => self.settings.kind(protocol, before.destination.port()),
         };
+        let flow = endpoints(realm, before.source, external, remote);
+        let named = named.or_else(|| self.further.kind(protocol, &flow));
         // A destination that was translated too has two names; such flows pass unread.
         if before.destination != remote || named.is_none() && self.former.is_off() {
             return None;
@@ -330,7 +343,7 @@ impl Stage {
             return None;
         }
         let known = self.payloads.find(protocol, external, remote).map(|(kind, _)| kind);
-        self.control(named, known, endpoints(realm, before.source, external, remote))
+        self.control(named, known, flow)
     }
 
     /// The flow of a packet: `named` by the settings, and `known` from its beginning. After a
@@ -404,11 +417,14 @@ impl Stage {
         };
         let Control { kind, endpoints, new_flow, b4 } = control;
         let hosts = Hosts::of(engine, translator, endpoints.realm, b4);
-        let Self { addresses, calls, .. } = self;
-        let mut ports = EnginePorts { engine, hosts, now, addresses, calls };
+        let Self { addresses, calls, further, .. } = self;
+        let mut ports = EnginePorts { engine, hosts, now, kind, addresses, calls, further };
         let packet = ControlPacket { kind, from, endpoints, new_flow };
         let before = room.bytes().len();
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
+        if self.further.take_change() {
+            self.watch();
+        }
         let mtu = usize::from(tunnels::mtu_beyond(engine, from, endpoints.realm));
         if before <= mtu && room.bytes().len() > mtu {
             self.identification = self.identification.wrapping_add(1);
@@ -478,6 +494,10 @@ impl Stage {
         self.open.expire(now);
         self.payloads.sweep(seconds(now));
         self.sweep_calls(engine, now);
+        self.further.expire(seconds(now), || self.payloads.each());
+        if self.further.take_change() {
+            self.watch();
+        }
         self.end_former();
     }
 

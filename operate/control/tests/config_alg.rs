@@ -37,7 +37,7 @@ fn the_meaning_names_the_protocols_that_are_on() {
 fn a_protocol_has_its_usual_port_or_the_ports_of_its_table() {
     let settings = read(
         "[alg]\nftp = true\ntftp = {}\nsip = { ports = [5060, 5062] }\nrtsp = false\n\
-         irc = { ports = [6697] }\ndns = true\npptp = true\n",
+         irc = { ports = [6697] }\ndns = true\npptp = true\nh323 = true\n",
     );
     let mut expected = AlgSettings::default();
     expected.set(AlgKind::Ftp, vec![21]);
@@ -46,6 +46,7 @@ fn a_protocol_has_its_usual_port_or_the_ports_of_its_table() {
     expected.set(AlgKind::Irc, vec![6697]);
     expected.set(AlgKind::Dns, vec![53]);
     expected.set(AlgKind::Pptp, vec![1723]);
+    expected.set(AlgKind::H323, vec![1720, 1719]);
     assert_eq!(settings.alg, expected);
     assert_eq!(settings.engine.limits.explicit_mappings, 65_536);
     // TFTP is over UDP, FTP over TCP.

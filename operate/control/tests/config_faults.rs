@@ -656,12 +656,7 @@ const FAULTS: &[Fault] = &[
         "53 is there more than once",
     ),
     fault(Add("[alg.pptp]\nports = [0]\n"), 8, "alg.pptp.ports[0]", "from 1 to 65535"),
-    fault(
-        Add("[alg]\nh323 = true\n"),
-        8,
-        "alg.h323",
-        "is for H.323 (H.225.0 and H.245), which is not built in yet; take the key out",
-    ),
+    fault(Add("[alg.h323]\nports = [1720, 0]\n"), 8, "alg.h323.ports[1]", "from 1 to 65535"),
 ];
 
 fn text(edit: &Edit) -> String {

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
+pub(crate) mod h323;
 pub(crate) mod host;
 pub(crate) mod link;
 pub(crate) mod pptp;
@@ -11,7 +12,9 @@ pub(crate) mod telephone;
 pub(crate) use host::Host;
 pub(crate) use link::{Link, Opening};
 
-use natgate_payload::{CallStep, Counterpart, Endpoints, Expectation, Ports, Side, Uses, Wanted};
+use natgate_payload::{
+    CallStep, Counterpart, Endpoints, Expectation, FurtherFlow, Ports, Side, Uses, Wanted,
+};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -51,6 +54,8 @@ pub(crate) struct Book {
     /// Steps of calls. The external Call ID of the internal host's one at a place is 60,002 and
     /// twice the place.
     pub(crate) steps: Vec<CallStep>,
+    /// Further control flows.
+    pub(crate) followed: Vec<FurtherFlow>,
 }
 
 impl Book {
@@ -114,6 +119,11 @@ impl Ports for Book {
             _ => None,
         };
         self.addresses.iter().find_map(of)
+    }
+
+    fn follow(&mut self, _: &Endpoints, further: &FurtherFlow, _: u16) -> bool {
+        self.followed.push(*further);
+        true
     }
 
     fn call(&mut self, _: &Endpoints, step: CallStep) -> Option<u16> {

@@ -78,7 +78,8 @@ impl Stage {
             Side::Outside => (ends.destination, self.inbound_if(ends, becomes)?),
         };
         let Control { kind, endpoints, new_flow, .. } = control.under_rules(engine);
-        let is_server = self.servers.contains_key(&(ends.protocol, external));
+        let is_server = self.servers.contains_key(&(ends.protocol, external))
+            || self.further.has_server(ends.protocol, external);
         let client = if is_server { Side::Outside } else { Side::Inside };
         let mut ports = NoPorts { engine, addresses: &self.addresses, calls: &self.calls };
         let packet_of = ControlPacket { kind, from, endpoints, new_flow };

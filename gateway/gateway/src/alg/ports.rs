@@ -5,13 +5,16 @@
 
 use super::calls::Calls;
 use super::dns::Addresses;
+use super::further::FurtherFlows;
 use super::seconds;
 use super::tunneled::Hosts;
 use natgate_engine::{
     Endpoint, Engine, ExplicitError, Keeper, MapRequest, Nonce, RemoteFilter, Side, Timestamp,
     WantedEndpoint,
 };
-use natgate_payload::{CallStep, Counterpart, Endpoints, Expectation, Ports, Uses, Wanted};
+use natgate_payload::{
+    CallStep, Counterpart, Endpoints, Expectation, FurtherFlow, Kind, Ports, Uses, Wanted,
+};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
@@ -27,8 +30,11 @@ pub(super) struct EnginePorts<'e> {
     /// The hosts with numbers, if the flow is theirs.
     pub(super) hosts: Hosts<'e>,
     pub(super) now: Timestamp,
+    /// The protocol of the control flow.
+    pub(super) kind: Kind,
     pub(super) addresses: &'e Addresses,
     pub(super) calls: &'e mut Calls,
+    pub(super) further: &'e mut FurtherFlows,
 }
 
 /// An endpoint to map, the control flow with its realm, and the expectation's other parts.
@@ -153,6 +159,11 @@ impl Ports for EnginePorts<'_> {
 
     fn call(&mut self, flow: &Endpoints, step: CallStep) -> Option<u16> {
         self.calls.step(seconds(self.now), flow, step)
+    }
+
+    fn follow(&mut self, flow: &Endpoints, further: &FurtherFlow, lifetime: u16) -> bool {
+        let until = seconds(self.now) + u32::from(lifetime);
+        self.further.add(self.kind, flow, further, until)
     }
 }
 

@@ -14,16 +14,17 @@ pub struct AlgSettings {
 }
 
 impl AlgSettings {
-    /// The usual port of a protocol's servers.
-    pub fn usual_port(kind: Kind) -> u16 {
+    /// The usual ports of a protocol's servers.
+    pub fn usual_ports(kind: Kind) -> &'static [u16] {
         match kind {
-            Kind::Ftp => 21,
-            Kind::Tftp => 69,
-            Kind::Sip => 5060,
-            Kind::Rtsp => 554,
-            Kind::Irc => 6667,
-            Kind::Dns => 53,
-            Kind::Pptp => 1723,
+            Kind::Ftp => &[21],
+            Kind::Tftp => &[69],
+            Kind::Sip => &[5060],
+            Kind::Rtsp => &[554],
+            Kind::Irc => &[6667],
+            Kind::Dns => &[53],
+            Kind::Pptp => &[1723],
+            Kind::H323 => &[1720, 1719],
         }
     }
 
@@ -127,7 +128,7 @@ impl RuleAlgs {
 fn carries(protocol: u8, kind: Kind) -> bool {
     match kind {
         Kind::Tftp => protocol == UDP,
-        Kind::Sip | Kind::Dns => protocol == UDP || protocol == TCP,
+        Kind::Sip | Kind::Dns | Kind::H323 => protocol == UDP || protocol == TCP,
         Kind::Ftp | Kind::Rtsp | Kind::Irc | Kind::Pptp => protocol == TCP,
     }
 }

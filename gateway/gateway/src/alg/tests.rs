@@ -69,7 +69,7 @@ impl World {
     fn new() -> Self {
         let mut settings = AlgSettings::default();
         for kind in Kind::ALL {
-            settings.set(kind, vec![AlgSettings::usual_port(kind)]);
+            settings.set(kind, AlgSettings::usual_ports(kind).to_vec());
         }
         Self::of(&settings, 21, "203.0.113.1:2121".parse().unwrap())
     }
@@ -713,4 +713,5 @@ fn addresses_have_counterparts_in_their_realm() {
     assert_eq!(find(&on, 0, inside, [192, 0, 2, 1]), None);
 }
 
+mod h323;
 mod pptp;

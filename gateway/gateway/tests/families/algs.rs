@@ -15,7 +15,7 @@ const ACK: u8 = 16;
 fn settings(kind: AlgKind) -> Settings {
     let mut settings = with_nat64(&["64:ff9b::/96"]);
     settings.engine.filtering = Behavior::AddressAndPortDependent;
-    settings.alg.set(kind, vec![natgate_gateway::AlgSettings::usual_port(kind)]);
+    settings.alg.set(kind, natgate_gateway::AlgSettings::usual_ports(kind).to_vec());
     settings.alg.reserve(&mut settings.engine.limits);
     settings
 }

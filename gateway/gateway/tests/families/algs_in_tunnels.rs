@@ -26,7 +26,7 @@ fn settings() -> Settings {
     });
     settings.engine.filtering = Behavior::AddressAndPortDependent;
     settings.engine.subscribers = vec![Prefix::new([10, 0, 0, 0].into(), 8)];
-    settings.alg.set(AlgKind::Ftp, vec![AlgSettings::usual_port(AlgKind::Ftp)]);
+    settings.alg.set(AlgKind::Ftp, AlgSettings::usual_ports(AlgKind::Ftp).to_vec());
     settings.alg.reserve(&mut settings.engine.limits);
     settings
 }

@@ -18,6 +18,7 @@ const PROTOCOLS: [(AlgKind, &str); AlgKind::ALL.len()] = [
     (AlgKind::Irc, "alg.irc"),
     (AlgKind::Dns, "alg.dns"),
     (AlgKind::Pptp, "alg.pptp"),
+    (AlgKind::H323, "alg.h323"),
 ];
 
 /// Reads the table. Room for expectations goes to the translator's `limits`, in which `[pcp]` has
@@ -26,10 +27,9 @@ pub(super) fn read(section: &Section<'_>, limits: &mut Limits) -> AlgSettings {
     let mut settings = AlgSettings::default();
     for (kind, name) in PROTOCOLS {
         let Some(table) = section.switch(kind.name(), name) else { continue };
-        let usual = AlgSettings::usual_port(kind);
         let ports = match table.get("ports") {
             Some(value) => read_ports(&value),
-            None => vec![usual],
+            None => AlgSettings::usual_ports(kind).to_vec(),
         };
         let taken = ports.iter().find_map(|port| Some((*port, settings.rival(kind, *port)?)));
         if let Some((port, other)) = taken {

@@ -191,7 +191,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "client_requests_per_second",
         ],
     ),
-    ("alg", &["ftp", "tftp", "sip", "rtsp", "irc", "dns", "pptp"]),
+    ("alg", &["ftp", "tftp", "sip", "rtsp", "irc", "dns", "pptp", "h323"]),
     ("alg.ftp", ALG),
     ("alg.tftp", ALG),
     ("alg.sip", ALG),
@@ -199,6 +199,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("alg.irc", ALG),
     ("alg.dns", ALG),
     ("alg.pptp", ALG),
+    ("alg.h323", ALG),
     (
         "static",
         &[
@@ -436,7 +437,6 @@ const PLANNED: &[(&str, &str, &str)] = &[
     ("fleet", "etcd", "a fleet of more than two machines"),
     ("realm", "address6", "IPv6 of realms"),
     ("realm", "gateway6", "IPv6 of realms"),
-    ("alg", "h323", "H.323 (H.225.0 and H.245)"),
 ];
 
 /// The reason why `section` refuses an unknown key or table, with a remedy.

@@ -55,11 +55,16 @@ pub(super) fn step(told: &AlgExplained) -> Value {
     })
 }
 
-/// Bytes of an edit as text. Those of PPTP are a Call ID; one that would be drawn is 0.
+/// Bytes of an edit as text. Those of PPTP are a Call ID, and those of H.323 an endpoint; a number
+/// that would be drawn is 0.
 fn shown<'b>(told: &AlgExplained, bytes: &'b [u8]) -> Cow<'b, str> {
     match (told.kind, bytes) {
         (AlgKind::Pptp, [0, 0]) => Cow::Borrowed("DRAWN"),
         (AlgKind::Pptp, [high, low]) => u16::from_be_bytes([*high, *low]).to_string().into(),
+        (AlgKind::H323, &[a, b, c, d, high, low]) => {
+            let port = u16::from_be_bytes([high, low]);
+            external(SocketAddrV4::new([a, b, c, d].into(), port)).into()
+        }
         _ => String::from_utf8_lossy(bytes),
     }
 }
@@ -100,7 +105,7 @@ fn sentence(told: &AlgExplained) -> String {
     // A string cannot fail to be written.
     for edit in &told.edits {
         let [old, new] = [&edit.old, &edit.new].map(|bytes| match told.kind {
-            AlgKind::Pptp => shown(told, bytes).into_owned(),
+            AlgKind::Pptp | AlgKind::H323 => shown(told, bytes).into_owned(),
             _ => bytes.escape_ascii().to_string(),
         });
         let _ = write!(text, "; \"{old}\" would become \"{new}\"");

@@ -1,0 +1,275 @@
+//! Control flows that messages of other control flows name: the connections of H.323, at any ports.
+//!
+//! A server is one of the two hosts of the flow that named it. An entry lasts for the time that the
+//! protocol gave it, and as long as a flow that began within this time.
+
+use super::Ends;
+use natgate_payload::{Endpoints, FurtherFlow, Kind, Side};
+use natgate_wire::protocol;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+/// Most entries of a worker.
+const MOST: usize = 4096;
+
+/// Most entries of an internal address, of each map.
+const MOST_OF_HOST: usize = 64;
+
+/// Seconds between two searches for entries whose time has passed.
+const PAUSE: u32 = 10;
+
+/// A server inside.
+#[derive(Clone, Copy, Debug)]
+struct Inside {
+    kind: Kind,
+    external: SocketAddrV4,
+    remote: Ipv4Addr,
+    until: u32,
+}
+
+/// The entries of a worker.
+#[derive(Debug, Default)]
+pub(super) struct FurtherFlows {
+    /// Servers inside, by their internal endpoint and realm.
+    inside: BTreeMap<(SocketAddrV4, u16), Inside>,
+    /// Their internal endpoints and realms, by their external endpoints.
+    external: BTreeMap<SocketAddrV4, (SocketAddrV4, u16)>,
+    /// Servers outside, by client, server and realm: the kind, and the end of the time.
+    outside: BTreeMap<(Ipv4Addr, SocketAddrV4, u16), (Kind, u32)>,
+    next_search: u32,
+    has_changed: bool,
+}
+
+impl FurtherFlows {
+    pub(super) fn is_empty(&self) -> bool {
+        self.inside.is_empty() && self.outside.is_empty()
+    }
+
+    /// The ports of the servers, inside and outside.
+    pub(super) fn ports(&self) -> impl Iterator<Item = u16> + '_ {
+        let inside =
+            self.inside.iter().flat_map(|((end, _), one)| [end.port(), one.external.port()]);
+        inside.chain(self.outside.keys().map(|(_, end, _)| end.port()))
+    }
+
+    /// True if the ports have changed since the last call.
+    pub(super) fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+
+    /// Adds a flow that a message of `flow` names, or renews it. False: there is no room.
+    pub(super) fn add(
+        &mut self,
+        kind: Kind,
+        flow: &Endpoints,
+        further: &FurtherFlow,
+        until: u32,
+    ) -> bool {
+        let SocketAddr::V4(internal) = further.internal else { return false };
+        let (realm, host) = (flow.realm, *internal.ip());
+        let at = |port| (SocketAddrV4::new(host, port), 0);
+        let is_full = self.inside.len() + self.outside.len() >= MOST;
+        match further.server {
+            Side::Inside => {
+                let key = (internal, realm);
+                let old = self.inside.get(&key).copied();
+                let of_host = self.inside.range(at(0)..=(at(u16::MAX).0, u16::MAX));
+                if old.is_none() && (is_full || of_host.count() >= MOST_OF_HOST) {
+                    return false;
+                }
+                if let Some(old) = old {
+                    self.external.remove(&old.external);
+                }
+                if let Some(other) = self.external.insert(further.end, key) {
+                    self.inside.remove(&other);
+                }
+                let (external, remote) = (further.end, *flow.remote.ip());
+                self.inside.insert(key, Inside { kind, external, remote, until });
+            }
+            Side::Outside => {
+                let key = (host, further.end, realm);
+                let (least, most) = ends();
+                let of_host = self.outside.range((host, least, 0)..=(host, most, u16::MAX));
+                let is_new = !self.outside.contains_key(&key);
+                if is_new && (is_full || of_host.count() >= MOST_OF_HOST) {
+                    return false;
+                }
+                self.outside.insert(key, (kind, until));
+            }
+        }
+        self.has_changed = true;
+        true
+    }
+
+    /// True if a packet from inside, of whatever realm, may be of a flow.
+    pub(super) fn may_have(&self, Ends { protocol, source, destination }: Ends) -> bool {
+        let client = (*source.ip(), destination);
+        let has_outside = || {
+            let mut all =
+                self.outside.range((client.0, client.1, 0)..=(client.0, client.1, u16::MAX));
+            all.next().is_some()
+        };
+        let has_inside = || self.inside.range((source, 0)..=(source, u16::MAX)).next().is_some();
+        protocol == protocol::TCP && (has_inside() || has_outside())
+    }
+
+    /// The kind and the internal end of a server inside that a packet from outside goes to.
+    pub(super) fn server(&self, ends: Ends) -> Option<(Kind, SocketAddrV4, u16)> {
+        if ends.protocol != protocol::TCP {
+            return None;
+        }
+        let (internal, realm) = *self.external.get(&ends.destination)?;
+        let one = self.inside.get(&(internal, realm))?;
+        (one.remote == *ends.source.ip()).then_some((one.kind, internal, realm))
+    }
+
+    /// True if an external endpoint is one of a server inside.
+    pub(super) fn has_server(&self, protocol: u8, external: SocketAddrV4) -> bool {
+        protocol == protocol::TCP && self.external.contains_key(&external)
+    }
+
+    /// The kind of a flow.
+    pub(super) fn kind(&self, protocol: u8, flow: &Endpoints) -> Option<Kind> {
+        let SocketAddr::V4(internal) = flow.internal else { return None };
+        if protocol != protocol::TCP {
+            return None;
+        }
+        let inside = self
+            .inside
+            .get(&(internal, flow.realm))
+            .filter(|one| one.external == flow.external && one.remote == *flow.remote.ip());
+        let outside = || self.outside.get(&(*internal.ip(), flow.remote, flow.realm));
+        inside.map(|one| one.kind).or_else(|| outside().map(|(kind, _)| *kind))
+    }
+
+    /// Forgets the flows of protocols that are not `on`.
+    pub(super) fn keep(&mut self, on: impl Fn(Kind) -> bool) {
+        self.inside.retain(|_, one| on(one.kind));
+        self.outside.retain(|_, (kind, _)| on(*kind));
+        self.forget_external();
+    }
+
+    /// Forgets entries whose time has passed and of which `flows` has none.
+    pub(super) fn expire<I: Iterator<Item = (Kind, u8, Endpoints)>>(
+        &mut self,
+        now: u32,
+        flows: impl FnOnce() -> I,
+    ) {
+        if self.is_empty() || now < self.next_search {
+            return;
+        }
+        self.next_search = now + PAUSE;
+        for (_, number, flow) in flows() {
+            if self.kind(number, &flow).is_none() {
+                continue;
+            }
+            let SocketAddr::V4(internal) = flow.internal else { continue };
+            if let Some(one) = self.inside.get_mut(&(internal, flow.realm)) {
+                one.until = one.until.max(now + 1);
+            }
+            let client = (*internal.ip(), flow.remote, flow.realm);
+            if let Some((_, until)) = self.outside.get_mut(&client) {
+                *until = (*until).max(now + 1);
+            }
+        }
+        let before = self.inside.len() + self.outside.len();
+        self.inside.retain(|_, one| one.until > now);
+        self.outside.retain(|_, (_, until)| *until > now);
+        if self.inside.len() + self.outside.len() != before {
+            self.forget_external();
+        }
+    }
+
+    fn forget_external(&mut self) {
+        let Self { inside, external, .. } = self;
+        external.retain(|_, key| inside.contains_key(key));
+        self.has_changed = true;
+    }
+}
+
+/// The least endpoint, and the greatest.
+fn ends() -> (SocketAddrV4, SocketAddrV4) {
+    let end = |address, port| SocketAddrV4::new(address, port);
+    (end(Ipv4Addr::UNSPECIFIED, 0), end(Ipv4Addr::BROADCAST, u16::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(text: &str) -> SocketAddrV4 {
+        text.parse().unwrap()
+    }
+
+    /// A flow of call signalling.
+    fn flow() -> Endpoints {
+        let (internal, remote) = (end("10.0.0.5:40000"), end("198.51.100.2:1720"));
+        let (external, remote_inside) = (end("203.0.113.1:50000"), remote.into());
+        Endpoints { internal: internal.into(), external, remote, remote_inside, realm: 3 }
+    }
+
+    fn inside(port: u16) -> FurtherFlow {
+        let internal = SocketAddr::new(flow().internal.ip(), port);
+        FurtherFlow { server: Side::Inside, end: end(&format!("203.0.113.1:{port}")), internal }
+    }
+
+    fn outside(port: u16) -> FurtherFlow {
+        let end = end(&format!("198.51.100.2:{port}"));
+        FurtherFlow { server: Side::Outside, end, internal: flow().internal }
+    }
+
+    fn tcp(source: &str, destination: &str) -> Ends {
+        Ends { protocol: protocol::TCP, source: end(source), destination: end(destination) }
+    }
+
+    #[test]
+    fn a_flow_is_one_between_the_two_hosts() {
+        let mut all = FurtherFlows::default();
+        assert!(all.add(Kind::H323, &flow(), &inside(41_000), 10) && all.take_change());
+        assert!(all.add(Kind::H323, &flow(), &outside(30_000), 10));
+        let server = all.server(tcp("198.51.100.2:999", "203.0.113.1:41000"));
+        assert_eq!(server, Some((Kind::H323, end("10.0.0.5:41000"), 3)));
+        assert_eq!(all.server(tcp("198.51.100.3:999", "203.0.113.1:41000")), None);
+        assert!(all.may_have(tcp("10.0.0.5:41000", "198.51.100.2:999")));
+        assert!(all.may_have(tcp("10.0.0.5:5", "198.51.100.2:30000")));
+        assert!(!all.may_have(tcp("10.0.0.6:5", "198.51.100.2:30000")));
+        assert!(!all.may_have(tcp("10.0.0.5:5", "198.51.100.2:30001")));
+        let mut other = flow();
+        other.remote.set_port(30_000);
+        assert_eq!(all.kind(protocol::TCP, &other), Some(Kind::H323));
+        assert_eq!(all.kind(protocol::UDP, &other), None);
+        other.realm = 0;
+        assert_eq!(all.kind(protocol::TCP, &other), None);
+    }
+
+    #[test]
+    fn an_entry_lasts_for_its_time_and_for_its_flow() {
+        let mut all = FurtherFlows::default();
+        all.add(Kind::H323, &flow(), &inside(41_000), 20);
+        all.add(Kind::H323, &flow(), &outside(30_000), 20);
+        let mut began = flow();
+        began.remote.set_port(30_000);
+        all.expire(19, std::iter::empty);
+        assert_eq!(all.ports().count(), 3);
+        all.expire(40, || [(Kind::H323, protocol::TCP, began)].into_iter());
+        assert_eq!(all.ports().collect::<Vec<_>>(), [30_000]);
+        assert!(!all.has_server(protocol::TCP, end("203.0.113.1:41000")));
+        all.expire(60, std::iter::empty);
+        assert!(all.is_empty() && all.take_change());
+        all.add(Kind::H323, &flow(), &inside(41_000), 99);
+        all.keep(|_| false);
+        assert!(all.is_empty() && all.external.is_empty());
+    }
+
+    #[test]
+    fn a_host_has_few_entries() {
+        let mut all = FurtherFlows::default();
+        let added = |all: &mut FurtherFlows, further: fn(u16) -> FurtherFlow| {
+            (1..200).filter(|port| all.add(Kind::H323, &flow(), &further(*port), 9)).count()
+        };
+        assert_eq!(added(&mut all, inside), 64);
+        assert_eq!(added(&mut all, outside), 64);
+        // The same ones again.
+        assert_eq!(added(&mut all, inside), 64);
+    }
+}

@@ -1,0 +1,178 @@
+//! A host of H.323 inside and a real engine: connections of H.245 at any ports are read, and media
+//! come in.
+
+// The messages of the framework's own tests.
+#[path = "../../../../../core/payload/tests/common/h323.rs"]
+#[allow(dead_code, reason = "the tests use a part")]
+mod messages;
+
+use super::*;
+use messages::{
+    CONNECT_H245, DETERMINATION, OPEN, OPEN_ACK, OPEN_VIDEO, REGISTRATION, SETUP_H245, bytes,
+};
+
+const CALLER: &str = "10.0.0.5:40000";
+const CALLED: &str = "198.51.100.2:1720";
+const STRANGER: &str = "198.51.100.3:1720";
+
+fn world() -> World {
+    let mut settings = AlgSettings::default();
+    settings.set(Kind::H323, AlgSettings::usual_ports(Kind::H323).to_vec());
+    World::of(&settings, 1721, end("203.0.113.1:1721"))
+}
+
+/// A connection: the ends of the host inside and of the other one, inside and outside, and the next
+/// number of each side.
+struct Connection {
+    internal: SocketAddrV4,
+    external: SocketAddrV4,
+    remote: SocketAddrV4,
+    sent: [u32; 2],
+}
+
+impl Connection {
+    /// The ends of the connection as a side has them: its own, and the other's.
+    fn ends(&self, from: Side) -> (SocketAddrV4, SocketAddrV4) {
+        match from {
+            Side::Inside => (self.internal, self.remote),
+            Side::Outside => (self.remote, self.external),
+        }
+    }
+
+    fn segment(&self, from: Side, flags: u8, data: &[u8]) -> Vec<u8> {
+        let (own, other) = self.ends(from);
+        let mut tcp = [own.port().to_be_bytes(), other.port().to_be_bytes()].concat();
+        tcp.extend(self.sent[from as usize].to_be_bytes());
+        let seen = self.sent[from.other() as usize];
+        tcp.extend((if flags & ACK == 0 { 0 } else { seen }).to_be_bytes());
+        tcp.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        tcp.extend(data);
+        packet(own, other, protocol::TCP, 16, &tcp)
+    }
+
+    /// Opens a connection from a side.
+    fn open(world: &mut World, by: Side, internal: &str, external: &str, remote: &str) -> Self {
+        let [internal, external, remote] = [internal, external, remote].map(end);
+        let mut one = Self { internal, external, remote, sent: [100, 500] };
+        let (source, destination, _) = world.pass(by, &one.segment(by, SYN, b""));
+        match by {
+            Side::Inside => one.external = source,
+            Side::Outside => assert_eq!(destination, internal),
+        }
+        one.sent[by as usize] += 1;
+        world.pass(by.other(), &one.segment(by.other(), SYN | ACK, b""));
+        one.sent[by.other() as usize] += 1;
+        world.pass(by, &one.segment(by, ACK, b""));
+        one
+    }
+
+    /// Has a side say a message; returns what leaves.
+    fn say(&mut self, world: &mut World, from: Side, data: &[u8]) -> Vec<u8> {
+        let out = world.send(from, &self.segment(from, ACK, data));
+        self.sent[from as usize] += data.len() as u32;
+        assert_eq!(out.len(), 1);
+        out[0].1[40..].to_vec()
+    }
+}
+
+/// The endpoint in the last six octets.
+fn last(message: &[u8]) -> SocketAddrV4 {
+    let six = &message[message.len() - 6..];
+    SocketAddrV4::new(
+        Ipv4Addr::new(six[0], six[1], six[2], six[3]),
+        u16::from_be_bytes([six[4], six[5]]),
+    )
+}
+
+/// Where a datagram from outside goes.
+fn reaches(world: &mut World, from: &str, to: SocketAddrV4) -> Option<SocketAddrV4> {
+    let from = end(from);
+    let mut udp = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+    udp.extend([0, 12, 0, 0, 1, 2, 3, 4]);
+    let out = world.send(Side::Outside, &packet(from, to, protocol::UDP, 6, &udp));
+    out.first().map(|(_, bytes)| Ends::read(bytes).expect("ends").destination)
+}
+
+/// The host opens a logical channel on a connection of H.245: its media come in.
+fn channel_opens(world: &mut World, control: &mut Connection) {
+    let first = bytes(DETERMINATION);
+    assert_eq!(control.say(world, Side::Inside, &first), first);
+    let heard = control.say(world, Side::Inside, &bytes(OPEN_ACK));
+    let media = last(&heard);
+    assert_eq!((*media.ip(), media.port() % 2), (Ipv4Addr::new(203, 0, 113, 1), 1), "{heard:x?}");
+    assert_eq!(reaches(world, "198.51.100.2:6001", media), Some(end("10.0.0.5:5001")));
+    // The other host's channel limits the media to its address.
+    let other = messages::with(OPEN, &[("10.0.0.5:5001", "198.51.100.2:6001")]);
+    assert_eq!(control.say(world, Side::Outside, &other), other);
+    assert_eq!(reaches(world, "198.51.100.3:6001", media), None);
+}
+
+#[test]
+fn a_connection_that_the_host_waits_for_is_read() {
+    let mut world = world();
+    let mut call = Connection::open(&mut world, Side::Inside, CALLER, "0.0.0.0:0", CALLED);
+    let heard = call.say(&mut world, Side::Inside, &bytes(SETUP_H245));
+    let own = messages::octets("10.0.0.5:41000");
+    let at = bytes(SETUP_H245).windows(6).position(|six| six == own).expect("an endpoint");
+    let control = last(&heard[..at + 6]);
+    // A stranger cannot connect.
+    let stranger = Connection {
+        internal: end("10.0.0.5:41000"),
+        external: control,
+        remote: end(STRANGER),
+        sent: [1, 1],
+    };
+    assert_eq!(world.send(Side::Outside, &stranger.segment(Side::Outside, SYN, b"")), []);
+    let external = control.to_string();
+    let (internal, remote) = ("10.0.0.5:41000", "198.51.100.2:40001");
+    let mut control = Connection::open(&mut world, Side::Outside, internal, &external, remote);
+    channel_opens(&mut world, &mut control);
+}
+
+#[test]
+fn a_connection_that_the_other_host_waits_for_is_read() {
+    let mut world = world();
+    let mut call = Connection::open(&mut world, Side::Inside, CALLER, "0.0.0.0:0", CALLED);
+    let connect = bytes(CONNECT_H245);
+    assert_eq!(call.say(&mut world, Side::Outside, &connect), connect);
+    let (internal, remote) = ("10.0.0.5:40002", "198.51.100.2:30000");
+    let mut control = Connection::open(&mut world, Side::Inside, internal, "0.0.0.0:0", remote);
+    channel_opens(&mut world, &mut control);
+    // It is read as long as it lasts, and no new one behind the time.
+    world.now = Timestamp(world.now.0 + 200_000_000_000);
+    let now = world.now;
+    world.stage.sweep(&mut world.engine, now);
+    assert_ne!(control.say(&mut world, Side::Inside, &bytes(OPEN_VIDEO)), bytes(OPEN_VIDEO));
+    // Another host's connection to the same server is not.
+    let mut other =
+        Connection::open(&mut world, Side::Inside, "10.0.0.6:40002", "0.0.0.0:0", remote);
+    let open = messages::with(OPEN, &[("10.0.0.5:5001", "10.0.0.6:5001")]);
+    assert_eq!(other.say(&mut world, Side::Inside, &open), open);
+}
+
+#[test]
+fn a_registered_host_is_called_and_its_call_is_read() {
+    let mut world = world();
+    let (own, gatekeeper) = (end("10.0.0.5:1719"), end("198.51.100.2:1719"));
+    let message = bytes(REGISTRATION);
+    let mut udp = [own.port().to_be_bytes(), gatekeeper.port().to_be_bytes()].concat();
+    udp.extend((8 + message.len() as u16).to_be_bytes());
+    udp.extend([0, 0]);
+    udp.extend(&message);
+    let packet = packet(own, gatekeeper, protocol::UDP, 6, &udp);
+    let out = world.send(Side::Inside, &packet);
+    let heard = &out[0].1[28..];
+    let at = message.windows(6).position(|six| six == messages::octets("10.0.0.5:1720"));
+    let calls = last(&heard[..at.expect("an endpoint") + 6]);
+    assert_eq!(*calls.ip(), Ipv4Addr::new(203, 0, 113, 1));
+    let external = calls.to_string();
+    let mut call =
+        Connection::open(&mut world, Side::Outside, "10.0.0.5:1720", &external, "198.51.100.2:9");
+    let said = messages::with(
+        SETUP_H245,
+        &[("198.51.100.2:1720", &external), ("10.0.0.5:41000", "198.51.100.2:41000")],
+    );
+    let heard = call.say(&mut world, Side::Outside, &said);
+    let known = messages::octets("10.0.0.5:1720");
+    assert!(heard.windows(6).any(|six| six == known), "{heard:x?}");
+}
