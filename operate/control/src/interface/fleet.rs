@@ -192,6 +192,7 @@ mod tests {
             resting: 0,
             refused_views: 0,
             slices: vec![slice],
+            owners: Vec::new(),
         };
         let object = object(&status);
         assert_eq!(object["ok"], false);

@@ -119,5 +119,6 @@ fn pair() -> FleetStatus {
                 ..slice("partner")
             },
         ],
+        owners: Vec::new(),
     }
 }
