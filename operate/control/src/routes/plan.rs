@@ -1,6 +1,7 @@
 //! Routes that a gateway announces: the fewest prefixes that contain exactly the external
-//! addresses. Of a pair, each slice has prefixes of its own, and those of the other node's slices have a
-//! metric. So routers know the way by either node before it is needed, and prefer the owner.
+//! addresses. Of a pair, each slice has prefixes of its own, and those of the other node's slices
+//! have a metric. So routers know the way by either node before it is needed, and prefer the
+//! owner.
 
 use natgate_engine::{AddressRange, Prefix};
 use natgate_gateway::Settings;
