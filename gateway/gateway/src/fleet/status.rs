@@ -113,6 +113,9 @@ pub struct SliceStatus {
     pub refusal: Refusal,
     /// Records of the stream that this node has refused, because it has no such realm.
     pub records_without_realm: Option<u64>,
+    /// Mappings that this node has ended since its start, so that the slice could move: the other
+    /// node had no number for their hosts, whose subscribers had as many as possible there.
+    pub ended_to_move: u64,
 }
 
 impl SliceStatus {
