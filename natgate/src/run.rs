@@ -190,6 +190,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Arc::clone(&loads),
         Arc::new(written.metrics()),
         written.catch_up(),
+        fleet.as_ref().map(|(asker, link)| (asker, link)),
         asked,
     );
     refresh::watch_bindings(Arc::clone(&reloader), say).context(NO_THREAD)?;

@@ -39,8 +39,12 @@ does not record the configuration of that time, nobody is named as the subscribe
 date and a time with an offset, now, or a time before now, such as -10m (s, m, h, d). A time in the
 future is an error. Each answer has the span of time that the log covers, and the gaps in the log,
 in JSON as \"covered\" and \"gaps\".
-Of a pair, the asked node searches its own log. The sentence on standard error, and \"not_asked\" in
-JSON, has the name of the other node; its log names the subscriber if it had the slice at that time.
+Of a pair, the gateway also asks the other node, whose log names the subscriber if it had the
+slice at that time. Each answer has the name of its node; \"slice\" has the owner of the slice
+then and its epoch, if they are known, and \"nodes\" what the log of each node covers. If the
+other node was not asked, because it is away or its natgate is too old, or because of --config, a
+sentence on standard error says so, and \"not_asked\" has its name. \"doubts\" has what else makes
+the answer doubtful.
 
 Without --protocol there is an answer for each protocol. The exit code is 1, with a sentence on
 standard error, if no subscriber is known.

@@ -5,6 +5,10 @@
 
 #[path = "fleet/hosts.rs"]
 mod hosts;
+#[path = "fleet/routes.rs"]
+mod routes;
+#[path = "fleet/who.rs"]
+mod who;
 
 use natgate_testnet::traffic::{connect, listen, udp_socket};
 use natgate_testnet::{
@@ -177,7 +181,7 @@ fn flows_continue_on_the_partner_after_a_kill_and_come_back() {
     let (udp, external, tcp) = flows(&network, &a);
     let announced = || {
         let shown = network.node("a").run(5, "ip", &["route", "show", "proto", "78"]);
-        String::from_utf8_lossy(&shown.expect("routes").stdout).contains("203.0.113.0/28")
+        String::from_utf8_lossy(&shown.expect("routes").stdout).contains("203.0.113.0/29")
     };
     assert!(announced());
 

@@ -260,6 +260,24 @@ impl Engine {
         (next < extent).then_some(next)
     }
 
+    /// Ends the mapping with a key that the other engine has no place for, if it has this protocol
+    /// and external endpoint and is not static. Its port rests as after any end. Returns false if
+    /// there is no such mapping, or no room for its events: poll them before the next call.
+    pub fn end_uncopied(&mut self, key: u32, protocol: u8, external: (Ipv4Addr, u16)) -> bool {
+        if key >= self.table.extent() || !self.table.is_live(key) || !self.has_room_for_events() {
+            return false;
+        }
+        let mapping = self.table.mapping(key);
+        let External { index, port } = mapping.external();
+        let address = Ipv4Addr::from_bits(self.external.address(index));
+        let is_meant = mapping.protocol == protocol && (address, port) == external;
+        let ends = is_meant && !mapping.is_static() && !mapping.is_fixed();
+        if ends {
+            self.discard(key);
+        }
+        ends
+    }
+
     /// Number of mappings that there is room for.
     pub fn most_mappings(&self) -> u32 {
         let most = self.table.filled().most + self.table.room_for_statics();

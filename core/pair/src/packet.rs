@@ -64,6 +64,11 @@ pub enum Message<'a> {
     },
     /// The partner's answer to a state: what it refuses to copy. It is the caller's matter.
     Opinion(&'a [u8]),
+    /// The owner asks which keys the partner refuses. Earlier versions of the partner do not read
+    /// this message, and do not answer.
+    AskRefused,
+    /// Keys that the partner refuses. They are the caller's matter.
+    Refused(&'a [u8]),
 }
 
 /// A packet of records.
@@ -209,7 +214,19 @@ pub fn write_opinion(id: StreamId, opinion: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Reads a message. `None`: it is damaged.
+/// Writes the owner's question about keys that the partner refuses.
+pub fn write_ask_refused(id: StreamId) -> Vec<u8> {
+    begin(7, id)
+}
+
+/// Writes the keys that the partner refuses.
+pub fn write_refused(id: StreamId, keys: &[u8]) -> Vec<u8> {
+    let mut bytes = begin(8, id);
+    bytes.extend(keys);
+    bytes
+}
+
+/// Reads a message. `None`: it is damaged, or of a later version.
 pub fn read(bytes: &[u8]) -> Option<(StreamId, Message<'_>)> {
     let (kind, rest) = bytes.split_first()?;
     let (slice, rest) = rest.split_first_chunk()?;
@@ -257,6 +274,8 @@ pub fn read(bytes: &[u8]) -> Option<(StreamId, Message<'_>)> {
             Message::State { is_complete: *is_complete == 1, origin }
         }
         6 => Message::Opinion(rest),
+        7 => rest.is_empty().then_some(Message::AskRefused)?,
+        8 => Message::Refused(rest),
         _ => return None,
     };
     Some((id, message))

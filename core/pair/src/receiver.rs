@@ -141,6 +141,8 @@ impl Receiver {
             Message::Confirmation(_)
             | Message::Repair(_)
             | Message::Opinion(_)
+            | Message::AskRefused
+            | Message::Refused(_)
             | Message::State { .. } => {
                 self.counters.damaged += 1;
                 None

@@ -4,6 +4,7 @@
 //! engine's mappings, copies of the partner's. [`PartnerLink`] carries the messages; it has a
 //! thread of its own.
 
+mod history;
 mod inbound;
 mod refusal;
 mod settings;
@@ -18,9 +19,10 @@ mod young;
 pub use natgate_pair::{Node, ReceivedCounters, Sent};
 pub use refusal::Refusal;
 pub use settings::{FleetSettings, PartnerSettings, SliceSettings};
-pub use status::{FleetStatus, LinkStatus, SliceChange, SliceStatus};
+pub use status::{FleetStatus, LinkStatus, SliceChange, SliceOwner, SliceStatus};
 
 use crate::pcp::CommonEpoch;
+use history::History;
 use natgate_engine::{CopyChange, Endpoint, Engine, PairPort, Timestamp};
 use natgate_ipv6::CopiedHosts;
 use natgate_pair::{Boot, Claim, Holding, Ownership, Role, View};
@@ -148,8 +150,7 @@ pub struct Fleet {
     /// Messages that are read before this time may have waited long, because the process stood
     /// still.
     late_until: Timestamp,
-    /// Changes of owners that nobody has asked for yet.
-    new_owners: Vec<SliceChange>,
+    owners: History,
 }
 
 impl Fleet {
@@ -187,7 +188,7 @@ impl Fleet {
             epoch: CommonEpoch::new(u8::from(settings.this() == Node::B)),
             lost: 0,
             late_until: Timestamp(0),
-            new_owners: Vec::new(),
+            owners: History::default(),
             settings,
         };
         Ok((fleet, FleetAsker(sender)))
@@ -266,7 +267,7 @@ impl Fleet {
 
     /// Owners that slices have got since the last call.
     pub(crate) fn new_owners(&mut self) -> std::vec::Drain<'_, SliceChange> {
-        self.new_owners.drain(..)
+        self.owners.take_new()
     }
 
     fn receive(
@@ -347,7 +348,7 @@ impl Fleet {
             let this = self.settings.this();
             let owner = owner(this, self.ownership.role(number));
             let change = slice.new_owner(owner, self.ownership.epoch(number), this);
-            self.new_owners.extend(change.map(|change| SliceChange { time: now, ..change }));
+            self.owners.note(change.map(|change| SliceChange { time: now, ..change }));
             let streams = [self.ownership.destination(number), self.ownership.source(number)];
             self.ending.extend(slice.set_streams(engine, streams, now));
             self.ending.extend(slice.settled_orphans(self.ownership.owns(number)));
@@ -563,6 +564,7 @@ impl Fleet {
             resting: engine.resting() as u64,
             refused_views: self.refused_views,
             slices: self.slices.iter().enumerate().map(status).collect(),
+            owners: self.owners.list(|node| self.settings.name(node).to_owned()),
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct AnnounceSettings {
     pub table: u32,
     /// Protocol number of the routes, which tells them from other routes.
     pub protocol: u8,
+    /// Metric of the routes to slices of a pair that the other node owns. Others have none.
+    pub partner_metric: u32,
 }
 
 /// State of the announced routes.
@@ -53,6 +55,8 @@ impl KernelSettings {
 
     /// Default protocol number of announced routes.
     pub const PROTOCOL: u8 = 78;
+    /// Metric of the routes to the other node's slices, unless the configuration says otherwise.
+    pub const PARTNER_METRIC: u32 = 100;
 
     /// Usual time until routers send packets elsewhere.
     pub const DRAIN: Duration = Duration::from_secs(2);
@@ -88,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_gateway_drains_where_routers_are_told_or_where_it_is_said() {
-        let announce = Some(AnnounceSettings { table: 254, protocol: 78 });
+        let announce = Some(AnnounceSettings { table: 254, protocol: 78, partner_metric: 1 });
         let none = KernelSettings::default();
         assert_eq!(none.drain(), Duration::ZERO);
         let announced = KernelSettings { announce, ..none.clone() };

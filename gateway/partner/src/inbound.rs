@@ -7,6 +7,7 @@
 use crate::budget::{Budget, Share};
 use crate::frame::Kind;
 use crate::limits::{MAX_MESSAGE, MAX_VIEW, STREAM_TIME};
+use crate::question;
 use crate::shared::{Active, Shared, count};
 use quinn::{RecvStream, VarInt};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ enum Unread {
 /// Reads a connection until its end. `first`: a stream that the partner has already opened.
 pub(crate) fn serve(shared: &Arc<Shared>, active: &Arc<Active>, first: Option<RecvStream>) {
     tokio::spawn(datagrams(Arc::clone(shared), Arc::clone(active)));
+    tokio::spawn(question::serve(Arc::clone(shared), Arc::clone(active)));
     tokio::spawn(streams(Arc::clone(shared), Arc::clone(active), first));
 }
 

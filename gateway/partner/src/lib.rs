@@ -16,8 +16,10 @@
 //!   connection.
 //! - **One partner:** the newest connection that has proved itself is in use. The one before is
 //!   read for three more seconds and closed. Messages that are on their way then are not lost.
-//! - **Versions:** the name of the protocol in the handshake (ALPN), `natgate-pair/3`. The greatest
-//!   common one is used; without one, the connection is refused.
+//! - **Versions:** the name of the protocol in the handshake (ALPN), `natgate-pair/4` or
+//!   `natgate-pair/3`. The greatest common one is used; without one, the connection is refused.
+//! - **Questions** ([`Link::ask`]), from version 4 on: each node asks one at a time and answers one
+//!   at a time, within ten seconds. A question has at most 1 KiB, its answer 1 MiB.
 //! - **Limits:** 8,192 messages and 32 MiB wait in each direction, a message has at most 16 MiB, a
 //!   view 1 MiB, eight handshakes are in progress with the partner's address and eight with others,
 //!   and an address must be proved before anything is kept. What exceeds a limit is refused and
@@ -68,6 +70,7 @@ mod limits;
 mod link;
 mod listener;
 mod outbound;
+mod question;
 mod shared;
 mod status;
 #[cfg(test)]
@@ -76,6 +79,9 @@ mod transport;
 
 pub use error::LinkError;
 pub use farewell::tell_end;
-pub use limits::{MAX_MESSAGE, MAX_VIEW, MIN_DATAGRAM_ROOM, QUEUE_BYTES, QUEUE_MESSAGES};
+pub use limits::{
+    MAX_ANSWER, MAX_MESSAGE, MAX_QUESTION, MAX_VIEW, MIN_DATAGRAM_ROOM, QUEUE_BYTES, QUEUE_MESSAGES,
+};
 pub use link::{Link, Settings, start};
+pub use question::{Answerer, AskError};
 pub use status::LinkStatus;

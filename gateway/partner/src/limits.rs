@@ -8,6 +8,10 @@ pub const MAX_MESSAGE: usize = 16 << 20;
 pub const MAX_VIEW: usize = 1 << 20;
 /// Least result of [`crate::Link::datagram_room`], bytes.
 pub const MIN_DATAGRAM_ROOM: usize = 1_100;
+/// Longest question, bytes.
+pub const MAX_QUESTION: usize = 1 << 10;
+/// Longest answer to a question, bytes.
+pub const MAX_ANSWER: usize = 1 << 20;
 /// Messages that wait in one direction.
 pub const QUEUE_MESSAGES: usize = 8_192;
 /// Bytes of messages that wait in one direction, partly received ones included.
@@ -23,6 +27,11 @@ pub(crate) const STREAMS: u32 = 64;
 pub(crate) const VIEW_BYTES: usize = 4 << 20;
 /// Time in which a stream must be complete.
 pub(crate) const STREAM_TIME: Duration = Duration::from_secs(30);
+
+/// Time of a question until the end of its answer.
+pub(crate) const QUESTION_TIME: Duration = Duration::from_secs(10);
+/// Time in which a node finds its answer.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(8);
 
 /// Datagrams that QUIC holds until congestion control lets them go, bytes.
 pub(crate) const DATAGRAM_BUFFER: usize = 256 << 10;

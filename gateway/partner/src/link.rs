@@ -4,7 +4,8 @@ use crate::dialer::{self, Destination};
 use crate::error::LinkError;
 use crate::frame::Kind;
 use crate::identity::{Identity, Papers, Side};
-use crate::limits::{FAREWELL, FILE_CHECK};
+use crate::limits::{FAREWELL, FILE_CHECK, QUESTION_TIME};
+use crate::question::{self, Answerer, AskError};
 use crate::shared::{Outbound, Shared};
 use crate::status::LinkStatus;
 use crate::transport::{self, STOPPED, VERSIONS};
@@ -13,9 +14,9 @@ use quinn::{ClientConfig, Endpoint, TokioRuntime};
 use rustls::pki_types::DnsName;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, thread};
 use tokio::runtime::{Builder, Runtime};
 use tokio::select;
@@ -42,6 +43,9 @@ pub struct Settings {
     pub address: SocketAddr,
 }
 
+/// Pause between two looks whether an answer is still needed.
+const ASKED_AGAIN: Duration = Duration::from_millis(50);
+
 /// Settings that only tests change.
 #[derive(Clone, Debug)]
 pub(crate) struct Tuning {
@@ -66,6 +70,8 @@ pub struct Link {
 struct Handle {
     shared: Arc<Shared>,
     address: SocketAddr,
+    /// The means to start tasks in the thread.
+    tasks: tokio::runtime::Handle,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -101,9 +107,11 @@ pub(crate) fn start_tuned(settings: &Settings, tuning: Tuning) -> Result<Link, L
     let (shared, queues) = Shared::new();
     let partner = Destination { address: settings.address, name: settings.partner.clone() };
     let files = Files { papers, stamps, identity, check: tuning.file_check };
+    let tasks = runtime.handle().clone();
     let work = Work { shared: Arc::clone(&shared), queues, endpoint, partner, files };
     let thread = spawn(runtime, work).map_err(LinkError::Thread)?;
-    Ok(Link { handle: Arc::new(Handle { shared, address, thread: Mutex::new(Some(thread)) }) })
+    let thread = Mutex::new(Some(thread));
+    Ok(Link { handle: Arc::new(Handle { shared, address, tasks, thread }) })
 }
 
 fn spawn(runtime: Runtime, work: Work) -> io::Result<JoinHandle<()>> {
@@ -289,6 +297,40 @@ impl Link {
     /// the last call.
     pub fn partner_ended(&self) -> Option<u64> {
         self.handle.shared.partner_ended()
+    }
+
+    /// Asks the partner a question and waits for its answer, ten seconds at most. Not for workers.
+    /// `go_on` is called repeatedly; false cancels the question.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn ask(&self, question: Vec<u8>, go_on: &dyn Fn() -> bool) -> Result<Vec<u8>, AskError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        let asking = question::ask(Arc::clone(&self.handle.shared), question);
+        let task = self.handle.tasks.spawn(async move {
+            let _ = reply.send(asking.await);
+        });
+        // If the thread has ended, the task never runs.
+        let latest = Instant::now() + QUESTION_TIME + FAREWELL;
+        let outcome = loop {
+            match answer.recv_timeout(ASKED_AGAIN) {
+                Ok(outcome) => break outcome,
+                Err(mpsc::RecvTimeoutError::Disconnected) => break Err(AskError::Broken),
+                Err(mpsc::RecvTimeoutError::Timeout) if !go_on() => break Err(AskError::Cancelled),
+                Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() > latest => {
+                    break Err(AskError::Late);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+            }
+        };
+        task.abort();
+        outcome
+    }
+
+    /// Answers the partner's questions by this function, in a thread of its own. The first function
+    /// that is given stays; before that no question is answered.
+    pub fn answer_by(&self, answerer: Box<Answerer>) {
+        self.handle.shared.questions.answer_by(answerer);
     }
 
     /// State and counters. Takes locks: not for workers.

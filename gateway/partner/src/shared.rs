@@ -8,6 +8,7 @@ use crate::limits::{
     GRACE, LONG_QUEUE, MAX_MESSAGE, MAX_VIEW, MIN_DATAGRAM_ROOM, QUEUE_BYTES, QUEUE_MESSAGES,
     VIEW_BYTES,
 };
+use crate::question::Questions;
 use crate::status::LinkStatus;
 use crate::transport::{REPLACED, ending, printable, refusal};
 use bytes::Bytes;
@@ -38,7 +39,7 @@ pub(crate) struct Active {
     pub(crate) connection: Connection,
     /// Its number among the connections so far, from 1 on.
     pub(crate) number: u64,
-    version: u16,
+    pub(crate) version: u16,
 }
 
 /// Events counted since the start.
@@ -127,6 +128,7 @@ pub(crate) struct Shared {
     pub(crate) renewal: Notify,
     /// End the thread.
     pub(crate) stop: Notify,
+    pub(crate) questions: Questions,
 }
 
 impl Shared {
@@ -154,6 +156,7 @@ impl Shared {
             reload: Notify::new(),
             renewal: Notify::new(),
             stop: Notify::new(),
+            questions: Questions::default(),
         };
         (Arc::new(shared), Outbound { datagrams: datagrams_out, long: long_out })
     }

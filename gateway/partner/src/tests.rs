@@ -4,6 +4,7 @@ mod exchange;
 mod guardian;
 mod hostile;
 mod loss;
+mod questions;
 mod relay;
 mod renewal;
 mod rig;

@@ -3,6 +3,7 @@
 use crate::limits::{
     DATAGRAM_BUFFER, FIRST_ROUND_TRIP, HANDSHAKES, IDLE, KEEP_ALIVE, REASON, SOCKET_BUFFER, STREAMS,
 };
+use crate::question::QUESTIONS;
 use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
 use quinn::{
     Connection, ConnectionError, EndpointConfig, ServerConfig, TransportConfig, TransportErrorCode,
@@ -14,8 +15,9 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-/// Versions of the messages that this program speaks, greatest first.
-pub(crate) const VERSIONS: [u16; 1] = [3];
+/// Versions of the messages that this program speaks, greatest first. Version 4 is version 3 with
+/// questions.
+pub(crate) const VERSIONS: [u16; 2] = [QUESTIONS, 3];
 
 /// Codes of a closed connection: the link is stopped, a newer connection is in use, the versions
 /// differ.
@@ -51,6 +53,7 @@ pub(crate) fn transport() -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport
         .max_concurrent_uni_streams(STREAMS.into())
+        // Versions with questions allow one when they are agreed on.
         .max_concurrent_bidi_streams(0_u32.into())
         .stream_receive_window((4_u32 << 20).into())
         .receive_window((16_u32 << 20).into())

@@ -7,11 +7,13 @@ use crate::Failure;
 use anyhow::{Context, anyhow};
 use axum::Router;
 use natgate_control::interface::health::Sinks;
-use natgate_control::interface::{Interface, Loads, changes};
+use natgate_control::interface::{Interface, Loads, PairAsker, changes};
 use natgate_control::reload::{ReloadError, ReloadObserver, Reloader};
 use natgate_control::socket::{self, BindError, Listen, Role, Server, Tls, Validity};
+use natgate_gateway::fleet::FleetAsker;
 use natgate_gateway::{ControlSettings, RemoteSettings, panics};
 use natgate_logs::CatchUp;
+use natgate_partner::Link;
 use natgate_service::{Manager, Minder};
 use nix::unistd::Group;
 use signal_hook::consts::SIGHUP;
@@ -24,18 +26,33 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 
-/// Makes the router of all requests, at the control socket and elsewhere.
+/// Makes the router of all requests, at the control socket and elsewhere. Of a pair, the other node
+/// may ask from now on, too.
 pub(super) fn interface(
     reloader: &Arc<Reloader>,
     loads: Loads,
     sinks: Sinks,
     catch_up: CatchUp,
+    pair: Option<(&FleetAsker, &Link)>,
     further: Router,
 ) -> Router {
     let interface = Interface::new(Arc::clone(reloader), loads).watching(sinks);
-    let interface = interface.catching_up(catch_up);
+    let interface = interface.catching_up(catch_up).paired(pair.map(pair_asker));
+    let interface = Arc::new(interface);
+    if let Some((_, link)) = pair {
+        link.answer_by(Box::new(interface.answerer()));
+    }
     let all = Interface::complete(interface.router().merge(further));
     changes::logged(all, &(Arc::new(say) as _))
+}
+
+/// The means to ask about slices, and to ask the other node.
+fn pair_asker((fleet, link): (&FleetAsker, &Link)) -> PairAsker {
+    let link = link.clone();
+    let ask = move |question, go_on: &dyn Fn() -> bool| {
+        link.ask(question, go_on).map_err(|error| error.to_string())
+    };
+    PairAsker { fleet: fleet.clone(), log: Arc::new(ask) }
 }
 
 /// Starts the servers of the control socket and of what else the configuration asks for. If the

@@ -3,7 +3,7 @@
 
 use super::locks::Locks;
 use super::{name, say};
-use natgate_control::routes::{Announcer, Learner, external_prefixes};
+use natgate_control::routes::{Announcer, Learner, RoutePlan};
 use natgate_engine::{Prefix, Side, SideConfig};
 use natgate_gateway::router6;
 use natgate_gateway::{AnnounceSettings, Backend, Commander, Device, Settings, SideSettings};
@@ -87,8 +87,8 @@ pub(super) fn announce(
 ) -> anyhow::Result<Option<Announcer>> {
     let Some(announce) = &settings.kernel.announce else { return Ok(None) };
     let up = [0, 1].map(|place| devices[place].link().up);
-    let prefixes = external_prefixes(&settings.engine);
-    Ok(Some(Announcer::start(announce, prefixes, up, Box::new(say))?))
+    let routes = RoutePlan::of(settings).routes();
+    Ok(Some(Announcer::start(announce, routes, up, Box::new(say))?))
 }
 
 /// Announced routes that a killed gateway left. The kernel keeps them. A start that fails removes

@@ -14,7 +14,7 @@ use anyhow::anyhow;
 use natgate_control::config::Places;
 use natgate_control::json;
 use natgate_control::reload::{Logging, Purpose};
-use natgate_control::routes::{Announcer, external_prefixes};
+use natgate_control::routes::{Announcer, RoutePlan};
 use natgate_engine::{Event, Side, Timestamp};
 use natgate_gateway::fleet::{Node, SliceChange};
 use natgate_gateway::ipv6::HostName;
@@ -40,6 +40,8 @@ pub(super) struct Log {
     /// Announces the external addresses, if the settings say so and this worker is the one to do
     /// it.
     pub(super) announcer: Option<Announcer>,
+    /// Routes that it announces.
+    routes: RoutePlan,
     /// Devices of inside and outside.
     sides: [String; 2],
     /// Names that events mention.
@@ -225,6 +227,7 @@ impl Log {
             number,
             shared: Arc::clone(shared),
             announcer: None,
+            routes: RoutePlan::of(settings),
             sides: [&settings.inside, &settings.outside].map(|side| side.device.clone()),
             names: names(settings),
             feed,
@@ -276,6 +279,10 @@ impl Observer for Log {
             .continued
             .map_or(String::new(), |count| format!("; it continues {count} mappings"));
         say(format!("node {owner} owns slice {slice} in epoch {epoch}{goes_on}"));
+        self.routes.set_owner(slice.into(), owner);
+        if let Some(announcer) = &self.announcer {
+            announcer.announce(self.routes.routes());
+        }
     }
 
     fn events_lost(&mut self, lost: u64, from: Timestamp, to: Timestamp) {
@@ -322,10 +329,11 @@ impl Observer for Log {
     fn reconfigured(&mut self, settings: Settings) {
         self.names = names(&settings);
         self.down.keep(&settings.devices());
+        self.routes.renew(&settings);
         // All workers come here. Numbers mean the same before and after.
         (lock(&self.shared).rename)(self.names.clone());
         if let Some(announcer) = &self.announcer {
-            announcer.announce(external_prefixes(&settings.engine));
+            announcer.announce(self.routes.routes());
         }
     }
 

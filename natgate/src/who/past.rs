@@ -92,17 +92,18 @@ impl Args {
                 add_coverage(&mut holder, about);
                 print(&holder.to_string())?;
             } else {
-                print(&sentence(&holder))?;
+                let node = holder["node"].as_str().map(|node| format!(" (node {node})"));
+                print(&format!("{}{}", sentence(&holder), node.unwrap_or_default()))?;
             }
         }
-        if !self.json && !holders.is_empty() && about["covered"].is_array() {
-            let coverage: Coverage = match serde_json::from_value(pick(about)) {
-                Ok(coverage) => coverage,
-                Err(error) => return Err(Failure::Runtime(anyhow!(error))),
-            };
-            print(&coverage.sentence())?;
+        if !self.json && !holders.is_empty() {
+            match about["nodes"].as_array() {
+                Some(nodes) => tell_nodes(about, nodes)?,
+                None if about["covered"].is_array() => print(&coverage(about)?)?,
+                None => {}
+            }
         }
-        tell_not_asked(about);
+        tell_doubts(about);
         Ok(())
     }
 
@@ -115,33 +116,66 @@ impl Args {
             }
             print(&answer.to_string())?;
         }
-        tell_not_asked(coverage);
+        tell_doubts(coverage);
         Ok(Failure::Runtime(anyhow!(reason)))
     }
 }
 
-/// Adds the spans that the log covers, and its gaps, to an answer.
-fn add_coverage(answer: &mut Value, coverage: &Value) {
-    for key in ["covered", "gaps", "not_asked"] {
-        if coverage[key].as_array().is_some_and(|list| key != "not_asked" || !list.is_empty()) {
-            answer[key] = coverage[key].clone();
+/// Adds the spans that the log covers, its gaps, and the facts about a pair to an answer.
+fn add_coverage(answer: &mut Value, about: &Value) {
+    for key in ["covered", "gaps", "nodes"] {
+        if about[key].is_array() {
+            answer[key] = about[key].clone();
         }
     }
-}
-
-/// Says which nodes of a pair were not asked.
-fn tell_not_asked(about: &Value) {
-    for node in about["not_asked"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        eprintln!(
-            "natgate: the log of node {node} was not searched. It names the subscriber if {node} \
-             had the endpoint's slice at that time; ask it, too"
-        );
+    for key in ["not_asked", "doubts"] {
+        if about[key].as_array().is_some_and(|list| !list.is_empty()) {
+            answer[key] = about[key].clone();
+        }
+    }
+    if about["slice"].is_object() {
+        answer["slice"] = about["slice"].clone();
     }
 }
 
-/// The coverage alone, without the rest of an answer.
-fn pick(answer: &Value) -> Value {
-    json!({"covered": answer["covered"], "gaps": answer["gaps"]})
+/// Says which node owned the slice, and what the log of each node covers.
+fn tell_nodes(about: &Value, nodes: &[Value]) -> Result<(), Failure> {
+    let slice = &about["slice"];
+    if let (Some(owner), Some(epoch)) = (slice["owner"].as_str(), slice["epoch"].as_u64()) {
+        let since = shown(slice["since"].as_f64().unwrap_or_default());
+        let slice = slice["slice"].as_u64().unwrap_or_default();
+        print(&format!("node {owner} owned slice {slice} then, in epoch {epoch} since {since}"))?;
+    }
+    for node in nodes.iter().filter(|node| node["searched"] == true) {
+        let name = node["node"].as_str().unwrap_or_default();
+        print(&format!("node {name}: {}", coverage(node)?))?;
+    }
+    Ok(())
+}
+
+/// Says which nodes of a pair were not asked, and what else is doubtful.
+fn tell_doubts(about: &Value) {
+    let nodes = about["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+    for node in about["not_asked"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let reason = nodes.iter().find(|one| one["node"] == node);
+        let reason = reason.and_then(|one| one["reason"].as_str());
+        let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        eprintln!(
+            "natgate: the log of node {node} was not searched{reason}. It names the subscriber if \
+             {node} had the endpoint's slice at that time; ask it, too"
+        );
+    }
+    for doubt in about["doubts"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        eprintln!("natgate: {doubt}, so the answer is doubtful");
+    }
+}
+
+/// The part of the time that a log covers, in a sentence.
+fn coverage(about: &Value) -> Result<String, Failure> {
+    let coverage = json!({"covered": about["covered"], "gaps": about["gaps"]});
+    let coverage: Coverage =
+        serde_json::from_value(coverage).map_err(|error| Failure::Runtime(anyhow!(error)))?;
+    Ok(coverage.sentence())
 }
 
 fn sentence(holder: &Value) -> String {

@@ -33,6 +33,7 @@ pub mod config;
 pub mod interface;
 pub mod json;
 pub mod meaning;
+pub mod partner_log;
 pub mod past;
 pub mod refresh;
 pub mod reload;

@@ -9,7 +9,7 @@ use crate::who::{Answer, beside, reverse};
 use natgate_engine::Timestamp;
 use natgate_gateway::{Clock, LogTo, Settings};
 use natgate_logs::{
-    Coverage, Holder, Holders, InForceThen, OwnersInForce, SearchError, Span, holders,
+    Coverage, Holder, Holders, InForceThen, OwnersInForce, SearchError, Span, holders_since,
 };
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -86,6 +86,19 @@ pub fn had(
     at: Timestamp,
     go_on: &dyn Fn() -> bool,
 ) -> Result<Owners, Unknown> {
+    had_since(settings, external, protocol, at, None, go_on)
+}
+
+/// As [`had`], for a node of a pair that took the endpoint's slice at a time, `inherited`. Its log
+/// has the ends of mappings that it continued then, and not their begins.
+pub(crate) fn had_since(
+    settings: &Settings,
+    external: (Ipv4Addr, u16),
+    protocol: Option<u8>,
+    at: Timestamp,
+    inherited: Option<Timestamp>,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Owners, Unknown> {
     let folders = settings.logs.iter().filter_map(|log| match &log.to {
         LogTo::Spool(spool) => Some(spool.folder.as_path()),
         _ => None,
@@ -95,7 +108,7 @@ pub fn had(
     let mut uncertain = None;
 
     for folder in folders {
-        match holders(folder, external, protocol, at, go_on) {
+        match holders_since(folder, external, protocol, at, inherited, go_on) {
             Ok(found) if is_future(at, &found.coverage) => {
                 coverage.add(found.coverage.clone());
                 uncertain = Some(found);

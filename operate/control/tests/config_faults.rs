@@ -526,6 +526,12 @@ const FAULTS: &[Fault] = &[
         "announce.table",
         "it must be an integer from 1 to 4294967295",
     ),
+    fault(
+        Add("[announce]\npartner_metric = 0\n"),
+        8,
+        "announce.partner_metric",
+        "it must be from 1 to 4294967295",
+    ),
     fault(Add("[learn]\ntable = 0\n"), 8, "learn.table", "it must be from 1 to 4294967295"),
     fault(
         Add("[shutdown]\ndrain = \"soon\"\n"),

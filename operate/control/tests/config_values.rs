@@ -84,6 +84,7 @@ management = []
 [announce]
 table = 100
 protocol = 200
+partner_metric = 7
 [shutdown]
 drain = "1m"
 [learn]
@@ -298,7 +299,7 @@ fn everything() -> Settings {
         ],
         kernel: KernelSettings {
             management: [Some(vec![ip("10.0.0.2"), ip("172.31.0.1")]), Some(Vec::new())],
-            announce: Some(AnnounceSettings { table: 100, protocol: 200 }),
+            announce: Some(AnnounceSettings { table: 100, protocol: 200, partner_metric: 7 }),
             learn: Some(LearnSettings { table: u32::MAX }),
             drain: Some(Duration::from_secs(60)),
         },
@@ -315,7 +316,9 @@ fn the_kernels_part_is_explained_and_may_be_left_out() {
     let announce = |more: &str| good(&format!("{SMALLEST}{more}")).kernel.announce;
     assert_eq!(announce(""), None);
     let (table, protocol) = (KernelSettings::MAIN_TABLE, KernelSettings::PROTOCOL);
-    assert_eq!(announce("[announce]\n"), Some(AnnounceSettings { table, protocol }));
+    let partner_metric = KernelSettings::PARTNER_METRIC;
+    let expected = AnnounceSettings { table, protocol, partner_metric };
+    assert_eq!(announce("[announce]\n"), Some(expected));
     let read = read_text(EVERYTHING, "test.toml").expect("it is right");
     let said = Meaning::of(read).to_string();
     for line in [

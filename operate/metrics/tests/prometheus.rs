@@ -88,6 +88,7 @@ fn figures_are_found_where_they_belong() {
         r#"natgate_fleet_gaps_total{slice="1"} 36"#,
         r#"natgate_fleet_slice_refused_mappings{slice="1"} 41"#,
         r#"natgate_fleet_records_without_realm_total{slice="1"} 42"#,
+        r#"natgate_fleet_slice_ended_mappings_total{slice="0"} 43"#,
         "natgate_reload_last_success_timestamp_seconds 1700000005",
     ] {
         assert!(text.lines().any(|one| one == line), "no {line} in\n{text}");

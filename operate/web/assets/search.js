@@ -153,11 +153,18 @@ async function findThen({ address, port, at }, wanted) {
   }
   const names = [...new Set(found.answers.map(named))].join(", ");
   const first = element("p", { class: "verdict" }, `${endpoint} was `, element("strong", {}, names));
+  const doubts = pairDoubts(found);
   const logged = found.answers.filter((one) => one.since !== undefined);
-  if (logged.length === 0) return [first, sentence("No event names it. The log records the configuration of that time, which gives the endpoint to this subscriber.")];
+  if (logged.length === 0) return [first, ...doubts, sentence("No event names it. The log records the configuration of that time, which gives the endpoint to this subscriber.")];
   const missing = Math.max(...logged.map((one) => one.missing ?? 0));
   const doubt = `${whole(missing)} events are missing in the log since, so this may be wrong.`;
-  return [first, ...(missing > 0 ? [sentence(doubt, "failure")] : []), held(logged)];
+  return [first, ...doubts, ...(missing > 0 ? [sentence(doubt, "failure")] : []), held(logged)];
+}
+
+// What makes the answer of a pair doubtful.
+function pairDoubts({ not_asked = [], doubts = [] }) {
+  const unasked = not_asked.map((node) => `the log of node ${node} was not searched`);
+  return [...unasked, ...doubts].map((one) => sentence(`${capital(one)}, so this may be wrong.`, "failure"));
 }
 
 function named({ subscriber, realm }) {

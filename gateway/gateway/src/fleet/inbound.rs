@@ -1,13 +1,13 @@
 //! The stream of a slice's records that this node receives as the partner: which records belong to
 //! the copy, and what is refused.
 
-use super::refusal::{Refusal, Refused};
+use super::refusal::{Refusal, Refused, RefusedKey};
 use super::slice::{HELD, PROTOCOLS, arithmetic_of, fingerprint, is_in};
 use super::state::{Answer, State};
 use crate::pcp::Told;
 use natgate_engine::{AddressRange, Arithmetic, Copied, Copies, CopyEnds, Engine, Timestamp};
 use natgate_ipv6::CopiedHosts;
-use natgate_pair::{Receiver, write_opinion};
+use natgate_pair::{Receiver, write_opinion, write_refused};
 use std::net::Ipv4Addr;
 
 /// The stream that this node receives.
@@ -119,6 +119,11 @@ impl Inbound {
         self.refused.refusal(self.differences.clone())
     }
 
+    /// The keys that were refused, because their subscribers have as many hosts as possible.
+    pub(super) fn refused_keys(&self) -> Vec<u8> {
+        write_refused(self.receiver.id(), &RefusedKey::write(self.refused.of_full_subscribers()))
+    }
+
     /// Records that were refused because of their realm.
     pub(super) fn refused_records(&self) -> u64 {
         self.refused.records()
@@ -147,7 +152,10 @@ impl Inbound {
                 Copied::NoRealm => {
                     refused.without_realm(key, CopyEnds::realm(record).unwrap_or_default());
                 }
-                Copied::NoNumber(why) => refused.without_number(key, why),
+                Copied::NoNumber(why) => {
+                    let ends = CopyEnds::read(record)?;
+                    refused.without_number(key, why, ends);
+                }
             }
             None
         })

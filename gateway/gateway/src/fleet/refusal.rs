@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use natgate_engine::{Arithmetic, NoNumber};
+use natgate_engine::{Arithmetic, CopyEnds, NoNumber};
+use std::net::Ipv4Addr;
 
 /// Names of realms that are told. More are refused without their name.
 const MOST_NAMES: usize = 8;
@@ -128,6 +129,45 @@ fn shown(name: &[u8]) -> String {
     bytes.map(|byte| if plain(&byte) { char::from(byte) } else { '?' }).collect()
 }
 
+/// Most keys in a list of refused ones.
+const MOST_KEYS: usize = 4096;
+
+/// Bytes of a key in such a list.
+const KEY: usize = 11;
+
+/// A mapping of the owner that the partner refuses: key, protocol and external endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RefusedKey {
+    pub(super) key: u32,
+    pub(super) protocol: u8,
+    pub(super) external: (Ipv4Addr, u16),
+}
+
+impl RefusedKey {
+    /// Keys as bytes, [`MOST_KEYS`] at most.
+    pub(super) fn write(keys: impl Iterator<Item = Self>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for Self { key, protocol, external: (address, port) } in keys.take(MOST_KEYS) {
+            bytes.extend(key.to_le_bytes());
+            bytes.push(protocol);
+            bytes.extend(address.octets());
+            bytes.extend(port.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads keys. `None`: they are damaged.
+    pub(super) fn read(bytes: &[u8]) -> Option<impl Iterator<Item = Self>> {
+        let (keys, odd) = bytes.as_chunks::<KEY>();
+        let read = |bytes: &[u8; KEY]| {
+            let [k0, k1, k2, k3, protocol, a, b, c, d, low, high] = *bytes;
+            let external = (Ipv4Addr::new(a, b, c, d), u16::from_le_bytes([low, high]));
+            Self { key: u32::from_le_bytes([k0, k1, k2, k3]), protocol, external }
+        };
+        (odd.is_empty() && keys.len() <= MOST_KEYS).then(|| keys.iter().map(read))
+    }
+}
+
 /// Keys without a realm at this node, with the names of these realms, and keys without a number for
 /// their host.
 #[derive(Debug, Default)]
@@ -136,13 +176,32 @@ pub(super) struct Refused {
     names: BTreeSet<String>,
     /// Records without a realm that were refused since the stream began.
     records: u64,
-    numberless: BTreeMap<u32, NoNumber>,
+    numberless: BTreeMap<u32, Numberless>,
+}
+
+/// A record whose host gets no number.
+#[derive(Clone, Copy, Debug)]
+struct Numberless {
+    why: NoNumber,
+    protocol: u8,
+    external: (Ipv4Addr, u16),
 }
 
 impl Refused {
     /// The record of a key was refused, because its host gets no number at this node.
-    pub(super) fn without_number(&mut self, key: u32, why: NoNumber) {
-        self.numberless.insert(key, why);
+    pub(super) fn without_number(&mut self, key: u32, why: NoNumber, ends: CopyEnds) {
+        let CopyEnds { protocol, external, .. } = ends;
+        self.numberless.insert(key, Numberless { why, protocol, external });
+    }
+
+    /// Keys that were refused, because their subscribers have as many hosts as possible.
+    pub(super) fn of_full_subscribers(&self) -> impl Iterator<Item = RefusedKey> {
+        let all = self.numberless.iter().filter(|(_, one)| one.why == NoNumber::Subscriber);
+        all.map(|(key, Numberless { protocol, external, .. })| RefusedKey {
+            key: *key,
+            protocol: *protocol,
+            external: *external,
+        })
     }
 
     /// The record of a key was refused, because this node has no realm with this name.
@@ -172,7 +231,7 @@ impl Refused {
     }
 
     pub(super) fn refusal(&self, differences: Vec<&'static str>) -> Refusal {
-        let count = |why| self.numberless.values().filter(|one| **one == why).count() as u32;
+        let count = |why| self.numberless.values().filter(|one| one.why == why).count() as u32;
         Refusal {
             without_realm: self.keys.len() as u32,
             without_number: self.numberless.len() as u32,
@@ -211,7 +270,14 @@ mod tests {
             (NoNumber::Subscriber, "1 mappings have no copy, because their subscribers"),
             (NoNumber::Unfit, "1 mappings have no copy, because node b does not translate"),
         ] {
-            without.without_number(9, why);
+            let external = (Ipv4Addr::new(203, 0, 113, 1), 2300);
+            let ends = CopyEnds { protocol: 17, internal: (Ipv4Addr::LOCALHOST, 1), external };
+            without.without_number(9, why, ends);
+            let keys: Vec<RefusedKey> = without.of_full_subscribers().collect();
+            let bytes = RefusedKey::write(keys.iter().copied());
+            let read: Vec<RefusedKey> = RefusedKey::read(&bytes).expect("keys").collect();
+            assert_eq!(read, keys);
+            assert_eq!(keys.len(), usize::from(why == NoNumber::Subscriber));
             let refusal = without.refusal(Vec::new());
             assert_eq!(Refusal::read(&refusal.write()), Some(refusal.clone()));
             let text = refusal.text("node b").expect("something is refused");
@@ -221,6 +287,17 @@ mod tests {
         without.forget(9);
         assert!(without.refusal(Vec::new()).is_empty());
         assert_eq!(Refusal::default().text("node b"), None);
+    }
+
+    #[test]
+    fn a_list_of_keys_has_whole_keys_and_a_bound() {
+        let key = |key| RefusedKey { key, protocol: 6, external: (Ipv4Addr::BROADCAST, 7) };
+        let bytes = RefusedKey::write((0..10_000).map(key));
+        assert_eq!(bytes.len(), MOST_KEYS * KEY);
+        assert_eq!(RefusedKey::read(&bytes).map(Iterator::last), Some(Some(key(4095))));
+        assert!(RefusedKey::read(&bytes[1..]).is_none());
+        assert!(RefusedKey::read(&[&bytes[..], &[0; KEY]].concat()).is_none());
+        assert_eq!(RefusedKey::read(&[]).map(Iterator::count), Some(0));
     }
 
     #[test]

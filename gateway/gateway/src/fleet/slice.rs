@@ -1,6 +1,7 @@
 //! A slice at one node: its addresses in the engine, and the stream of its records.
 
 use super::inbound::Inbound;
+use super::refusal::RefusedKey;
 use super::state::{Answer, State};
 use super::status::{SliceChange, SliceStatus};
 use super::young::Young;
@@ -9,7 +10,7 @@ use natgate_engine::{AddressRange, Arithmetic, Duty, Engine, Timestamp};
 use natgate_ipv6::CopiedHosts;
 use natgate_pair::{
     Epoch, Message, Node, Ownership, PACKET_HEAD, Present, RECORD_HEAD, Receiver, Role, Sender,
-    Stream, StreamId, Written, write_state,
+    Stream, StreamId, Written, write_ask_refused, write_state,
 };
 use natgate_wire::protocol;
 use std::collections::BTreeSet;
@@ -68,6 +69,8 @@ pub(super) struct Slice {
     orphans: BTreeSet<u128>,
     /// The latest owner that was reported, and the epoch.
     reported: Option<(Node, Epoch)>,
+    /// Mappings that this node has ended, so that the slice could move.
+    ended_to_move: u64,
 }
 
 /// The stream that this node sends.
@@ -113,6 +116,7 @@ impl Slice {
             is_disputed: false,
             orphans: BTreeSet::new(),
             reported: None,
+            ended_to_move: 0,
         }
     }
 
@@ -220,6 +224,14 @@ impl Slice {
                 outbound.answer = Answer::read(opinion)?;
                 None
             }
+            Message::AskRefused => {
+                let inbound = self.inbound.as_ref().filter(|one| one.receiver.id() == id)?;
+                Some(inbound.refused_keys())
+            }
+            Message::Refused(keys) => {
+                self.end_refused(engine, id, keys);
+                None
+            }
             Message::State { is_complete, origin } => {
                 let inbound = self.inbound.as_mut().filter(|one| one.receiver.id() == id)?;
                 inbound.hear((engine, hosts), &self.ranges, (is_complete, origin), now);
@@ -228,6 +240,27 @@ impl Slice {
             Message::Packet(_) | Message::Digests { .. } => {
                 self.inbound.as_mut()?.receive((engine, hosts), &self.ranges, bytes, now)
             }
+        }
+    }
+
+    /// Ends mappings that the partner has no place for, if the slice drains: their subscribers have
+    /// as many hosts as possible at the partner. Held ports are listed anew, so that the partner
+    /// holds those of the mappings from now on.
+    fn end_refused(&mut self, engine: &mut Engine, id: StreamId, keys: &[u8]) {
+        let Some(outbound) = &mut self.outbound else { return };
+        if outbound.sender.id() != id || !outbound.held.is_wanted {
+            return;
+        }
+        let Some(keys) = RefusedKey::read(keys) else { return };
+        let ends = |key: &RefusedKey| {
+            let RefusedKey { key, protocol, external } = *key;
+            is_in(&self.ranges, external.0) && engine.end_uncopied(key, protocol, external)
+        };
+        let ended = keys.filter(ends).count() as u64;
+        if ended > 0 {
+            self.ended_to_move += ended;
+            outbound.held.next = Some(0);
+            outbound.held.records.clear();
         }
     }
 
@@ -319,6 +352,9 @@ impl Slice {
             let arithmetic = arithmetic_of(engine, hosts, ranges);
             let state = State { origin: &origin, arithmetic, epoch, sent: now.0 };
             send(write_state(outbound.sender.id(), is_complete, &state.write()));
+            if outbound.held.is_wanted && outbound.answer.refusal.of_full_subscribers > 0 {
+                send(write_ask_refused(outbound.sender.id()));
+            }
         }
         if now >= outbound.next_digests {
             outbound.next_digests = now.plus(DIGESTS);
@@ -397,6 +433,7 @@ impl Slice {
                 (None, inbound) => inbound.as_ref().map(Inbound::refusal).unwrap_or_default(),
             },
             records_without_realm: self.inbound.as_ref().map(Inbound::refused_records),
+            ended_to_move: self.ended_to_move,
         }
     }
 }

@@ -21,6 +21,21 @@ pub struct SliceChange {
     pub continued: Option<u32>,
 }
 
+/// An owner of a slice, as far as a node knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceOwner {
+    /// Number of the slice, from 0 on.
+    pub slice: usize,
+    /// Time at which the node learned of it.
+    pub since: Timestamp,
+    /// Epoch of the ownership.
+    pub epoch: Epoch,
+    /// Name of the owner.
+    pub owner: String,
+    /// If the node itself took the slice: number of mappings that it continued.
+    pub continued: Option<u32>,
+}
+
 /// State of the link to the partner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkStatus {
@@ -59,6 +74,8 @@ pub struct FleetStatus {
     pub refused_views: u64,
     /// The slices, in the order of the configuration.
     pub slices: Vec<SliceStatus>,
+    /// The latest changes of owners since the start of this node, the oldest first.
+    pub owners: Vec<SliceOwner>,
 }
 
 /// What a node knows about a slice.
@@ -96,6 +113,9 @@ pub struct SliceStatus {
     pub refusal: Refusal,
     /// Records of the stream that this node has refused, because it has no such realm.
     pub records_without_realm: Option<u64>,
+    /// Mappings that this node has ended since its start, so that the slice could move: the other
+    /// node had no number for their hosts, whose subscribers had as many as possible there.
+    pub ended_to_move: u64,
 }
 
 impl SliceStatus {

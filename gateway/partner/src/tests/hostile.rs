@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
 /// Clients that the tests program themselves. A thread of their own keeps their connections alive.
-struct Client {
+pub(super) struct Client {
     runtime: Arc<Runtime>,
     endpoint: Endpoint,
     end: Arc<Notify>,
@@ -46,11 +46,15 @@ impl Client {
         Self { runtime, endpoint, end, thread: Some(thread) }
     }
 
-    fn run<T>(&self, future: impl Future<Output = T>) -> T {
+    pub(super) fn run<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
     }
 
-    fn dial(&self, tls: &ClientConfig, to: SocketAddr) -> Result<Connection, ConnectionError> {
+    pub(super) fn dial(
+        &self,
+        tls: &ClientConfig,
+        to: SocketAddr,
+    ) -> Result<Connection, ConnectionError> {
         let _context = self.runtime.enter();
         let connecting = self.endpoint.connect_with(tls.clone(), to, "b").expect("an attempt");
         self.run(connecting)
@@ -66,7 +70,7 @@ impl Client {
     }
 }
 
-fn listener() -> (Rig, Link, Client) {
+pub(super) fn listener() -> (Rig, Link, Client) {
     let rig = Rig::new();
     let b = rig.start("b", "a", NOBODY.parse().unwrap());
     (rig, b, Client::new())

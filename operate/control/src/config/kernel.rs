@@ -21,6 +21,9 @@ const LOCAL_TABLE: u32 = 255;
 /// routes added by hand.
 const PROTOCOLS: RangeInclusive<u64> = 5..=255;
 
+/// Metrics of routes to slices that the other node of a pair owns. Own slices have 0.
+const METRICS: RangeInclusive<u64> = 1..=u32::MAX as u64;
+
 /// Bounds of the time to drain before the gateway ends.
 const DRAINS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(600);
 
@@ -79,9 +82,12 @@ fn read_announce(section: &Section<'_>) -> Option<AnnounceSettings> {
     let table = section.get("table").map(|value| read_table(&value));
     let protocol = section.get("protocol").map(|value| value.integer(PROTOCOLS));
     let protocol = protocol.unwrap_or(Some(KernelSettings::PROTOCOL.into()))?;
+    let metric = section.get("partner_metric").map(|value| value.integer(METRICS));
+    let metric = metric.unwrap_or(Some(KernelSettings::PARTNER_METRIC.into()))?;
     Some(AnnounceSettings {
         table: table.unwrap_or(Some(KernelSettings::MAIN_TABLE))?,
         protocol: u8::try_from(protocol).ok()?,
+        partner_metric: u32::try_from(metric).ok()?,
     })
 }
 

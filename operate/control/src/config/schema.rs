@@ -16,7 +16,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ),
     ("inside", SIDE),
     ("outside", SIDE),
-    ("announce", &["table", "protocol"]),
+    ("announce", &["table", "protocol", "partner_metric"]),
     ("learn", &["table"]),
     ("shutdown", &["drain"]),
     ("route", &["prefix", "via", "side", "realm"]),

@@ -1,22 +1,27 @@
 //! The owner of an external endpoint: at present from the workers' tables, then from the
 //! configuration; at an earlier time from the event logs on disk. Also all that a subscriber has.
 
+mod then;
+
 use super::query::TableQuery;
 use super::{Answer, Interface, Of, lists, stopping};
 use crate::json::{self, Names};
-use crate::past::{self, Unknown};
+use crate::partner_log::PastQuestion;
 use crate::socket::{ClientGroup, Response, blocking};
 use crate::who::{self, Unanswered, beside, forward, reverse};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use natgate_engine::{BlockInfo, BlockKind, Filter, HeldPort, MappingInfo, MappingKind, Timestamp};
+use natgate_gateway::List;
 use natgate_gateway::ipv6::HostName;
-use natgate_gateway::{Clock, List, Settings};
 use natgate_logs::OwnersInForce;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+pub use then::PairAsker;
+pub(super) use then::answer_partner;
+use then::find_then;
 
 /// Most mappings in an answer. A port has few.
 const MOST: usize = 64;
@@ -32,10 +37,9 @@ pub(super) async fn who(
         return blocking(move || find_all_of(&interface, &asked)).await?;
     }
     let Some(at) = asked.at else { return blocking(move || find(&interface, &asked)).await? };
-    let external = endpoint(&asked)?;
-    let (of_gateway, protocol) = (Arc::clone(&interface), asked.protocol);
-    let search =
-        move |go_on: &dyn Fn() -> bool| find_then(&of_gateway, external, protocol, at, go_on);
+    let question = PastQuestion { external: endpoint(&asked)?, protocol: asked.protocol, at };
+    let of_gateway = Arc::clone(&interface);
+    let search = move |go_on: &dyn Fn() -> bool| find_then(&of_gateway, &question, go_on);
     let found = interface.searches[group as usize].run(search).await;
     found.map_err(|refused| Response::failure(503, refused.to_string()))?
 }
@@ -52,64 +56,6 @@ fn endpoint(asked: &TableQuery) -> Result<(Ipv4Addr, u16), Response> {
         return Err(Response::failure(400, message));
     }
     Ok((Ipv4Addr::from_bits(address.first()), port))
-}
-
-/// Finds the holders at an earlier time.
-fn find_then(
-    interface: &Interface,
-    external: (Ipv4Addr, u16),
-    protocol: Option<u8>,
-    at: Timestamp,
-    go_on: &dyn Fn() -> bool,
-) -> Answer {
-    // The log gets the events of the last second.
-    if let Some(catch_up) = &interface.catch_up
-        && at <= Clock::default().now()
-    {
-        catch_up.wait(at, go_on);
-    }
-    let settings = interface.settings();
-    let found = match past::had(&settings, external, protocol, at, go_on) {
-        Ok(found) => found,
-        Err(error @ Unknown::Unreadable(_)) => {
-            return Err(Response::failure(500, error.to_string()));
-        }
-        Err(error @ Unknown::Future { .. }) => {
-            return Err(Response::failure(400, error.to_string()));
-        }
-        Err(error @ Unknown::Cancelled) => {
-            return Err(Response::failure(503, error.to_string()));
-        }
-        Err(error @ Unknown::NoLog) => {
-            return Err(Response::failure(404, format!("the configuration names {error}")));
-        }
-        Err(error) => {
-            let mut response = nobody(error.to_string());
-            if let Unknown::Nobody { coverage, now, .. } = error {
-                if !now.is_empty() {
-                    response.body["now"] = by(&now).into();
-                }
-                response.body["covered"] = json!(coverage.covered);
-                response.body["gaps"] = json!(coverage.gaps);
-            }
-            add_not_asked(&mut response.body, &settings);
-            return Ok(response);
-        }
-    };
-    let (covered, gaps) = (&found.coverage.covered, &found.coverage.gaps);
-    let mut answers: Vec<Value> = found.holders.iter().map(|holder| json!(holder)).collect();
-    answers.extend(by(&found.answers));
-    let mut body = json!({ "answers": answers, "covered": covered, "gaps": gaps });
-    add_not_asked(&mut body, &settings);
-    Ok(Response::done(body))
-}
-
-/// Names the other node of a pair, whose log was not searched.
-fn add_not_asked(body: &mut Value, settings: &Settings) {
-    let nodes = past::not_asked(settings);
-    if !nodes.is_empty() {
-        body["not_asked"] = json!(nodes);
-    }
 }
 
 /// Answers from a configuration, with their source.

@@ -115,6 +115,7 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
         "lag_s": slice.lag.as_secs_f64(),
         "disputed": slice.is_disputed,
         "fault": slice.fault(),
+        "ended_to_move": slice.ended_to_move,
         "refused": {
             "without_realm": slice.refusal.without_realm,
             "without_number": slice.refusal.without_number,
@@ -181,6 +182,7 @@ mod tests {
             received: None,
             refusal: Refusal::default(),
             records_without_realm: None,
+            ended_to_move: 0,
         };
         let status = FleetStatus {
             node: "a".into(),
@@ -192,6 +194,7 @@ mod tests {
             resting: 0,
             refused_views: 0,
             slices: vec![slice],
+            owners: Vec::new(),
         };
         let object = object(&status);
         assert_eq!(object["ok"], false);

@@ -31,6 +31,7 @@ use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use changes::Change;
+pub use endpoint_owner::PairAsker;
 use natgate_engine::{Filter, Prefix};
 use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{CommandError, Commander, Load, Settings};
@@ -70,6 +71,8 @@ pub struct Interface {
     searches: [Searches; ClientGroup::COUNT],
     /// The means to wait for the last events in the logs on disk.
     catch_up: Option<CatchUp>,
+    /// The means of a node of a pair.
+    pair: Option<PairAsker>,
 }
 
 /// The load of each worker. A worker that joins adds an entry.
@@ -95,8 +98,8 @@ impl Interface {
     pub fn new(reloader: Arc<Reloader>, loads: Loads) -> Self {
         let (top, history) = (top::Latest::default(), health::History::default());
         let searches = std::array::from_fn(|_| Searches::new());
-        let (sinks, catch_up, began) = (None, None, Instant::now());
-        Self { reloader, loads, began, top, sinks, history, searches, catch_up }
+        let (sinks, catch_up, pair, began) = (None, None, None, Instant::now());
+        Self { reloader, loads, began, top, sinks, history, searches, catch_up, pair }
     }
 
     /// Adds the event logs, whose state `sinks` returns.
@@ -111,10 +114,26 @@ impl Interface {
         Self { catch_up: Some(catch_up), ..self }
     }
 
+    /// Adds the means of a node of a pair.
+    #[must_use]
+    pub fn paired(self, pair: Option<PairAsker>) -> Self {
+        Self { pair, ..self }
+    }
+
+    /// Returns the function that answers questions of the pair's other node, as long as the
+    /// interface exists. It may take long; the function that is passed to it returns false when the
+    /// answer is needed no longer. `None`: the question is malformed.
+    pub fn answerer(
+        self: &Arc<Self>,
+    ) -> impl Fn(&[u8], &dyn Fn() -> bool) -> Option<Vec<u8>> + Send + Sync + 'static {
+        let interface = Arc::downgrade(self);
+        move |question, go_on| endpoint_owner::answer_partner(&interface, question, go_on)
+    }
+
     /// The routes of the interface. Other routers may be merged; [`Interface::complete`] comes
     /// last.
-    pub fn router(self) -> Router {
-        let interface = Arc::new(self);
+    pub fn router(self: Arc<Self>) -> Router {
+        let interface = self;
         health::watch(&interface);
         Router::new()
             .route("/v1/addresses", get(pools::addresses))

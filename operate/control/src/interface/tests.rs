@@ -133,7 +133,8 @@ impl World {
             (Box::new(|_: &str| Err("none".into())), Box::new(|_: &_, _: &_| Ok(())));
         let complete = settings.clone();
         let reloader = Reloader::new(file, settings.clone(), complete, commander, open, join);
-        let router = Interface::complete(Interface::new(Arc::new(reloader), loads).router());
+        let router =
+            Interface::complete(Arc::new(Interface::new(Arc::new(reloader), loads)).router());
         let path = folder.join("control.sock");
         let server = Server::start(Listen::unix(&path), router).expect("the socket can be made");
         let server = Some(server);

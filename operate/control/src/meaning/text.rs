@@ -125,9 +125,16 @@ impl Meaning {
                 writeln!(f, "  the kernel's own, {}: {shown}", side_name(side))?;
             }
         }
-        if let Some(AnnounceSettings { table, protocol }) = &kernel.announce {
+        if let Some(AnnounceSettings { table, protocol, partner_metric }) = &kernel.announce {
             write!(f, "  external addresses are announced as routes of protocol {protocol} ")?;
-            writeln!(f, "in the kernel's table {table}")?;
+            write!(f, "in the kernel's table {table}")?;
+            match &self.settings.fleet {
+                Some(fleet) => {
+                    let partner = &fleet.partner.node;
+                    writeln!(f, ", those of node {partner} with metric {partner_metric}")?;
+                }
+                None => writeln!(f)?,
+            }
         }
         if let Some(LearnSettings { table }) = &kernel.learn {
             writeln!(f, "  routes are learnt from the kernel's table {table}")?;

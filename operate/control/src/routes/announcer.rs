@@ -10,22 +10,19 @@
 //! go.
 
 use super::follower::Follower;
-use super::netlink::Netlink;
+use super::netlink::{KernelRoute, Netlink};
+use super::plan::AnnouncedRoute;
 use super::watch::{Announced, Backoff, watch};
 use super::{RoutesError, Tell};
 use crate::config::show_prefix;
-use natgate_engine::{Config, Prefix, Side};
+use natgate_engine::Side;
 use natgate_gateway::{AnnounceSettings, AnnouncedRoutes, panics};
 use std::collections::BTreeSet;
 use std::io;
-use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-/// Most announced prefixes.
-const MOST_ANNOUNCED: usize = 100_000;
 
 /// Most prefixes in a line.
 const MOST_NAMED: usize = 4;
@@ -60,7 +57,7 @@ impl Counts {
     }
 
     /// Stores the state of the wanted routes.
-    fn note(&self, wanted: &BTreeSet<Prefix>, there: &BTreeSet<Prefix>) {
+    fn note(&self, wanted: &BTreeSet<AnnouncedRoute>, there: &BTreeSet<AnnouncedRoute>) {
         let present = wanted.intersection(there).count();
         self.present.store(present as u64, Ordering::Relaxed);
         self.missing.store((wanted.len() - present) as u64, Ordering::Relaxed);
@@ -87,7 +84,7 @@ struct Pending {
     /// True if another program may have changed announced routes.
     hint: bool,
     links: [Option<bool>; 2],
-    prefixes: Option<Vec<Prefix>>,
+    routes: Option<Vec<AnnouncedRoute>>,
     withdraw: bool,
     /// True if the routes of the latest withdrawal are gone.
     withdrawn: bool,
@@ -130,7 +127,7 @@ impl Pending {
     fn is_any(&self) -> bool {
         self.hint
             || self.links.iter().any(Option::is_some)
-            || self.prefixes.is_some()
+            || self.routes.is_some()
             || self.withdraw
             || self.stop
     }
@@ -145,14 +142,14 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Starts with the routes that an earlier gateway left, and announces `prefixes` if both links
+    /// Starts with the routes that an earlier gateway left, and announces `routes` if both links
     /// are `up`, inside and outside. Problems with single routes are reported.
     ///
     /// # Errors
     /// [`RoutesError`] if the kernel's table cannot be read or changed.
     pub fn start(
         settings: &AnnounceSettings,
-        prefixes: Vec<Prefix>,
+        routes: Vec<AnnouncedRoute>,
         up: [bool; 2],
         tell: Tell,
     ) -> Result<Self, RoutesError> {
@@ -161,15 +158,15 @@ impl Announcer {
             RoutesError { what: format!("announce: table {table} of the kernel's routes"), error }
         };
         let netlink = Netlink::open().map_err(failed)?;
-        let routes = KernelTable { netlink, settings: settings.clone() };
+        let table = KernelTable { netlink, settings: settings.clone() };
         let watched = Announced::default();
         let requests = Arc::new(Requests::default());
         let hints = Arc::clone(&requests);
         let hint = move || hints.request(|pending| pending.hint = true);
         let watch = watch(settings.table, watched.clone(), hint).map_err(failed)?;
-        let mut work = Work::new(routes, settings.table, Arc::clone(&requests), tell);
+        let mut work = Work::new(table, settings.table, Arc::clone(&requests), tell);
         work.up = up;
-        work.wanted = prefixes.into_iter().collect();
+        work.wanted = routes.into_iter().collect();
         work.watched = watched;
         work.begin().map_err(failed)?;
         work.agree();
@@ -201,8 +198,8 @@ impl Announcer {
     }
 
     /// Replaces the external addresses.
-    pub fn announce(&self, prefixes: Vec<Prefix>) {
-        self.requests.request(|pending| pending.prefixes = Some(prefixes));
+    pub fn announce(&self, routes: Vec<AnnouncedRoute>) {
+        self.requests.request(|pending| pending.routes = Some(routes));
     }
 
     /// Returns a handle that ends the announcement while the gateway still works.
@@ -258,11 +255,11 @@ fn place(side: Side) -> usize {
 
 /// A table of routes that drop packets.
 trait RouteTable {
-    /// Prefixes of the routes with our protocol number.
-    fn own(&mut self) -> io::Result<BTreeSet<Prefix>>;
-    fn add(&mut self, prefix: Prefix) -> io::Result<()>;
+    /// Routes with our protocol number.
+    fn own(&mut self) -> io::Result<BTreeSet<AnnouncedRoute>>;
+    fn add(&mut self, route: AnnouncedRoute) -> io::Result<()>;
     /// Succeeds if the route does not exist.
-    fn remove(&mut self, prefix: Prefix) -> io::Result<()>;
+    fn remove(&mut self, route: AnnouncedRoute) -> io::Result<()>;
 }
 
 /// A table of the kernel.
@@ -272,22 +269,22 @@ struct KernelTable {
 }
 
 impl RouteTable for KernelTable {
-    fn own(&mut self) -> io::Result<BTreeSet<Prefix>> {
-        let AnnounceSettings { table, protocol } = self.settings;
+    fn own(&mut self) -> io::Result<BTreeSet<AnnouncedRoute>> {
+        let AnnounceSettings { table, protocol, .. } = self.settings;
         let routes = self.netlink.routes(table)?;
-        let own = routes
-            .iter()
-            .filter(|route| route.protocol == protocol && route.blackhole && route.metric == 0);
-        Ok(own.map(|route| route.prefix).collect())
+        let own = routes.iter().filter(|route| route.protocol == protocol && route.blackhole);
+        let announced =
+            |route: &KernelRoute| AnnouncedRoute { prefix: route.prefix, metric: route.metric };
+        Ok(own.map(announced).collect())
     }
 
-    fn add(&mut self, prefix: Prefix) -> io::Result<()> {
-        self.netlink.add_blackhole(prefix, self.settings.table, self.settings.protocol)
+    fn add(&mut self, route: AnnouncedRoute) -> io::Result<()> {
+        self.netlink.add_blackhole(route, self.settings.table, self.settings.protocol)
     }
 
-    fn remove(&mut self, prefix: Prefix) -> io::Result<()> {
-        let AnnounceSettings { table, protocol } = self.settings;
-        self.netlink.remove_blackhole(prefix, table, protocol).map(drop)
+    fn remove(&mut self, route: AnnouncedRoute) -> io::Result<()> {
+        let AnnounceSettings { table, protocol, .. } = self.settings;
+        self.netlink.remove_blackhole(route, table, protocol).map(drop)
     }
 }
 
@@ -298,12 +295,12 @@ struct Work<T> {
     /// The table's number, for messages.
     table: u32,
     up: [bool; 2],
-    wanted: BTreeSet<Prefix>,
-    there: BTreeSet<Prefix>,
+    wanted: BTreeSet<AnnouncedRoute>,
+    there: BTreeSet<AnnouncedRoute>,
     /// Routes that the kernel refused to add, already reported.
-    refused: BTreeSet<Prefix>,
+    refused: BTreeSet<AnnouncedRoute>,
     /// Routes that the kernel refused to remove, already reported. They are tried again.
-    stuck: BTreeSet<Prefix>,
+    stuck: BTreeSet<AnnouncedRoute>,
     /// Prefixes of the watch: all routes that should exist.
     watched: Announced,
     backoff: Backoff,
@@ -357,12 +354,12 @@ impl<T: RouteTable> Work<T> {
             for (up, change) in self.up.iter_mut().zip(pending.links) {
                 *up = change.unwrap_or(*up);
             }
-            let has_prefixes = pending.prefixes.is_some();
-            if let Some(prefixes) = pending.prefixes {
-                self.wanted = prefixes.into_iter().collect();
+            let has_routes = pending.routes.is_some();
+            if let Some(routes) = pending.routes {
+                self.wanted = routes.into_iter().collect();
             }
             self.leaving |= pending.withdraw;
-            if has_link || has_prefixes || pending.withdraw {
+            if has_link || has_routes || pending.withdraw {
                 self.agree();
             }
             if pending.withdraw {
@@ -488,6 +485,21 @@ impl<T: RouteTable> Work<T> {
             _ => BTreeSet::new(),
         };
         *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = wanted.clone();
+        // First, so that routers have a route while a metric or a length changes.
+        self.refused.retain(|one| wanted.contains(one));
+        for new in wanted.difference(&self.there).copied().collect::<Vec<_>>() {
+            if self.requests.is_released() {
+                return;
+            }
+            match self.routes.add(new) {
+                Ok(()) => {
+                    self.there.insert(new);
+                    self.refused.remove(&new);
+                }
+                Err(error) if self.refused.insert(new) => self.complain("announced", new, &error),
+                Err(_) => {}
+            }
+        }
         for gone in self.there.difference(&wanted).copied().collect::<Vec<_>>() {
             if self.requests.is_released() {
                 return;
@@ -505,25 +517,11 @@ impl<T: RouteTable> Work<T> {
         if !self.stuck.is_empty() {
             self.plan_repair();
         }
-        self.refused.retain(|one| wanted.contains(one));
-        for new in wanted.difference(&self.there).copied().collect::<Vec<_>>() {
-            if self.requests.is_released() {
-                return;
-            }
-            match self.routes.add(new) {
-                Ok(()) => {
-                    self.there.insert(new);
-                    self.refused.remove(&new);
-                }
-                Err(error) if self.refused.insert(new) => self.complain("announced", new, &error),
-                Err(_) => {}
-            }
-        }
         self.counts.note(&wanted, &self.there);
     }
 
-    fn complain(&mut self, what: &str, prefix: Prefix, error: &io::Error) {
-        let (prefix, table) = (show_prefix(prefix), self.table);
+    fn complain(&mut self, what: &str, route: AnnouncedRoute, error: &io::Error) {
+        let (prefix, table) = (show_prefix(route.prefix), self.table);
         let remedy = match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 format!("; `ip route show table {table} {prefix}` shows whose it is")
@@ -537,49 +535,25 @@ impl<T: RouteTable> Work<T> {
 }
 
 /// Formats the first few prefixes.
-fn named(prefixes: &BTreeSet<Prefix>) -> String {
+fn named(routes: &BTreeSet<AnnouncedRoute>) -> String {
     let names: Vec<String> =
-        prefixes.iter().take(MOST_NAMED).map(|prefix| show_prefix(*prefix)).collect();
-    match prefixes.len().saturating_sub(names.len()) {
+        routes.iter().take(MOST_NAMED).map(|route| show_prefix(route.prefix)).collect();
+    match routes.len().saturating_sub(names.len()) {
         0 => names.join(", "),
         more => format!("{} and {more} more", names.join(", ")),
-    }
-}
-
-/// The fewest prefixes that contain exactly the external addresses of a configuration.
-pub fn external_prefixes(config: &Config) -> Vec<Prefix> {
-    let mut prefixes = Vec::new();
-    for range in config.external_ranges() {
-        cover(range.first.to_bits(), range.last.to_bits(), &mut prefixes);
-    }
-    prefixes.truncate(MOST_ANNOUNCED);
-    prefixes
-}
-
-/// Adds the fewest prefixes that cover a range.
-fn cover(mut first: u32, last: u32, prefixes: &mut Vec<Prefix>) {
-    loop {
-        // The largest prefix that the alignment of the first address and the end of the range
-        // allow.
-        let aligned = first.trailing_zeros();
-        let room = (u64::from(last) - u64::from(first) + 1).ilog2();
-        let bits = aligned.min(room);
-        prefixes.push(Prefix::new(Ipv4Addr::from_bits(first), 32 - bits as u8));
-        let next = u64::from(first) + (1 << bits);
-        if next > u64::from(last) {
-            return;
-        }
-        first = next as u32;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use natgate_engine::{AddressRange, PoolConfig, StaticMapping};
+    use natgate_engine::Prefix;
+    use std::net::Ipv4Addr;
 
-    const ONE: Prefix = Prefix::new(Ipv4Addr::new(203, 0, 113, 0), 24);
-    const TWO: Prefix = Prefix::new(Ipv4Addr::new(198, 51, 100, 0), 24);
+    const ONE: AnnouncedRoute =
+        AnnouncedRoute { prefix: Prefix::new(Ipv4Addr::new(203, 0, 113, 0), 24), metric: 0 };
+    const TWO: AnnouncedRoute =
+        AnnouncedRoute { prefix: Prefix::new(Ipv4Addr::new(198, 51, 100, 0), 24), metric: 0 };
 
     /// Long enough for a busy machine.
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -590,7 +564,7 @@ mod tests {
 
     #[derive(Default)]
     struct Routes {
-        present: BTreeSet<Prefix>,
+        present: BTreeSet<AnnouncedRoute>,
         /// Removals that fail before one succeeds.
         failures: usize,
     }
@@ -600,7 +574,7 @@ mod tests {
             self.0.lock().unwrap()
         }
 
-        fn comes_to(&self, wanted: &[Prefix]) -> bool {
+        fn comes_to(&self, wanted: &[AnnouncedRoute]) -> bool {
             let begin = Instant::now();
             while self.lock().present != wanted.iter().copied().collect() {
                 if begin.elapsed() > PATIENCE {
@@ -613,40 +587,40 @@ mod tests {
     }
 
     impl RouteTable for Table {
-        fn own(&mut self) -> io::Result<BTreeSet<Prefix>> {
+        fn own(&mut self) -> io::Result<BTreeSet<AnnouncedRoute>> {
             Ok(self.lock().present.clone())
         }
 
-        fn add(&mut self, prefix: Prefix) -> io::Result<()> {
-            self.lock().present.insert(prefix);
+        fn add(&mut self, route: AnnouncedRoute) -> io::Result<()> {
+            self.lock().present.insert(route);
             Ok(())
         }
 
-        fn remove(&mut self, prefix: Prefix) -> io::Result<()> {
+        fn remove(&mut self, route: AnnouncedRoute) -> io::Result<()> {
             let mut routes = self.lock();
             if routes.failures > 0 {
                 routes.failures -= 1;
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            routes.present.remove(&prefix);
+            routes.present.remove(&route);
             Ok(())
         }
     }
 
-    /// Announces prefixes in a table in memory.
-    fn announce(table: &Table, prefixes: &[Prefix]) -> Announcer {
-        announce_with(table, prefixes, Box::new(|_| ())).0
+    /// Announces routes in a table in memory.
+    fn announce(table: &Table, routes: &[AnnouncedRoute]) -> Announcer {
+        announce_with(table, routes, Box::new(|_| ())).0
     }
 
     fn announce_with(
         table: &Table,
-        prefixes: &[Prefix],
+        routes: &[AnnouncedRoute],
         tell: Tell,
     ) -> (Announcer, &'static Counts) {
         let requests = Arc::new(Requests::default());
         let counts: &'static Counts = Box::leak(Box::default());
         let mut work = Work::new(table.clone(), 100, Arc::clone(&requests), tell);
-        work.wanted = prefixes.iter().copied().collect();
+        work.wanted = routes.iter().copied().collect();
         work.counts = counts;
         work.begin().unwrap();
         work.agree();
@@ -721,6 +695,19 @@ mod tests {
     }
 
     #[test]
+    fn a_route_with_another_metric_comes_before_the_former_one_goes() {
+        let table = Table::default();
+        let announcer = announce(&table, &[ONE, TWO]);
+        // The former one cannot go yet.
+        table.lock().failures = 1;
+        let worse = AnnouncedRoute { metric: 100, ..ONE };
+        announcer.announce(vec![worse, TWO]);
+        assert!(table.comes_to(&[worse, TWO]));
+        announcer.announce(vec![ONE, TWO]);
+        assert!(table.comes_to(&[ONE, TWO]));
+    }
+
+    #[test]
     fn a_failed_removal_is_tried_again() {
         let table = Table::default();
         let announcer = announce(&table, &[ONE, TWO]);
@@ -730,43 +717,5 @@ mod tests {
         table.lock().failures = 1;
         drop(announcer);
         assert!(table.comes_to(&[]));
-    }
-
-    fn shown(ranges: &[([u8; 4], [u8; 4])], fixed: &[[u8; 4]]) -> Vec<String> {
-        let addresses = ranges
-            .iter()
-            .map(|(first, last)| AddressRange { first: (*first).into(), last: (*last).into() });
-        let pool = PoolConfig { addresses: addresses.collect(), ..PoolConfig::default() };
-        let fixed = fixed.iter().map(|external| StaticMapping {
-            external: ((*external).into(), None),
-            ..StaticMapping::default()
-        });
-        let config = Config { pools: vec![pool], statics: fixed.collect(), ..Config::default() };
-        let prefixes = external_prefixes(&config);
-        prefixes.into_iter().map(show_prefix).collect()
-    }
-
-    #[test]
-    fn ranges_become_the_fewest_prefixes() {
-        assert_eq!(shown(&[([203, 0, 113, 0], [203, 0, 113, 255])], &[]), ["203.0.113.0/24"]);
-        assert_eq!(
-            shown(&[([203, 0, 113, 1], [203, 0, 113, 4])], &[]),
-            ["203.0.113.1/32", "203.0.113.2/31", "203.0.113.4/32"]
-        );
-        assert_eq!(shown(&[([0, 0, 0, 0], [255, 255, 255, 255])], &[]), ["0.0.0.0/0"]);
-        assert_eq!(
-            shown(&[([255, 255, 255, 254], [255, 255, 255, 255])], &[]),
-            ["255.255.255.254/31"]
-        );
-    }
-
-    #[test]
-    fn neighbouring_ranges_are_one() {
-        let ranges = [([203, 0, 113, 4], [203, 0, 113, 7]), ([203, 0, 113, 0], [203, 0, 113, 3])];
-        assert_eq!(shown(&ranges, &[[203, 0, 113, 2]]), ["203.0.113.0/29"]);
-        assert_eq!(
-            shown(&ranges[..1], &[[198, 51, 100, 9], [203, 0, 113, 8]]),
-            ["198.51.100.9/32", "203.0.113.4/30", "203.0.113.8/32"]
-        );
     }
 }

@@ -10,11 +10,13 @@ mod announcer;
 mod follower;
 mod learner;
 mod netlink;
+mod plan;
 mod table;
 mod watch;
 
-pub use announcer::{AnnouncementHandle, Announcer, announced, external_prefixes};
+pub use announcer::{AnnouncementHandle, Announcer, announced};
 pub use learner::Learner;
+pub use plan::{AnnouncedRoute, RoutePlan};
 
 use std::io;
 

@@ -3,6 +3,7 @@
 //! The crates `netlink-packet-*` encode and decode messages. This module has the requests that
 //! natgate needs and the few attributes of a route that it reads.
 
+use super::plan::AnnouncedRoute;
 use natgate_engine::Prefix;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL, NLM_F_REPLACE,
@@ -161,11 +162,11 @@ impl Netlink {
     /// Adds a route that drops packets without another route.
     pub(super) fn add_blackhole(
         &mut self,
-        prefix: Prefix,
+        announced: AnnouncedRoute,
         table: u32,
         protocol: u8,
     ) -> io::Result<()> {
-        let route = RouteNetlinkMessage::NewRoute(blackhole(prefix, table, protocol));
+        let route = RouteNetlinkMessage::NewRoute(blackhole(announced, table, protocol));
         self.send(route, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)?;
         self.answers(|_| {})
     }
@@ -173,12 +174,12 @@ impl Netlink {
     /// Removes a blackhole route; returns false if it did not exist.
     pub(super) fn remove_blackhole(
         &mut self,
-        prefix: Prefix,
+        announced: AnnouncedRoute,
         table: u32,
         protocol: u8,
     ) -> io::Result<bool> {
         const NO_SUCH_PROCESS: i32 = 3;
-        let route = RouteNetlinkMessage::DelRoute(blackhole(prefix, table, protocol));
+        let route = RouteNetlinkMessage::DelRoute(blackhole(announced, table, protocol));
         self.send(route, NLM_F_ACK)?;
         match self.answers(|_| {}) {
             Ok(()) => Ok(true),
@@ -350,7 +351,8 @@ fn gateway(attribute: &RouteAttribute) -> Option<Ipv4Addr> {
     }
 }
 
-fn blackhole(prefix: Prefix, table: u32, protocol: u8) -> RouteMessage {
+fn blackhole(announced: AnnouncedRoute, table: u32, protocol: u8) -> RouteMessage {
+    let AnnouncedRoute { prefix, metric } = announced;
     let mut message = RouteMessage::default();
     message.header = RouteHeader {
         address_family: AddressFamily::Inet,
@@ -365,6 +367,9 @@ fn blackhole(prefix: Prefix, table: u32, protocol: u8) -> RouteMessage {
     let destination = RouteAddress::Inet(Ipv4Addr::from_bits(prefix.first()));
     message.attributes.push(RouteAttribute::Destination(destination));
     message.attributes.push(RouteAttribute::Table(table));
+    if metric > 0 {
+        message.attributes.push(RouteAttribute::Priority(metric));
+    }
     message
 }
 
@@ -397,13 +402,14 @@ mod tests {
     #[test]
     fn what_is_announced_is_read_again() {
         let prefix = Prefix::new(Ipv4Addr::new(203, 0, 113, 16), 28);
-        for table in [254, 100_000] {
-            let buffer = bytes(blackhole(prefix, table, 78), NLM_F_REPLACE);
+        for (table, metric) in [(254, 0), (100_000, 0), (254, 100)] {
+            let announced = AnnouncedRoute { prefix, metric };
+            let buffer = bytes(blackhole(announced, table, 78), NLM_F_REPLACE);
             let expected = KernelRoute {
                 prefix,
                 table,
                 protocol: 78,
-                metric: 0,
+                metric,
                 blackhole: true,
                 general: true,
                 hops: Vec::new(),
@@ -431,7 +437,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_left_out() {
-        let whole = bytes(blackhole(Prefix::new(Ipv4Addr::new(203, 0, 113, 0), 24), 254, 78), 0);
+        let prefix = Prefix::new(Ipv4Addr::new(203, 0, 113, 0), 24);
+        let whole = bytes(blackhole(AnnouncedRoute { prefix, metric: 7 }, 254, 78), 0);
         for len in 0..whole.len() {
             assert_eq!(came(&whole[..len]), [], "{len} bytes");
         }

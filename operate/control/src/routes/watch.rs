@@ -7,7 +7,7 @@
 
 use super::follower::{Follower, Stop};
 use super::netlink::{KernelRoute, Netlink, News, Place};
-use natgate_engine::Prefix;
+use super::plan::AnnouncedRoute;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 const TURN: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Currently announced prefixes.
-pub(super) type Announced = Arc<Mutex<BTreeSet<Prefix>>>;
+/// Currently announced routes.
+pub(super) type Announced = Arc<Mutex<BTreeSet<AnnouncedRoute>>>;
 
 /// Watches the announced prefixes of a table until the follower is dropped. Calls `hint` when the
 /// announcer should look at the table.
@@ -68,9 +68,10 @@ impl Work {
 }
 
 /// True if a notification may mean that an announced route is gone.
-fn concerns(news: &News, table: u32, announced: &BTreeSet<Prefix>) -> bool {
+fn concerns(news: &News, table: u32, announced: &BTreeSet<AnnouncedRoute>) -> bool {
     let is_place = |route: &KernelRoute| {
-        route.table == table && route.metric == 0 && announced.contains(&route.prefix)
+        let KernelRoute { prefix, metric, .. } = *route;
+        route.table == table && announced.contains(&AnnouncedRoute { prefix, metric })
     };
     match news {
         News::Went(route) => is_place(route),
@@ -118,6 +119,7 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use natgate_engine::Prefix;
 
     fn route(table: u32, address: [u8; 4], len: u8, metric: u32) -> KernelRoute {
         KernelRoute {
@@ -134,10 +136,14 @@ mod tests {
     #[test]
     fn only_news_of_announced_prefixes_is_a_reason_to_look() {
         let own = [203, 0, 113, 0];
-        let announced = BTreeSet::from([Prefix::new(own.into(), 24)]);
+        let announced = BTreeSet::from([
+            AnnouncedRoute { prefix: Prefix::new(own.into(), 24), metric: 0 },
+            AnnouncedRoute { prefix: Prefix::new(own.into(), 25), metric: 9 },
+        ]);
         let concerns = |news: News| concerns(&news, 100, &announced);
         assert!(concerns(News::Went(route(100, own, 24, 0))));
         assert!(concerns(News::Came(route(100, own, 24, 0), Place::Instead)));
+        assert!(concerns(News::Went(route(100, own, 25, 9))));
         assert!(concerns(News::Unknown));
         for other in [route(101, own, 24, 0), route(100, own, 25, 0), route(100, own, 24, 7)] {
             assert!(!concerns(News::Went(other.clone())), "{other:?}");

@@ -8,14 +8,16 @@
 //! it. Only frames whose time and filter match are decompressed. Files are not mapped into memory,
 //! and are read also while the gateway writes them.
 
+mod holder;
+
 use super::format::{Entry, Holding};
 use super::outline::{Coverage, Follows, FrameAt, InForceThen, Outline, OutlineError, Part};
 use super::reader::Reader;
 use crate::in_force::OwnersInForce;
 use crate::json::{DEFAULT_REALM, endpoint, prefix, protocol as name_of, seconds};
+pub use holder::Holder;
 use natgate_engine::{Endpoint, Timestamp};
 use natgate_gateway::ipv6::HostName;
-use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map;
 use std::io;
@@ -30,42 +32,6 @@ const MOST_HOLDINGS: usize = 200_000;
 
 /// Most restarts of a search because files were deleted meanwhile.
 const MOST_TRIES: usize = 5;
-
-/// Holder of an external endpoint.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Holder {
-    /// Address or prefix of the subscriber.
-    pub subscriber: String,
-    /// Realm of the subscriber, if there are several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub realm: Option<String>,
-    /// Protocol; `None` for all protocols.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<String>,
-    /// Internal endpoint, for a mapping or a session.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub internal: Option<String>,
-    /// External address.
-    pub external: Ipv4Addr,
-    /// Port, or block of ports.
-    pub ports: String,
-    /// Remote endpoint of a session, if the log has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub remote: Option<String>,
-    /// Begin of the holding, seconds since 1970; `None` if it is before the log begins.
-    pub since: Option<f64>,
-    /// End of the holding; `None` if it lasts as far as the log goes.
-    pub until: Option<f64>,
-    /// Events missing in the log between the begin and the time in question. If there are any, the
-    /// answer may be wrong.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub missing: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
 
 /// Reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -152,7 +118,23 @@ pub fn holders(
     at: Timestamp,
     go_on: &dyn Fn() -> bool,
 ) -> Result<Holders, SearchError> {
-    let question = Question { external, protocol, at };
+    holders_since(folder, external, protocol, at, None, go_on)
+}
+
+/// As [`holders`], for a gateway that continued another's holdings of the address at a time,
+/// `inherited`. The spool has their ends, and not their begins.
+///
+/// # Errors
+/// [`SearchError`].
+pub fn holders_since(
+    folder: &Path,
+    external: (Ipv4Addr, u16),
+    protocol: Option<u8>,
+    at: Timestamp,
+    inherited: Option<Timestamp>,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Holders, SearchError> {
+    let question = Question { external, protocol, at, inherited };
     let mut tries = 0;
     loop {
         tries += 1;
@@ -249,6 +231,8 @@ struct Question {
     external: (Ipv4Addr, u16),
     protocol: Option<u8>,
     at: Timestamp,
+    /// Time at which holdings without a begin in the spool were continued.
+    inherited: Option<Timestamp>,
 }
 
 /// Place in the order of writing: after all entries of earlier parts, and after those of the part
@@ -392,7 +376,7 @@ impl Search<'_> {
             let ends = self.ends_of(place, &open)?;
             let holder = |found: &HoldingMatch| found.holder(past.missing, ends(found));
             holders = open.iter().take(MOST_HOLDERS).map(holder).collect();
-        } else if (past.is_cut || past.missing > 0)
+        } else if (past.is_cut || past.missing > 0 || self.may_inherit(&past))
             && let Next::Ends(found) = self.forward(place, &mut past.missing)?
         {
             holders.push(found.holder(past.missing, found.ended));
@@ -400,6 +384,15 @@ impl Search<'_> {
         let last = past.found.first().filter(|_| holders.is_empty());
         let last = last.map(|found| Box::new(found.holder(0, found.ended)));
         Ok(Answer { holders, last, missing: past.missing })
+    }
+
+    /// True if the holder may have been continued before the time without a begin in the spool.
+    fn may_inherit(&self, past: &Past) -> bool {
+        let Question { inherited, at, .. } = *self.question;
+        inherited.is_some_and(|taken| {
+            taken <= at
+                && past.found.iter().all(|found| found.ended.is_none_or(|ended| ended < taken))
+        })
     }
 
     /// Decompresses a frame, if it may be about the endpoint. The entries of a damaged frame count

@@ -65,6 +65,10 @@ fn slices(page: &mut Page, slices: &[SliceStatus]) {
     for (name, help, read) in gauges {
         page.gauge(name, help, |series| add(series, slices, read));
     }
+    let help = "Mappings that were ended, because the slice moved without them.";
+    page.counter("fleet_slice_ended_mappings_total", help, |series| {
+        add(series, slices, |slice| Some(slice.ended_to_move as f64));
+    });
 }
 
 fn sent(page: &mut Page, slices: &[SliceStatus]) {

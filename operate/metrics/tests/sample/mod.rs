@@ -94,6 +94,7 @@ fn pair() -> FleetStatus {
         received: None,
         refusal: Refusal::default(),
         records_without_realm: None,
+        ended_to_move: 43,
     };
     let sent = Sent { packets: 31, records: 32, bytes: 33, lost: 34, repaired: 35 };
     let received = ReceivedCounters { gaps: 36, divergent: 37, ..ReceivedCounters::default() };
@@ -119,5 +120,6 @@ fn pair() -> FleetStatus {
                 ..slice("partner")
             },
         ],
+        owners: Vec::new(),
     }
 }

@@ -290,6 +290,85 @@ fn a_partner_without_room_for_a_host_says_so_until_there_is_room() {
     assert!(pair.b().answer(flows[3], None).is_some());
 }
 
+/// A pair in which all hosts are of one subscriber. Host 5 has a number at both nodes.
+fn of_one_subscriber() -> Pair {
+    let mut pair = Pair::with(Allotment::Nat64);
+    let mut settings = Allotment::Nat64.settings6().expect("settings");
+    if let Some(nat64) = &mut settings.nat64 {
+        nat64.subscriber_length = 64;
+    }
+    for process in [&mut pair.a, &mut pair.b].into_iter().flatten() {
+        let mut config = process.engine.config().clone();
+        config.realms.pop();
+        process.translator =
+            natgate_ipv6::Translator::new(&settings, &mut config, [9; 32]).expect("good");
+        process.reload(900);
+    }
+    pair.b().send((5, 1)).expect("sent");
+    pair
+}
+
+/// Lets time pass, in which the subscriber has as many hosts at `b` as possible.
+fn run_full(pair: &mut Pair, seconds: f64) {
+    for _ in 0..(seconds / 0.5) as u32 {
+        let process = pair.b();
+        let now = Timestamp(process.now);
+        let translator = process.translator.as_mut().expect("hosts have numbers");
+        for host in 0..256 {
+            let _ =
+                translator.number_requester(Requester::Ipv6(address(HOSTS | 1 << 32 | host)), now);
+        }
+        pair.run(0.5);
+    }
+}
+
+/// Flows of the hosts 4 and 5 by `a`. The partner has no place for the first.
+fn refused_flow(pair: &mut Pair) -> [External; 2] {
+    run_full(pair, 1.0);
+    let flows = [4, 5].map(|host| pair.a().send((host, 1)).expect("sent"));
+    run_full(pair, 4.0);
+    let fault = pair.a().status().slices[0].fault().expect("a mapping has no copy");
+    let told =
+        "1 mappings have no copy, because their subscribers of NAT64 or DS-Lite have as many";
+    assert!(fault.starts_with(told), "{fault}");
+    flows
+}
+
+/// Checks that the slice is at `b` without the mapping of host 4, whose port is held there.
+fn check_moved(pair: &mut Pair, [refused, copied]: [External; 2]) {
+    let status = pair.b().status();
+    assert_eq!((status.slices[0].role, status.slices[0].assigns), ("owner", true));
+    assert_eq!(pair.a().status().slices[0].ended_to_move, 1);
+    assert!(pair.status_is_whole());
+    for process in [&mut pair.a, &mut pair.b].into_iter().flatten() {
+        assert_eq!(process.answer(refused, None), None, "the mapping has ended at both nodes");
+        assert!(process.answer(copied, None).is_some());
+    }
+    assert!(is_taken(pair.b(), refused), "the port is held");
+    pair.run(125.0);
+    assert!(!is_taken(pair.b(), refused), "the hold-down is over");
+}
+
+/// True if a port of UDP is used or held at a node.
+fn is_taken(process: &Process, (address, port): External) -> bool {
+    (0..2).any(|place| {
+        let mut taken = [0; 1024];
+        let its = process.engine.taken_ports(place, protocol::UDP, &mut taken);
+        its == Some(address) && taken[usize::from(port) / 64] >> (port % 64) & 1 != 0
+    })
+}
+
+#[test]
+fn a_slice_moves_without_mappings_of_a_subscriber_that_is_full_at_the_partner() {
+    let mut pair = of_one_subscriber();
+    let flows = refused_flow(&mut pair);
+    assert_eq!(pair.a().status().slices[0].ended_to_move, 0, "nothing ends without a move");
+    assert!(pair.a().answer(flows[0], None).is_some());
+    pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it drains");
+    run_full(&mut pair, 6.0);
+    check_moved(&mut pair, flows);
+}
+
 #[test]
 fn a_host_whose_packets_are_not_translated_gets_no_number() {
     let mut pair = Pair::with(Allotment::Nat64);

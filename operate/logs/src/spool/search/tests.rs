@@ -121,6 +121,31 @@ fn whose_an_endpoint_was_depends_on_when() {
     assert!(matches!(world.who(5000, UDP, 0), Err(SearchError::TooEarly(_))));
 }
 
+/// A gateway takes the holdings of another at 20: their begins are in the other's spool.
+#[test]
+fn the_end_of_a_continued_mapping_names_its_holder_since_the_take_over() {
+    let mut world = World::new();
+    world.tell(10, Change::MappingCreated(mapping(1, 5000)));
+    world.tell(15, Change::MappingRemoved(mapping(1, 5000)));
+    world.tell(30, Change::MappingRemoved(mapping(2, 5000)));
+    world.tell(40, Change::MappingCreated(mapping(3, 5001)));
+    world.tell(50, Change::MappingRemoved(mapping(3, 5001)));
+    world.tell(60, Change::MappingRemoved(mapping(4, 5000)));
+    let since = |port, time: u64, inherited: Option<u64>| {
+        let (folder, inherited) = (world.folder.path(), inherited.map(at));
+        let found = holders_since(folder, (POOL, port), UDP, at(time), inherited, &|| true);
+        found.ok().map(|found| found.holders[0].subscriber.clone())
+    };
+    let name = |number| Some(subscriber(number).to_string());
+    assert_eq!(since(5000, 25, None), None, "nothing was continued");
+    assert_eq!(since(5000, 25, Some(20)), name(2));
+    assert_eq!(since(5000, 12, Some(20)), name(1));
+    assert_eq!(since(5000, 17, Some(20)), None, "the take-over was later");
+    assert_eq!(since(5000, 35, Some(20)), None, "the continued mapping has ended");
+    assert_eq!(since(5001, 25, Some(20)), None, "the next mapping begins");
+    assert_eq!(since(5001, 45, Some(20)), name(3));
+}
+
 #[test]
 fn a_block_is_all_its_ports_and_protocols() {
     let mut world = World::new();

@@ -1,0 +1,305 @@
+//! The owner of an external endpoint at an earlier time. A node of a pair searches its own log and
+//! asks the other node; the other node answers by this file, too.
+//!
+//! Mappings that a node continues after a take-over have no begin in its log. If the log names no
+//! holder, the node's table may: a mapping that was made before the time and has not ended had the
+//! endpoint at the time.
+
+use super::{Answer, Interface, MOST, answer, by, nobody};
+use crate::partner_log::{NodeReply, PartnerLog, PastQuestion};
+use crate::past::{self, Unknown};
+use crate::socket::Response;
+use natgate_engine::{Filter, MappingInfo, MappingKind, Prefix, Timestamp};
+use natgate_gateway::fleet::{FleetAsker, FleetRequest, SliceOwner};
+use natgate_gateway::{Clock, List, Settings};
+use serde_json::{Value, json};
+use std::sync::{Arc, Weak};
+
+/// The means of a node of a pair to ask about slices, and to ask the other node.
+pub struct PairAsker {
+    /// The pair's state.
+    pub fleet: FleetAsker,
+    /// The other node's log.
+    pub log: Arc<PartnerLog>,
+}
+
+/// Finds the holders at an earlier time.
+pub(super) fn find_then(
+    interface: &Interface,
+    question: &PastQuestion,
+    go_on: &dyn Fn() -> bool,
+) -> Answer {
+    let settings = interface.settings();
+    let (own, status) = search(interface, &settings, question, go_on)?;
+    let Some(fleet) = &settings.fleet else { return Ok(alone(own, status)) };
+    let asked = match &interface.pair {
+        Some(pair) => (pair.log)(question.write(), go_on),
+        None => Err("it cannot be asked".to_owned()),
+    };
+    let other = asked.and_then(|bytes| {
+        NodeReply::read(&bytes, question).ok_or_else(|| "its answer is malformed".to_owned())
+    });
+    let owner = owner_then(interface, &settings, question);
+    let names = [&fleet.node[..], &fleet.partner.node];
+    Ok(merged(names, question.at, own, other, owner.as_ref()))
+}
+
+/// Answers a question of the other node: the bytes of a reply. `None`: the question is malformed,
+/// or the gateway is stopping.
+pub(crate) fn answer_partner(
+    interface: &Weak<Interface>,
+    question: &[u8],
+    go_on: &dyn Fn() -> bool,
+) -> Option<Vec<u8>> {
+    let question = PastQuestion::read(question)?;
+    let interface = interface.upgrade()?;
+    let reply = match search(&interface, &interface.settings(), &question, go_on) {
+        Ok((reply, _)) => reply,
+        Err(Response { body, .. }) => {
+            let reason = body["message"].as_str().map(str::to_owned);
+            NodeReply { reason, ..NodeReply::default() }
+        }
+    };
+    Some(reply.write())
+}
+
+/// Searches this node's log, then its table. Also returns the status of a gateway that is alone.
+fn search(
+    interface: &Interface,
+    settings: &Settings,
+    question: &PastQuestion,
+    go_on: &dyn Fn() -> bool,
+) -> Result<(NodeReply, u16), Response> {
+    let PastQuestion { external, protocol, at } = *question;
+    // The log gets the events of the last second.
+    if let Some(catch_up) = &interface.catch_up
+        && at <= Clock::default().now()
+    {
+        catch_up.wait(at, go_on);
+    }
+    let inherited = inherited(interface, settings, question);
+    let mut reply = NodeReply { searched: true, ..NodeReply::default() };
+    match past::had_since(settings, external, protocol, at, inherited, go_on) {
+        Ok(found) => {
+            reply.answers = found.holders.iter().map(|holder| json!(holder)).collect();
+            reply.answers.extend(by(&found.answers));
+            (reply.covered, reply.gaps) = (found.coverage.covered, found.coverage.gaps);
+            return Ok((reply, 200));
+        }
+        Err(error @ Unknown::Unreadable(_)) => {
+            return Err(Response::failure(500, error.to_string()));
+        }
+        Err(error @ Unknown::Future { .. }) => {
+            return Err(Response::failure(400, error.to_string()));
+        }
+        Err(error @ Unknown::Cancelled) => {
+            return Err(Response::failure(503, error.to_string()));
+        }
+        Err(error @ Unknown::NoLog) => {
+            reply.searched = false;
+            reply.reason = Some(format!("the configuration names {error}"));
+        }
+        Err(error) => {
+            reply.reason = Some(error.to_string());
+            if let Unknown::Nobody { coverage, now, .. } = error {
+                reply.now = by(&now);
+                (reply.covered, reply.gaps) = (coverage.covered, coverage.gaps);
+            }
+        }
+    }
+    if settings.fleet.is_some() {
+        reply.answers = in_table(interface, question)?;
+    }
+    Ok((reply, 404))
+}
+
+/// Mappings of the table that were made before the time.
+fn in_table(interface: &Interface, question: &PastQuestion) -> Result<Vec<Value>, Response> {
+    let PastQuestion { external: (address, port), protocol, at } = *question;
+    let filter = Filter {
+        external: Some(Prefix::new(address, 32)),
+        external_port: Some(port),
+        protocol,
+        ..Filter::default()
+    };
+    let (names, mut answers) = (interface.names(), Vec::new());
+    let mut list: List<MappingInfo> = interface.commander().list(filter, MOST);
+    while answers.len() < MOST {
+        let Some((part, now)) = list.next_part().map_err(super::stopping)? else { break };
+        let is_older =
+            |info: &&MappingInfo| info.created <= at && info.id.kind != MappingKind::Static;
+        let older: Vec<&MappingInfo> = part.iter().filter(is_older).collect();
+        let hosts = older.iter().map(|info| (info.id.realm, info.id.internal.address));
+        let hosts = interface.host_names(hosts).map_err(super::stopping)?;
+        for info in older {
+            let host = hosts.of(info.id.realm, info.id.internal.address);
+            let mut object = answer(info, host, now, &names);
+            if let Some(object) = object.as_object_mut() {
+                object.remove("age_s");
+                object.insert("since".to_owned(), (info.created.0 as f64 / 1e9).into());
+                object.insert("until".to_owned(), Value::Null);
+            }
+            answers.push(object);
+        }
+    }
+    Ok(answers)
+}
+
+/// Number of the slice that has an address.
+fn slice_of(settings: &Settings, question: &PastQuestion) -> Option<usize> {
+    let address = question.external.0;
+    let has = |slice: &natgate_gateway::fleet::SliceSettings| {
+        slice.addresses.iter().any(|range| (range.first..=range.last).contains(&address))
+    };
+    settings.fleet.as_ref()?.slices.iter().position(has)
+}
+
+/// Owners of the endpoint's slice that this node knows of until the time, the latest last.
+fn owners(interface: &Interface, settings: &Settings, question: &PastQuestion) -> Vec<SliceOwner> {
+    let (Some(pair), Some(slice)) = (&interface.pair, slice_of(settings, question)) else {
+        return Vec::new();
+    };
+    let mut owners =
+        pair.fleet.ask(FleetRequest::Status).map_or_else(|_| Vec::new(), |it| it.owners);
+    owners.retain(|owner| owner.slice == slice && owner.since <= question.at);
+    owners
+}
+
+/// The owner of the endpoint's slice at the time, if this node knows it.
+fn owner_then(
+    interface: &Interface,
+    settings: &Settings,
+    question: &PastQuestion,
+) -> Option<SliceOwner> {
+    owners(interface, settings, question).pop()
+}
+
+/// Time of the last take-over of the endpoint's slice by this node before the time, if it continued
+/// mappings.
+fn inherited(
+    interface: &Interface,
+    settings: &Settings,
+    question: &PastQuestion,
+) -> Option<Timestamp> {
+    let owners = owners(interface, settings, question);
+    let taken = owners.iter().rev().find(|owner| owner.continued.is_some_and(|count| count > 0));
+    taken.map(|owner| owner.since)
+}
+
+/// The response of a gateway that is none of a pair.
+fn alone(own: NodeReply, status: u16) -> Response {
+    let NodeReply { searched, answers, now, covered, gaps, reason } = own;
+    if status == 200 {
+        return Response::done(json!({ "answers": answers, "covered": covered, "gaps": gaps }));
+    }
+    let mut response = nobody(reason.unwrap_or_default());
+    if searched {
+        if !now.is_empty() {
+            response.body["now"] = now.into();
+        }
+        response.body["covered"] = json!(covered);
+        response.body["gaps"] = json!(gaps);
+    }
+    response
+}
+
+/// The response of a pair whose nodes have names: this one, and the other. `other`: the other
+/// node's reply, or why there is none.
+fn merged(
+    [this, partner]: [&str; 2],
+    at: Timestamp,
+    own: NodeReply,
+    other: Result<NodeReply, String>,
+    owner: Option<&SliceOwner>,
+) -> Response {
+    let (mut answers, mut nodes, mut doubts) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut not_asked, mut reasons): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
+    let other =
+        other.unwrap_or_else(|reason| NodeReply { reason: Some(reason), ..NodeReply::default() });
+    for (node, reply) in [(this, &own), (partner, &other)] {
+        for answer in &reply.answers {
+            // Both nodes have one configuration, and know of a block that is copied.
+            if !answers.iter().any(|known| is_same(known, answer)) {
+                let mut answer = answer.clone();
+                answer["node"] = node.into();
+                answers.push(answer);
+            }
+        }
+        let mut about = json!({
+            "node": node, "searched": reply.searched, "covered": reply.covered, "gaps": reply.gaps,
+        });
+        if let Some(reason) = &reply.reason {
+            about["reason"] = reason.clone().into();
+            reasons.push(format!("node {node}: {reason}"));
+        }
+        nodes.push(about);
+        match reply.searched {
+            false => not_asked.push(node),
+            true if !reply.covers(at) => {
+                doubts.push(format!("the log of node {node} does not cover that time"));
+            }
+            true => {}
+        }
+    }
+    drop_repeated(&mut answers);
+    if let Some(doubt) = disagreement(&answers) {
+        doubts.push(doubt);
+    }
+    let mut response = match answers.is_empty() {
+        false => Response::done(json!({ "answers": answers })),
+        true => nobody(reasons.join("; ")),
+    };
+    let body = &mut response.body;
+    if answers.is_empty() && !own.now.is_empty() {
+        body["now"] = own.now.into();
+    }
+    body["covered"] = json!(own.covered);
+    body["gaps"] = json!(own.gaps);
+    body["nodes"] = nodes.into();
+    body["doubts"] = doubts.into();
+    if !not_asked.is_empty() {
+        body["not_asked"] = json!(not_asked);
+    }
+    if let Some(SliceOwner { slice, since, epoch, owner, .. }) = owner {
+        let since = since.0 as f64 / 1e9;
+        body["slice"] = json!({ "slice": slice, "owner": owner, "epoch": epoch, "since": since });
+    }
+    response
+}
+
+/// Fields that tell holdings apart at one time.
+const HOLDING: [&str; 7] =
+    ["subscriber", "realm", "protocol", "internal", "external", "ports", "remote"];
+
+/// True for equal answers, whichever node they come from.
+fn is_same(known: &Value, answer: &Value) -> bool {
+    HOLDING.iter().chain(&["since", "until"]).all(|key| known[key] == answer[key])
+}
+
+/// Removes mappings of a table that a log has, too: the log knows when they began and ended.
+fn drop_repeated(answers: &mut Vec<Value>) {
+    let (of_table, of_log): (Vec<Value>, Vec<Value>) =
+        std::mem::take(answers).into_iter().partition(|answer| answer["by"] == "mapping");
+    let is_known = |answer: &Value| {
+        of_log.iter().any(|known| HOLDING.iter().all(|key| known[key] == answer[key]))
+    };
+    let new: Vec<Value> = of_table.into_iter().filter(|answer| !is_known(answer)).collect();
+    *answers = of_log.into_iter().chain(new).collect();
+}
+
+/// A sentence if answers of two nodes name other subscribers for one protocol and remote endpoint.
+fn disagreement(answers: &[Value]) -> Option<String> {
+    let overlap = |one: &Value, other: &Value, key: &str| {
+        one[key].is_null() || other[key].is_null() || one[key] == other[key]
+    };
+    let differ = |one: &Value, other: &Value| {
+        one["node"] != other["node"]
+            && ["protocol", "remote"].iter().all(|key| overlap(one, other, key))
+            && ["subscriber", "realm"].iter().any(|key| one[key] != other[key])
+    };
+    let is_doubtful = answers.iter().any(|one| answers.iter().any(|other| differ(one, other)));
+    is_doubtful.then(|| "the nodes name different subscribers".to_owned())
+}
+
+#[cfg(test)]
+mod tests;
