@@ -123,7 +123,7 @@ impl World {
     }
 
     /// Takes a packet that goes to a host inside.
-    fn to_host(&mut self, from: Side, bytes: &[u8]) -> Vec<u8> {
+    fn inward(&mut self, from: Side, bytes: &[u8]) -> Vec<u8> {
         match self.take(from, bytes) {
             Ok((Side::Inside, bytes)) => bytes,
             other => panic!("{other:?}"),
@@ -268,9 +268,9 @@ fn hosts_of_both_kinds_have_one_number_and_do_not_meet() {
     assert_eq!(name(six).address, Some(address(HOST).into()));
     assert_eq!(name(behind).inner(), Some(INNER.into()));
     assert_ne!(of_six, of_four);
-    let answer = world.to_host(Side::Outside, &udp4((REMOTE, EXTERNAL), (53, of_six)));
+    let answer = world.inward(Side::Outside, &udp4((REMOTE, EXTERNAL), (53, of_six)));
     assert_eq!(ends6(&answer), (remote6(REMOTE), address(HOST), 53, 5000));
-    let answer = world.to_host(Side::Outside, &udp4((REMOTE, EXTERNAL), (53, of_four)));
+    let answer = world.inward(Side::Outside, &udp4((REMOTE, EXTERNAL), (53, of_four)));
     let inner = [REMOTE, INNER].map(u32::from_be_bytes);
     assert_eq!(ends4(&entered(B4, &answer)), (inner[0], inner[1], 53, 5000));
 }
@@ -284,12 +284,12 @@ fn hosts_of_both_kinds_reach_each_other_and_get_each_others_errors() {
     let inner = u32::from_be_bytes(INNER);
     // From a host of NAT64 into a tunnel, and an error back.
     let sent = of_nat64(HOST, EXTERNAL, (5000, of_four));
-    let came = entered(B4, &world.to_host(Side::Inside, &sent));
+    let came = entered(B4, &world.inward(Side::Inside, &sent));
     assert_eq!(ends4(&came), (external, inner, of_six, 6000));
     let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
     message.extend(&came);
     let error = tunneled(B4, four((INNER, EXTERNAL), ICMP, message));
-    let error = world.to_host(Side::Inside, &error);
+    let error = world.inward(Side::Inside, &error);
     let header = Ipv6::new_checked(&error[..]).expect("an error");
     assert_eq!((header.source(), header.destination()), (remote6(EXTERNAL), address(HOST)));
     assert_eq!(error[40..42], [1, 4]);
@@ -297,12 +297,12 @@ fn hosts_of_both_kinds_reach_each_other_and_get_each_others_errors() {
     assert_eq!((quoted.source(), quoted.destination()), (address(HOST), remote6(EXTERNAL)));
     // From a tunnel to a host of NAT64, and an error back.
     let sent = of_dslite(B4, EXTERNAL, (6000, of_six));
-    let came = world.to_host(Side::Inside, &sent);
+    let came = world.inward(Side::Inside, &sent);
     assert_eq!(ends6(&came), (remote6(EXTERNAL), address(HOST), of_four, 5000));
     let mut message = vec![1, 4, 0, 0, 0, 0, 0, 0];
     message.extend(&came);
     let error = six((address(HOST), remote6(EXTERNAL)), ICMPV6, message);
-    let error = entered(B4, &world.to_host(Side::Inside, &error));
+    let error = entered(B4, &world.inward(Side::Inside, &error));
     let header = Ipv4::new_checked(&error[..]).expect("an error");
     assert_eq!((header.source(), header.destination()), (external, inner));
     assert_eq!(error[20..22], [3, 3]);
@@ -468,9 +468,9 @@ fn static_mappings_lead_to_the_host_of_their_realm() {
     let (settings, config) = with_servers();
     let mut world = World::of(&settings, config);
     world.wait(300);
-    let came = world.to_host(Side::Outside, &udp4((REMOTE, EXTERNAL), (53, 80)));
+    let came = world.inward(Side::Outside, &udp4((REMOTE, EXTERNAL), (53, 80)));
     assert_eq!(ends6(&came), (remote6(REMOTE), address(HOST), 53, 80));
-    let came = world.to_host(Side::Outside, &udp4((REMOTE, EXTERNAL), (53, 81)));
+    let came = world.inward(Side::Outside, &udp4((REMOTE, EXTERNAL), (53, 81)));
     assert_eq!(ends4(&entered(B4, &came)).1, u32::from_be_bytes(INNER));
     assert_eq!(world.counts(), [(1, 1), (1, 1)]);
     // A new configuration has the numbers that the hosts have at work.

@@ -71,6 +71,7 @@ mod link;
 mod listener;
 mod outbound;
 mod question;
+mod questions;
 mod shared;
 mod status;
 #[cfg(test)]
@@ -83,5 +84,6 @@ pub use limits::{
     MAX_ANSWER, MAX_MESSAGE, MAX_QUESTION, MAX_VIEW, MIN_DATAGRAM_ROOM, QUEUE_BYTES, QUEUE_MESSAGES,
 };
 pub use link::{Link, Settings, start};
-pub use question::{Answerer, AskError};
+pub use question::AskError;
+pub use questions::Answerer;
 pub use status::LinkStatus;

@@ -78,3 +78,5 @@ pub(crate) const FAREWELL: Duration = Duration::from_millis(500);
 pub(crate) const SOCKET_BUFFER: usize = 4 << 20;
 /// Longest reason of a failure that is kept, characters.
 pub(crate) const REASON: usize = 240;
+/// The first version of the link with questions.
+pub(crate) const QUESTIONS: u16 = 4;

@@ -8,18 +8,15 @@
 //! time and answers one at a time. Length and time of both parts are bounded, and answers leave
 //! after views and messages. The link does not read the bytes.
 
-use crate::limits::{ANSWER_TIME, MAX_ANSWER, MAX_QUESTION, QUESTION_TIME};
+use crate::limits::{ANSWER_TIME, MAX_ANSWER, MAX_QUESTION, QUESTION_TIME, QUESTIONS};
 use crate::shared::{Active, Shared, count};
 use quinn::{RecvStream, SendStream, VarInt};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use tokio::select;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-
-/// The first version with questions.
-pub(crate) const QUESTIONS: u16 = 4;
 
 /// Answers after views and messages.
 const PRIORITY: i32 = -1;
@@ -29,10 +26,6 @@ const PRIORITY: i32 = -1;
 const NO_ANSWER: VarInt = VarInt::from_u32(1);
 const BUSY: VarInt = VarInt::from_u32(2);
 const NOT_WANTED: VarInt = VarInt::from_u32(3);
-
-/// Answers a question of the partner, in a thread that may wait. `None`: there is no answer. The
-/// function that is passed returns false when the answer is needed no longer.
-pub type Answerer = dyn Fn(&[u8], &dyn Fn() -> bool) -> Option<Vec<u8>> + Send + Sync;
 
 /// The reason why the partner has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,34 +57,6 @@ pub enum AskError {
     /// The caller needs the answer no longer.
     #[error("the question was cancelled")]
     Cancelled,
-}
-
-/// State of questions in both directions.
-#[derive(Default)]
-pub(crate) struct Questions {
-    answerer: OnceLock<Box<Answerer>>,
-    /// Number of the last question. Its lock is held while a question is under way.
-    asked: Mutex<u64>,
-    /// A permit to answer.
-    place: OnceLock<Arc<Semaphore>>,
-}
-
-impl std::fmt::Debug for Questions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Questions").finish_non_exhaustive()
-    }
-}
-
-impl Questions {
-    /// Sets the answerer, once.
-    pub(crate) fn answer_by(&self, answerer: Box<Answerer>) {
-        let _ = self.answerer.set(answerer);
-    }
-
-    fn take_place(&self) -> Option<OwnedSemaphorePermit> {
-        let place = self.place.get_or_init(|| Arc::new(Semaphore::new(1)));
-        Arc::clone(place).try_acquire_owned().ok()
-    }
 }
 
 /// Asks the partner on the connection in use.

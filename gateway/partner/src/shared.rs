@@ -8,7 +8,7 @@ use crate::limits::{
     GRACE, LONG_QUEUE, MAX_MESSAGE, MAX_VIEW, MIN_DATAGRAM_ROOM, QUEUE_BYTES, QUEUE_MESSAGES,
     VIEW_BYTES,
 };
-use crate::question::Questions;
+use crate::questions::Questions;
 use crate::status::LinkStatus;
 use crate::transport::{REPLACED, ending, printable, refusal};
 use bytes::Bytes;

@@ -1,9 +1,9 @@
 //! QUIC's settings, versions of the messages, and reasons of failures as sentences.
 
 use crate::limits::{
-    DATAGRAM_BUFFER, FIRST_ROUND_TRIP, HANDSHAKES, IDLE, KEEP_ALIVE, REASON, SOCKET_BUFFER, STREAMS,
+    DATAGRAM_BUFFER, FIRST_ROUND_TRIP, HANDSHAKES, IDLE, KEEP_ALIVE, QUESTIONS, REASON,
+    SOCKET_BUFFER, STREAMS,
 };
-use crate::question::QUESTIONS;
 use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
 use quinn::{
     Connection, ConnectionError, EndpointConfig, ServerConfig, TransportConfig, TransportErrorCode,

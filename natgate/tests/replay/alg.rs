@@ -1,6 +1,7 @@
 //! Application-level gateways in a capture. A conversation grows packet by packet; its start is
 //! replayed each time, and an equal seed chooses equal ports.
 
+mod h323;
 mod pptp;
 
 use super::bench::*;

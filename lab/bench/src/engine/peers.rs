@@ -7,9 +7,10 @@ use crate::report::Table;
 pub(super) const TEXT: &str = "\
 ## Other translators
 
-Measured once on machines of this kind, not in this run: one core, UDP frames of 64 bytes, a million
-sessions at random, outbound. Of VPP the NAT's own share of the path is told, which takes 22 ns
-more; of Linux the whole forwarding path. natgate's new sessions and bytes are those of the large table.";
+Measured once on machines of this kind, not in this run: one core, UDP frames of 64 bytes, a
+million sessions at random, outbound. Of VPP the NAT's own share of the path is told, which takes
+22 ns more; of Linux the whole forwarding path. natgate's new sessions and bytes are those of the
+large table.";
 
 /// A translator's nanoseconds a packet, millions of new sessions a second, and bytes a session.
 const PEERS: [(&str, &str, &str, &str); 4] = [

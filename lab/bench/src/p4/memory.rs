@@ -96,8 +96,8 @@ impl<'p> Running<'p> {
         Self { name, subject, external, round, random: Random::new(7) }
     }
 
-    /// Sends outbound packets of random flows one after the other. Returns cycles from the time when
-    /// a packet is ready on the inside to the time when it has left on the outside.
+    /// Sends outbound packets of random flows one after the other. Returns cycles from the time
+    /// when a packet is ready on the inside to the time when it has left on the outside.
     pub(crate) fn delays(&mut self, packets: usize) -> Vec<u64> {
         let flows = self.external.len() as u64;
         let before = self.subject.wires[1].count();

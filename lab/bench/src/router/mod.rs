@@ -1,6 +1,6 @@
 //! A NAT router, measured by the method of Chugh (2003), live over cables. The results are delay
-//! (live, and in one process), throughput, memory and processor time by the number of entries; the rate of new entries; and
-//! latency at shares of the highest rate without loss.
+//! (live, and in one process), throughput, memory and processor time by the number of entries; the
+//! rate of new entries; and latency at shares of the highest rate without loss.
 //!
 //! The router without NAT is the same program with a rule that bypasses all packets. The module
 //! `bed` has the test bed and the count of processor time. `README.md` beside this file has the

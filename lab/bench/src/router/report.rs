@@ -13,9 +13,9 @@ pub(super) fn write(mut report: Report, parts: &[Part], results: &Results) -> Re
     report.data(results);
     report.text(format!(
         "natgate by {}, between cables (veth); one processor for the tester, one for natgate. \
-         Trials of {} s; {} repetitions, in which all subjects have their turns. Without NAT is the \
-         same program with a rule that has everything pass. The thesis is Chugh's of 2003, on a \
-         router of that time.",
+         Trials of {} s; {} repetitions, in which all subjects have their turns. Without NAT is \
+         the same program with a rule that has everything pass. The thesis is Chugh's of 2003, on \
+         a router of that time.",
         results.back_end, results.trial_seconds, results.repetitions
     ));
     for part in parts {
@@ -50,11 +50,11 @@ fn spread(spread: &Spread, text: impl Fn(f64) -> String) -> String {
 
 fn transit(report: &mut Report, results: &Results) {
     report.text(
-        "## Delay in one process\n\nNanoseconds from the time when a frame of 64 bytes is ready on \
-         the inside to the time when it has left on the outside, by the processor's counter on both \
-         ends. The devices are in memory: no cable, no kernel. One packet at a time, of entries at \
-         random. Medians of the repetitions, in parentheses 10 % to 90 % of them. Added: the median \
-         less that without NAT in the same repetition.",
+        "## Delay in one process\n\nNanoseconds from the time when a frame of 64 bytes is ready \
+         on the inside to the time when it has left on the outside, by the processor's counter on \
+         both ends. The devices are in memory: no cable, no kernel. One packet at a time, of \
+         entries at random. Medians of the repetitions, in parentheses 10 % to 90 % of them. \
+         Added: the median less that without NAT in the same repetition.",
     );
     let mut table = Table::new(["entries", "p50, ns", "p99, ns", "added, ns"]);
     for row in &results.transit {
@@ -68,9 +68,9 @@ fn transit(report: &mut Report, results: &Results) {
 fn delay(report: &mut Report, results: &Results) {
     report.text(
         "## Delay\n\nMicroseconds from sending to receiving, at 10,000 packets a second, by the \
-         number of entries; 0: without NAT. Medians of the repetitions, in parentheses 10 % to 90 % \
-         of them; p99 to lost: of the repetition with the median p50. Added: the median less that \
-         without NAT in the same repetition.",
+         number of entries; 0: without NAT. Medians of the repetitions, in parentheses 10 % to \
+         90 % of them; p99 to lost: of the repetition with the median p50. Added: the median less \
+         that without NAT in the same repetition.",
     );
     let mut table =
         Table::new(["entries", "frames", "p50", "p99", "p99.9", "max", "added", "lost"]);

@@ -1,0 +1,37 @@
+//! State of the questions that the nodes ask each other.
+
+use std::sync::{Arc, OnceLock};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+
+/// Answers a question of the partner, in a thread that may wait. `None`: there is no answer. The
+/// function that is passed returns false when the answer is needed no longer.
+pub type Answerer = dyn Fn(&[u8], &dyn Fn() -> bool) -> Option<Vec<u8>> + Send + Sync;
+
+/// State of questions in both directions.
+#[derive(Default)]
+pub(crate) struct Questions {
+    pub(crate) answerer: OnceLock<Box<Answerer>>,
+    /// Number of the last question. Its lock is held while a question is under way.
+    pub(crate) asked: Mutex<u64>,
+    /// A permit to answer.
+    place: OnceLock<Arc<Semaphore>>,
+}
+
+impl std::fmt::Debug for Questions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Questions").finish_non_exhaustive()
+    }
+}
+
+impl Questions {
+    /// Sets the answerer, once.
+    pub(crate) fn answer_by(&self, answerer: Box<Answerer>) {
+        let _ = self.answerer.set(answerer);
+    }
+
+    /// Takes the permit; `None`: an answer is under way.
+    pub(crate) fn take_place(&self) -> Option<OwnedSemaphorePermit> {
+        let place = self.place.get_or_init(|| Arc::new(Semaphore::new(1)));
+        Arc::clone(place).try_acquire_owned().ok()
+    }
+}
