@@ -191,7 +191,7 @@ impl Interface {
         if asked.subscriber6.is_none() {
             return Ok(filter);
         }
-        Ok(blocking(move || of.with_subscriber6(&asked, filter)).await??)
+        blocking(move || of.with_subscriber6(&asked, filter)).await?
     }
 
     /// Adds a subscriber of IPv6 to a filter: its hosts have numbers in a realm of their own. A
