@@ -53,7 +53,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let progress = ProgressBar::no_length();
     let (input, flush) = args.captures.open_input(&progress)?;
     let output = args.captures.create_output()?;
-    let names = json::Names::of(&settings.engine);
+    let names = json::Names::of_settings(&settings);
     let mut log = EventLog { output: args.events.as_deref().map(create).transpose()?, names };
     let stats = args.stats.as_deref().map(create).transpose()?;
 

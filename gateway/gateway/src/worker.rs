@@ -103,7 +103,8 @@ impl Worker {
         engine.populate();
         let mut pcp = PcpService::new(&settings.pcp, &settings.engine, now);
         if let Some(families) = &families {
-            pcp.serve_nat64(families.translator.nat64_prefixes());
+            let b4s = settings.ipv6.dslite.as_ref().map_or(&[][..], |dslite| &dslite.b4);
+            pcp.serve_nat64(families.translator.nat64_prefixes(), b4s);
         }
         let mut worker = Self {
             stages: Stages {

@@ -251,7 +251,7 @@ impl Log {
 
 /// Names of a configuration.
 fn names(settings: &Settings) -> json::Names {
-    json::Names::of(&settings.engine).of_pair(settings.fleet.as_ref())
+    json::Names::of_settings(settings).of_pair(settings.fleet.as_ref())
 }
 
 impl Observer for Log {

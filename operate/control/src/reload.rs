@@ -426,7 +426,7 @@ impl Reloader {
             }
         }
         let (stay, go, named) = (done.stayed, done.went, Vec::new());
-        let names = json::Names::of(&in_force.complete.engine);
+        let names = json::Names::of_settings(&in_force.complete);
         Ok(Reloaded { dry_run: false, changed, stay, go, named, names, warnings })
     }
 
@@ -451,7 +451,7 @@ impl Reloader {
         let review = review.map_err(|error| self.not_taken(error, &new))?;
         let (stay, go, named) = (review.stay, review.go, review.named);
         // Mappings of removed realms are among them.
-        let names = json::Names::of(&new.complete.engine);
+        let names = json::Names::of_settings(&new.complete);
         Ok(Reloaded { dry_run: true, changed, stay, go, named, names, warnings })
     }
 

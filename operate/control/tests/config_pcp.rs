@@ -79,6 +79,15 @@ fn b4s_may_be_trusted_whatever_the_number_of_workers() {
     assert_eq!(read.third_party, [Prefix::new([192, 0, 0, 2].into(), 32)]);
     let address = "2001:db8:b4::".parse().unwrap();
     assert_eq!(read.third_party_ipv6, [Prefix6 { address, len: 48 }]);
+    // Beside NAT64, too; hosts of NAT64 need one worker.
+    let both = format!("{text}subscriber_length = 64\n[nat64]\n");
+    let beside = read_text(&format!("{HEAD}{both}"), "t").unwrap().settings.pcp;
+    assert_eq!(beside, read);
+    for other in ["2001:db8:500::/48", "2001:db8::/32"] {
+        let text = format!("{HEAD}{}", both.replace("2001:db8:b4::/48", other));
+        let problems = texts(&read_text(&text, "t").err().unwrap_or_default());
+        assert!(problems[0].contains("that works with one worker so far"), "{problems:?}");
+    }
 }
 
 #[test]

@@ -160,6 +160,10 @@ fn what_realms_must_not_be() {
         )],
     );
     refused(&realm("default", "vlan = 1"), &[("2:8 realm[0].name: ", "write another name")]);
+    for name in ["nat64", "dslite"] {
+        let said = format!("2:8 realm[0].name: \"{name}\" is what the realm of the hosts of");
+        refused(&realm(name, "vlan = 1"), &[(&said, "write another name")]);
+    }
     refused(&realm("a", "vlan = 4095"), &[("4:8 realm[0].vlan: ", "1 to 4094")]);
     refused(
         &realm("a", "device = \"eth0\""),
@@ -315,4 +319,41 @@ fn events_name_the_realm_if_there_are_several() {
     let names = json::Names::of(&settings("").engine);
     let line = serde_json::to_value(json::event(&event, &names)).unwrap();
     assert_eq!(line.get("realm"), None);
+}
+
+const DSLITE: &str = "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/40\"]\n";
+
+#[test]
+fn events_name_the_kind_of_hosts_if_there_are_both() {
+    let named = |text: &str, last: u16| {
+        let names = json::Names::of_settings(&settings(text));
+        let subscriber = ip("10.0.0.5");
+        let name = |realm| {
+            let change = Change::QuotaReached { realm, subscriber, protocol: 17 };
+            let event = Event { time: Timestamp(0), change };
+            let line = serde_json::to_value(json::event(&event, &names)).unwrap();
+            line.get("realm").map(|name| name.as_str().unwrap().to_owned())
+        };
+        let name = |realm| name(realm).unwrap_or_else(|| String::from("-"));
+        (0..=last).map(name).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(named("[nat64]\n", 1), "- -");
+    assert_eq!(named(DSLITE, 1), "- -");
+    assert_eq!(named(&format!("[nat64]\n{DSLITE}"), 2), "- nat64 dslite");
+    assert_eq!(named(&format!("{TWO}[nat64]\n{DSLITE}"), 4), "default a b nat64 dslite");
+}
+
+#[test]
+fn realms_of_hosts_leave_fewer_others() {
+    let realm = |number: u16| {
+        format!("[[realm]]\nname = \"r{number}\"\nvlan = {number}\naddress = \"10.0.0.1/8\"\n")
+    };
+    let many = |count: u16| (1..=count).map(realm).collect::<String>();
+    let both = format!("[nat64]\n{DSLITE}");
+    let read = |text: &str| read_text(&format!("{HEAD}{text}"), "t");
+    assert!(read(&format!("{}{both}", many(4093))).is_ok());
+    assert!(read(&format!("{}[nat64]\n", many(4094))).is_ok());
+    let found = told(&read(&format!("{}{both}", many(4094))).err().unwrap_or_default());
+    let said = "realm[4093]: is one too many; at most 4093 are possible";
+    assert!(found.len() == 1 && found[0].ends_with(said), "{found:?}");
 }

@@ -123,5 +123,5 @@ fn send_events(subscription: &Subscription, pieces: &Sender<Bytes>, names: &dyn 
 
 /// Names of a configuration.
 fn names(settings: &Settings) -> Names {
-    Names::of(&settings.engine).of_pair(settings.fleet.as_ref())
+    Names::of_settings(settings).of_pair(settings.fleet.as_ref())
 }

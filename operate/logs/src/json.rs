@@ -9,8 +9,9 @@ use crate::record::{Host, Record, host_before};
 use natgate_engine::{
     BlockId, Change, Config, Endpoint, Event, MappingId, PoolConfig, Resource, SessionId, Timestamp,
 };
-use natgate_gateway::AlgExpectation;
 use natgate_gateway::fleet::{FleetSettings, Node};
+use natgate_gateway::ipv6::HostRealms;
+use natgate_gateway::{AlgExpectation, Settings};
 use serde::Serialize;
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -80,6 +81,8 @@ pub struct Names {
     pub classes: Vec<String>,
     /// Names of the realms, if there are several.
     pub realms: Vec<String>,
+    /// The realms of hosts with numbers, if there are several: hosts of two may have one prefix.
+    pub hosts: Option<HostRealms>,
     /// Names of the nodes of a pair, in their order.
     pub nodes: Option<[String; 2]>,
     /// Quotas of a subscriber: TCP, UDP, and other protocols.
@@ -102,11 +105,19 @@ impl Names {
             pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
             classes: config.classes.iter().map(|class| class.name.clone()).collect(),
             realms: realms(config),
+            hosts: None,
             quotas: [limits.tcp_ports, limits.udp_ports, limits.icmp_ports],
             nodes: None,
             sizes: config.pools.iter().map(size).collect(),
             in_force: Vec::new(),
         }
+    }
+
+    /// Names of settings. [`Names::of`] knows no realms of hosts with numbers.
+    pub fn of_settings(settings: &Settings) -> Self {
+        let realms = settings.ipv6.host_realms(settings.realms.len());
+        let hosts = (realms.all().count() > 1).then_some(realms);
+        Self { hosts, ..Self::of(&settings.engine) }
     }
 
     /// The same with the names of the nodes of a pair.
@@ -123,6 +134,9 @@ impl Names {
 
     /// Name of a realm, if there are several.
     pub fn realm(&self, number: u16) -> Option<&str> {
+        if let Some(kind) = self.hosts.and_then(|realms| realms.kind(number)) {
+            return Some(kind.realm_name());
+        }
         self.realms.get(usize::from(number)).map(String::as_str)
     }
 

@@ -121,6 +121,9 @@ pub(crate) struct PcpService {
     sharing: Sharing,
     /// Prefixes of NAT64. They do not change while the gateway runs.
     prefixes: Vec<Prefix64>,
+    /// Prefixes of B4s of DS-Lite, which are trusted in their tunnels alone. They do not change,
+    /// either.
+    b4s: Vec<Prefix6>,
     pub(crate) counters: PcpCounters,
 }
 
@@ -141,17 +144,24 @@ impl PcpService {
             speaks: true,
             sharing: Sharing::Alone,
             prefixes: Vec::new(),
+            b4s: Vec::new(),
             counters: PcpCounters::default(),
         };
         service.begin_announcing(now);
         service
     }
 
-    /// Serves hosts of IPv6, too, for which a NAT64 with these prefixes translates.
-    pub(crate) fn serve_nat64(&mut self, prefixes: impl IntoIterator<Item = Prefix6>) {
+    /// Serves hosts of IPv6, too, for which a NAT64 with these prefixes translates. `b4s`: prefixes
+    /// of the B4s of a DS-Lite beside it.
+    pub(crate) fn serve_nat64(
+        &mut self,
+        prefixes: impl IntoIterator<Item = Prefix6>,
+        b4s: &[Prefix6],
+    ) {
         let prefixes = prefixes.into_iter();
         self.prefixes =
             prefixes.filter_map(|Prefix6 { address, len }| Prefix64::new(address, len)).collect();
+        self.b4s = b4s.to_vec();
     }
 
     /// True if hosts of IPv6 are served, too.
@@ -349,7 +359,11 @@ impl PcpService {
                     || is_end && third_party.iter().any(|one| one.contains(host.to_bits()))
             }
             IpAddr::V4(host) => third_party.iter().any(|prefix| prefix.contains(host.to_bits())),
-            IpAddr::V6(host) => third_party_ipv6.iter().any(|prefix| prefix.contains(host)),
+            // A B4 speaks for hosts behind it, and for no hosts of NAT64.
+            IpAddr::V6(host) => {
+                let is_among = |all: &[Prefix6]| all.iter().any(|prefix| prefix.contains(host));
+                is_among(third_party_ipv6) && !is_among(&self.b4s)
+            }
         };
         let prefixes = self.prefixes_for(address);
         let client = Client { address, may_speak_for_others, prefixes };
@@ -454,6 +468,7 @@ mod tests {
     use super::operations::{refusal, tell_address};
     use super::*;
     use natgate_engine::{ExplicitError, Limits, PoolConfig};
+    use std::net::Ipv6Addr;
 
     fn config(last: u8) -> Config {
         let address = |last| Ipv4Addr::new(203, 0, 113, last);
@@ -507,6 +522,39 @@ mod tests {
         assert!(service.waiting.of(true).is_empty());
         let datagram = service.next(at(11)).expect("the request waits");
         assert_eq!((datagram.class, datagram.is_here), (forged, true));
+    }
+
+    //= test rfc6887#section-13.1-permitted
+    #[test]
+    fn a_b4_speaks_for_no_host_of_nat64() {
+        let ipv6 = |text: &str| -> Ipv6Addr { text.parse().unwrap() };
+        let prefix = |text: &str, len| Prefix6 { address: ipv6(text), len };
+        let (b4, host, own) = (ipv6("2001:db8:b4::1"), ipv6("2001:db8:5::5"), ipv6("2001:db8::1"));
+        let trusted = vec![prefix("2001:db8::", 32)];
+        let settings =
+            PcpSettings { enabled: true, third_party_ipv6: trusted, ..PcpSettings::default() };
+        let code = |b4s: &[Prefix6], client: Ipv6Addr| {
+            let mut service = PcpService::new(&settings, &config(1), at(10));
+            service.serve_nat64([prefix("64:ff9b::", 96)], b4s);
+            let lifetime = [0, 0, 0, 120];
+            let mut request = [&[2, 1, 0, 0][..], &lifetime, &client.octets(), &[9; 12]].concat();
+            request.extend([17, 0, 0, 0, 0x1b, 0x58, 0, 0]);
+            request.extend(Ipv4Addr::UNSPECIFIED.to_ipv6_mapped().octets());
+            request.extend([1, 0, 0, 16]);
+            request.extend(ipv6("2001:db8:7::7").octets());
+            let mut packet = [0; 200];
+            let ends = ((client, 40_000), (own, natgate_pcp::SERVER_PORT));
+            let len = crate::pcp::write_datagram_ipv6(ends, 64, &request, &mut packet);
+            let datagram = Datagram::read_ipv6(&packet[..len], |address| address == own).unwrap();
+            match service.read(&datagram, at(11)) {
+                Next::Answer(answer) => Some(answer[3]),
+                Next::Ask(_) => None,
+                Next::Nothing => panic!("the request is right"),
+            }
+        };
+        let b4s = [prefix("2001:db8:b4::", 48)];
+        assert_eq!((code(&[], b4), code(&[], host), code(&b4s, host)), (None, None, None));
+        assert_eq!(code(&b4s, b4), Some(5), "UNSUPP_OPTION");
     }
 
     #[test]

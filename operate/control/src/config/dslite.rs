@@ -148,6 +148,11 @@ impl DsliteDraft {
         self.address.as_ref().map(|address| &address.place)
     }
 
+    /// True if all addresses of a prefix are those of B4s.
+    pub(super) fn has_all(&self, prefix: Prefix6) -> bool {
+        self.b4.iter().any(|b4| b4.value.len <= prefix.len && b4.value.contains(prefix.address))
+    }
+
     /// The prefixes of the B4s, as a list, if an address is in none of them.
     pub(super) fn others(&self, b4: Ipv6Addr) -> Option<String> {
         let is_one = self.b4.iter().any(|prefix| prefix.value.contains(b4));

@@ -1,5 +1,6 @@
 //! Reads `[pcp]`: requests for mappings by PCP and NAT-PMP.
 
+use super::dslite::DsliteDraft;
 use super::problem::Located;
 use super::reader::{Section, Value};
 use super::sections::{bounded, read_duration};
@@ -25,16 +26,20 @@ const MOST_TRUSTED: usize = 256;
 
 /// The tables whose hosts have numbers.
 #[derive(Clone, Copy)]
-pub(super) struct Numbered {
+pub(super) struct Numbered<'d> {
     /// Number of workers that the hosts of `[nat64]` are divided among, if there are any.
     pub(super) nat64: Option<usize>,
-    /// True if there is `[dslite]`.
-    pub(super) dslite: bool,
+    /// `[dslite]`, if there is one.
+    pub(super) dslite: Option<&'d DsliteDraft>,
 }
 
 /// Reads the table. The total of requested mappings goes to the translator's `limits`.
 /// `numbered`: the tables whose hosts have numbers.
-pub(super) fn read(section: &Section<'_>, numbered: Numbered, limits: &mut Limits) -> PcpSettings {
+pub(super) fn read(
+    section: &Section<'_>,
+    numbered: Numbered<'_>,
+    limits: &mut Limits,
+) -> PcpSettings {
     let mut settings = PcpSettings::default();
     for (key, slot) in [
         ("enabled", &mut settings.enabled),
@@ -101,7 +106,7 @@ enum Trusted {
 }
 
 /// Reads the hosts that may request mappings for other hosts.
-fn read_trusted(value: &Value<'_>, numbered: Numbered, settings: &mut PcpSettings) {
+fn read_trusted(value: &Value<'_>, numbered: Numbered<'_>, settings: &mut PcpSettings) {
     let Some(items) = value.items("an array of prefixes") else { return };
     if items.len() > MOST_TRUSTED {
         value.wrong(format!("has {} prefixes; it may have {MOST_TRUSTED}", items.len()));
@@ -115,10 +120,14 @@ fn read_trusted(value: &Value<'_>, numbered: Numbered, settings: &mut PcpSetting
         let Some(found) = item.parsed("a prefix in quotes", read) else { continue };
         match found.value {
             Trusted::Ipv4(prefix) if !prefix.is_empty() => settings.third_party.push(prefix),
-            Trusted::Ipv6(_) if numbered.nat64.is_none() && !numbered.dslite => {
+            Trusted::Ipv6(_) if numbered.nat64.is_none() && numbered.dslite.is_none() => {
                 item.wrong("is of IPv6, and no [nat64] translates for it; name hosts of IPv4");
             }
-            Trusted::Ipv6(_) if numbered.nat64 > Some(1) => {
+            // B4s are trusted in their tunnels alone, which one worker each has.
+            Trusted::Ipv6(prefix)
+                if numbered.nat64 > Some(1)
+                    && !numbered.dslite.is_some_and(|dslite| dslite.has_all(prefix)) =>
+            {
                 item.wrong(
                     "is of IPv6: that works with one worker so far; write workers.count = 1",
                 );

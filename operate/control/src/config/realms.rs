@@ -11,6 +11,7 @@ use super::reader::{Section, Value};
 use super::sections::{plain_name, read_link, read_prefixes};
 use super::values::show_prefix;
 use natgate_engine::{Allocation, Config, Prefix, RealmConfig, Rule, Side};
+use natgate_gateway::ipv6::HostKind;
 use natgate_gateway::{MOST_DEVICES, RealmSettings, Route, SideSettings, StaticNeighbor};
 use std::collections::{HashMap, HashSet};
 
@@ -311,15 +312,17 @@ fn is_there(whose: &Located<String>, names: &Names<'_>, draft: &Draft, report: &
 
 fn names_differ(draft: &Draft, report: &Report<'_>) {
     let mut seen: HashMap<&str, usize> = HashMap::new();
+    let of_hosts = [draft.ipv6.nat64.is_some(), draft.ipv6.dslite.is_some()];
+    let most = Config::MOST_REALMS - 1 - of_hosts.iter().filter(|there| **there).count();
     for (number, realm) in draft.realms.iter().enumerate() {
         let Located { value: name, place } = &realm.name;
         if name == DEFAULT {
             let message = format!("\"{DEFAULT}\" is what the network of [inside] is called");
             report.wrong(place, format!("{message}; write another name"));
         }
-        let of_hosts =
-            [("nat64", draft.ipv6.nat64.is_some()), ("dslite", draft.ipv6.dslite.is_some())];
-        if of_hosts.contains(&(&name[..], true)) {
+        // Whatever tables there are: a later process may have them, and takes mappings over by the
+        // names of their realms.
+        if HostKind::ALL.iter().any(|kind| kind.realm_name() == *name) {
             let message =
                 format!("\"{name}\" is what the realm of the hosts of [{name}] is called");
             report.wrong(place, format!("{message}; write another name"));
@@ -328,8 +331,7 @@ fn names_differ(draft: &Draft, report: &Report<'_>) {
             let message = format!("\"{name}\" is the name of the realm in line {line}");
             report.wrong(place, format!("{message}; give each realm its own"));
         }
-        if number + 1 == Config::MOST_REALMS {
-            let most = Config::MOST_REALMS - 1;
+        if number == most {
             report.wrong(&realm.place, format!("is one too many; at most {most} are possible"));
         }
     }

@@ -76,7 +76,8 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     read_nat(&nat, &mut config);
     let workers = read_workers(&root.section("workers", "workers"));
     let nat64 = root.get("nat64").map(|_| workers.count);
-    let numbered = pcp::Numbered { nat64, dslite: root.get("dslite").is_some() };
+    let ipv6 = ipv6::read(root);
+    let numbered = pcp::Numbered { nat64, dslite: ipv6.dslite.as_ref() };
     let pcp = pcp::read(&root.section("pcp", "pcp"), numbered, &mut config.limits);
     admission::warn(&limits, &config.limits);
     let alg = alg::read(&root.section("alg", "alg"), &mut config.limits);
@@ -114,7 +115,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         monitoring: monitoring::read(root),
         pcp,
         alg,
-        ipv6: ipv6::read(root),
+        ipv6,
         fleet: fleet::read(root),
         router6,
         config,

@@ -14,8 +14,8 @@ use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use natgate_engine::{
-    BlockInfo, Filter, MappingInfo, Match, Prefix, Rule, RuleAction, SessionInfo, Side,
-    SubscriberInfo, Timestamp,
+    BlockInfo, MappingInfo, Match, Prefix, Rule, RuleAction, SessionInfo, Side, SubscriberInfo,
+    Timestamp,
 };
 use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{List, Listed, Route, RuleAlgs, Settings};
@@ -44,7 +44,8 @@ pub(super) async fn mappings(
     let host = |info: &MappingInfo| (info.id.realm, info.id.internal.address);
     let list = from_workers(&interface, &asked, host, |info, host, now, names, into| {
         write(into, &json::MappingLine::of_mapping(info, now, names).of_host(host))
-    })?;
+    })
+    .await?;
     Ok(list.answer("mappings", asked.limit, &headers))
 }
 
@@ -58,7 +59,8 @@ pub(super) async fn sessions(
     let host = |(_, of): &Both| (of.id.realm, of.id.internal.address);
     let list = from_workers(&interface, &asked, host, |(info, of), host, now, names, into| {
         write(into, &json::MappingLine::of_session(info, of, now, names).of_host(host))
-    })?;
+    })
+    .await?;
     Ok(list.answer("sessions", asked.limit, &headers))
 }
 
@@ -82,7 +84,8 @@ pub(super) async fn subscribers(
     let host = |info: &SubscriberInfo| (info.realm, info.address);
     let list = from_workers(&interface, &asked, host, |info, host, _, names, into| {
         write(into, &subscriber(info, host, names))
-    })?;
+    })
+    .await?;
     Ok(list.answer("subscribers", asked.limit, &headers))
 }
 
@@ -114,7 +117,8 @@ pub(super) async fn blocks(
     let host = |info: &BlockInfo| (info.realm, info.subscriber);
     let list = from_workers(&interface, &asked, host, move |info, host, now, names, into| {
         write(into, &block(info, host, now, names, &settings))
-    })?;
+    })
+    .await?;
     Ok(list.answer("blocks", asked.limit, &headers))
 }
 
@@ -161,7 +165,7 @@ pub(super) async fn rules(
 ) -> Result<HttpResponse, Response> {
     let asked = TableQuery::parse(query.as_deref(), &["limit"])?;
     let settings = interface.settings();
-    let names = Names::of(&settings.engine);
+    let names = Names::of_settings(&settings);
     let (mut realm, mut at) = (0, 0);
     let next = move |into: &mut Entries| {
         while into.count < PART {
@@ -324,7 +328,7 @@ fn object(route: &Route, origin: &str, realm: Option<&str>) -> Value {
 }
 
 /// Answers with a list from the workers' tables.
-fn from_workers<T: Listed>(
+async fn from_workers<T: Listed>(
     interface: &Arc<Interface>,
     asked: &TableQuery,
     host: impl Fn(&T) -> (u16, Ipv4Addr) + Send + 'static,
@@ -332,19 +336,13 @@ fn from_workers<T: Listed>(
     + Send
     + 'static,
 ) -> Result<Entries, Response> {
-    let (filter, names): (Filter, _) = (interface.filter(asked)?, interface.names());
     let room = asked.limit.map_or(PART, |limit| PART.min(usize::try_from(limit).unwrap_or(PART)));
-    let (interface, asked) = (Arc::clone(interface), asked.clone());
+    let names = interface.names();
+    let filter = interface.filter_of_all(asked).await?;
+    let interface = Arc::clone(interface);
     let mut list: Option<List<T>> = None;
     Ok(Entries::new(move |into| {
-        let list = match &mut list {
-            Some(list) => list,
-            None => {
-                let filter =
-                    interface.with_subscriber6(&asked, filter).map_err(io::Error::other)?;
-                list.insert(interface.commander().list(filter, room))
-            }
-        };
+        let list = list.get_or_insert_with(|| interface.commander().list(filter, room));
         let Some((part, now)) = list.next_part().map_err(io::Error::other)? else {
             return Ok(false);
         };

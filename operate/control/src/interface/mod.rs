@@ -40,9 +40,7 @@ use query::TableQuery;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::HashMap;
-use std::error::Error;
-use std::fmt::{self, Display, Formatter};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -174,7 +172,7 @@ impl Interface {
     }
 
     fn names(&self) -> Names {
-        Names::of(&self.settings().engine)
+        Names::of_settings(&self.settings())
     }
 
     /// Converts a query to a filter with the gateway's numbers.
@@ -183,10 +181,15 @@ impl Interface {
         let realm = |name: &String| -> Result<u16, Response> {
             let further = &settings.engine.realms;
             let place = further.iter().position(|realm| !realm.gone && realm.name == *name);
+            // The realms of hosts with numbers are in these settings after a reload only.
+            let mut of_hosts = settings.ipv6.host_realms(settings.realms.len()).all();
             match place {
                 _ if name == settings.realm_name(0) => Ok(0),
                 Some(place) => Ok(place as u16 + 1),
-                None => Err(Response::failure(404, no_realm(name, &settings))),
+                None => of_hosts
+                    .find(|(_, kind)| kind.realm_name() == *name)
+                    .map(|(realm, _)| realm)
+                    .ok_or_else(|| Response::failure(404, no_realm(name, &settings))),
             }
         };
         Ok(Filter {
@@ -201,16 +204,29 @@ impl Interface {
         })
     }
 
+    /// As [`Interface::filter`], with a subscriber of either family.
+    async fn filter_of_all(self: &Arc<Self>, asked: &TableQuery) -> Result<Filter, Response> {
+        let (filter, of, asked) = (self.filter(asked)?, Arc::clone(self), asked.clone());
+        if asked.subscriber6.is_none() {
+            return Ok(filter);
+        }
+        blocking(move || of.with_subscriber6(&asked, filter)).await?
+    }
+
     /// Adds a subscriber of IPv6 to a filter: its hosts have numbers in a realm of their own. A
     /// customer of NAT64 and DS-Lite has both: the query tells which by the realm.
-    fn with_subscriber6(&self, asked: &TableQuery, filter: Filter) -> Result<Filter, Unfiltered> {
+    fn with_subscriber6(&self, asked: &TableQuery, filter: Filter) -> Result<Filter, Response> {
         let Some(prefix) = asked.subscriber6 else { return Ok(filter) };
-        let mut found = self.commander().numbers(prefix).map_err(Unfiltered::Gateway)?;
+        let mut found = self.commander().numbers(prefix).map_err(stopping)?;
         found.retain(|(realm, _)| filter.realm.is_none_or(|asked| asked == *realm));
         let (realm, numbers) = match found[..] {
             [] => (None, Prefix::new(Ipv4Addr::UNSPECIFIED, 32)),
             [(realm, numbers)] => (Some(realm), numbers),
-            _ => return Err(Unfiltered::TwoRealms(prefix)),
+            _ => {
+                let which = "has hosts of [nat64] and of [dslite]; say realm=nat64 or realm=dslite";
+                let shown = crate::json::prefix(prefix);
+                return Err(Response::failure(400, format!("{shown} {which}")));
+            }
         };
         Ok(Filter { realm, subscriber: Some(numbers), ..filter })
     }
@@ -265,38 +281,6 @@ impl Interface {
     }
 }
 
-/// Reason why a query has no filter.
-#[derive(Debug)]
-enum Unfiltered {
-    Gateway(CommandError),
-    /// Hosts of NAT64 and of DS-Lite are in the prefix.
-    TwoRealms((Ipv6Addr, u8)),
-}
-
-impl Display for Unfiltered {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (address, len) = match self {
-            Self::Gateway(error) => return error.fmt(f),
-            Self::TwoRealms(prefix) => prefix,
-        };
-        write!(
-            f,
-            "{address}/{len} has hosts of [nat64] and of [dslite]; say realm=nat64 or realm=dslite"
-        )
-    }
-}
-
-impl Error for Unfiltered {}
-
-impl From<Unfiltered> for Response {
-    fn from(error: Unfiltered) -> Self {
-        match error {
-            Unfiltered::Gateway(error) => stopping(error),
-            two => Self::failure(400, two.to_string()),
-        }
-    }
-}
-
 /// Names of hosts with numbers, by realm and number.
 #[derive(Debug, Default)]
 struct HostNames(HashMap<(u16, Ipv4Addr), HostName>);
@@ -309,9 +293,12 @@ impl HostNames {
 
 /// The sentence about an unknown realm, with some of the existing realms.
 fn no_realm(name: &str, settings: &Settings) -> String {
-    let further = settings.engine.realms.iter().filter(|realm| !realm.gone);
+    let further = settings.engine.realms.iter();
+    let further = further.filter(|realm| !realm.gone && realm.host_bits.is_none());
     let names = std::iter::once(settings.realm_name(0)).chain(further.map(|realm| &realm.name[..]));
-    let known: Vec<&str> = names.take(REALMS_NAMED).collect();
+    let of_hosts = settings.ipv6.host_realms(settings.realms.len()).all();
+    let names = names.take(REALMS_NAMED).chain(of_hosts.map(|(_, kind)| kind.realm_name()));
+    let known: Vec<&str> = names.collect();
     let shown: String = name.chars().take(40).collect();
     format!("there is no realm {shown:?}; there is {}", known.join(", "))
 }

@@ -1,6 +1,8 @@
 //! Tests of the interface with a gateway between two devices in memory, which runs in its own
 //! threads.
 
+mod both;
+
 use super::*;
 use crate::config;
 use crate::socket::{Listen, Server, ask, open};

@@ -48,8 +48,7 @@ pub(super) async fn subscribers(
     asked: TableQuery,
     top: usize,
 ) -> Answer {
-    let (of, filter) = (Arc::clone(&interface), interface.filter(&asked)?);
-    let filter = blocking(move || of.with_subscriber6(&asked, filter)).await??;
+    let filter = interface.filter_of_all(&asked).await?;
     let mut latest = interface.top.0[group as usize].lock().await;
     let found = match &*latest {
         Some(found) if found.answers(&filter, Instant::now()) => found.clone(),
