@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    Behavior, Config, Duty, Endpoint, Keeper, Limits, MapRequest, Nonce, RemoteFilter,
-    WantedEndpoint,
+    Behavior, Config, Duty, Endpoint, ExplicitError, Keeper, Limits, MapRequest, Nonce,
+    RemoteFilter, WantedEndpoint,
 };
 use natgate_wire::protocol::UDP;
 use std::time::Duration;
@@ -106,6 +106,50 @@ fn a_keeper_takes_back_only_what_others_have_not_asked_for() {
     lab.wait_s(101.0);
     assert_eq!(withdraw(&mut lab, (1, 1)), 0);
     assert_eq!(lab.engine.mappings().count(), 0);
+}
+
+/// Two keepers with a remote address each.
+#[test]
+fn the_end_of_the_last_keeper_leaves_the_time_of_others() {
+    let mut lab = asking();
+    ask(&mut lab, (1, 1), 600);
+    assert_eq!(ask(&mut lab, (2, 2), 3600), 3600);
+    assert_eq!(withdraw(&mut lab, (2, 2)), 600);
+    let admitted = lab.engine.admits_requested(UDP, 0, end(HOST), Some(filter(1)));
+    assert_eq!(admitted.map(|left| left.as_secs()), Some(600));
+}
+
+/// Asks for a hold that admits everybody.
+fn open(lab: &mut Lab, number: u32, seconds: u64) -> Result<u64, ExplicitError> {
+    let request = MapRequest {
+        protocol: UDP,
+        realm: 0,
+        internal: end(HOST),
+        wanted: WantedEndpoint::default(),
+        lifetime: Duration::from_secs(seconds),
+        nonce: NONCE,
+        replaces_filters: true,
+        filters: &[],
+    };
+    let made = lab.engine.map_for(lab.now, &request, number)?;
+    Ok(made.lifetime.expect("an end").as_secs())
+}
+
+#[test]
+fn nobody_opens_a_hold_for_the_time_of_its_filters() {
+    let mut lab = asking();
+    assert!(!lab.engine.is_requested(UDP, 0, end(HOST)));
+    ask(&mut lab, (1, 1), 3600);
+    assert!(lab.engine.is_requested(UDP, 0, end(HOST)));
+    for keeper in [1, 2] {
+        assert_eq!(open(&mut lab, keeper, 180), Err(ExplicitError::Filters));
+    }
+    let mut admits =
+        |last| lab.engine.admits_requested(UDP, 0, end(HOST), last).map(|left| left.as_secs());
+    assert_eq!((admits(Some(filter(1))), admits(None)), (Some(3600), None));
+    lab.wait_s(3500.0);
+    assert_eq!(open(&mut lab, 2, 180), Ok(180));
+    assert_eq!(open(&mut lab, 1, 30), Ok(180));
 }
 
 /// A generator of test choices (SplitMix64).

@@ -29,7 +29,8 @@ impl Engine {
     /// number. A hold that lasts longer keeps its time.
     ///
     /// # Errors
-    /// As [`Engine::map`].
+    /// As [`Engine::map`]; [`ExplicitError::Filters`] also if the request admits everybody, and the
+    /// hold has filters and lasts longer than the request asks for.
     pub fn map_for(
         &mut self,
         now: Timestamp,
@@ -40,6 +41,13 @@ impl Engine {
         let MapRequest { protocol, realm, internal, nonce, .. } = *request;
         let before = self.hold_with(nonce, protocol, realm, internal);
         let before = before.map(|hold| *self.holds.get(hold));
+        let is_open = request.replaces_filters && request.filters.is_empty();
+        if let Some(Hold { slot, until, filters, .. }) = before.filter(|_| is_open)
+            && !filters.as_slice().is_empty()
+            && until > self.until(slot, request.lifetime)
+        {
+            return Err(ExplicitError::Filters);
+        }
         let made = self.map(now, request)?;
         let Some(hold) = self.hold_with(nonce, protocol, realm, internal) else { return Ok(made) };
         self.holds.keep(hold, keeper, before, self.tick);
@@ -108,7 +116,7 @@ impl Engine {
     }
 
     /// Removes a keeper's filter of a hold, and with the last filter the hold, if this keeper has
-    /// asked last. For others the hold stays until their end.
+    /// asked last. For others the hold stays with its filters until their end.
     pub fn withdraw(
         &mut self,
         now: Timestamp,
@@ -117,14 +125,26 @@ impl Engine {
     ) {
         self.observe(now);
         let Some(hold) = self.hold_of(keeper, protocol, realm, internal) else { return };
-        let Hold { slot, others, .. } = *self.holds.get(hold);
+        let Hold { slot, until, others, filters, .. } = *self.holds.get(hold);
         if others > self.tick {
-            return self.shorten(now, (protocol, realm, internal), keeper, Duration::ZERO);
+            let sooner = self.until(slot, Duration::ZERO).max(others);
+            if sooner < until {
+                let host = Host::new(realm, internal.address.to_bits());
+                let (remote, nonce, until) = (None, keeper.nonce, sooner);
+                self.holds.put(New { slot, remote, host, nonce, until, filters }, self.tick);
+                self.note_change(slot);
+            }
+            return;
         }
         self.note_change(slot);
         if self.holds.filters_mut(hold).remove(keeper.filter) {
             self.end_hold(hold, self.now);
         }
+    }
+
+    /// True if there is a hold for all remote endpoints on the mapping of an internal endpoint.
+    pub fn is_requested(&mut self, protocol: u8, realm: u16, internal: Endpoint) -> bool {
+        self.hold_for_all(protocol, realm, internal).is_some()
     }
 
     /// Time for which the remote endpoints of a filter may begin sessions of a mapping that
