@@ -13,6 +13,9 @@ const SERVER: &str = "192.0.2.1";
 /// The server, and the external address, as a host of NAT64 knows them.
 const SERVER6: &str = "64:ff9b::192.0.2.1";
 const EXTERNAL6: &str = "64:ff9b::203.0.113.1";
+/// An address of the home behind no tunnel, and the prefix that it has in common with the B4.
+const HOME6: &str = "2001:db8:b4:1::9";
+const HOME_NETWORK: &str = "2001:db8:b4:1::/64";
 /// The network of the client.
 const NETWORK: &str = "2001:db8:2::/64";
 
@@ -35,15 +38,38 @@ fn external(socket: &UdpSocket, server: &str) -> SocketAddr {
     seen.parse().unwrap()
 }
 
-fn subscribers(shown: &Value) -> Vec<&str> {
+/// One field of all mappings.
+fn all_of<'v>(shown: &'v Value, field: &str) -> Vec<&'v str> {
     let all = shown["mappings"].as_array().unwrap();
-    all.iter().filter_map(|one| one["subscriber"].as_str()).collect()
+    all.iter().filter_map(|one| one[field].as_str()).collect()
+}
+
+fn subscribers(shown: &Value) -> Vec<&str> {
+    all_of(shown, "subscriber")
+}
+
+/// Mappings of one prefix with hosts of both kinds are told apart by the realm.
+fn names_both(world: &World) {
+    let question = ["show", "mappings", "--subscriber", HOME_NETWORK];
+    let program = env!("CARGO_BIN_EXE_natgate");
+    let (command, socket) = (question.join(" "), world.socket("nat"));
+    let said = world.run("nat", &format!("{program} {command} --socket {socket}"));
+    assert!(said.contains("say realm=nat64 or realm=dslite"), "{said}");
+    for (realm, hosts) in [("nat64", &[HOME6][..]), ("dslite", &[INNER, OTHER])] {
+        let shown = world.ask("nat", &[&question[..], &["--realm", realm]].concat());
+        assert!(all_of(&shown, "realm").iter().all(|one| *one == realm), "{shown}");
+        let internal = all_of(&shown, "internal");
+        assert!(hosts.iter().all(|host| internal.iter().any(|one| one.contains(host))), "{shown}");
+        let is_one = |one: &&str| hosts.iter().any(|host| one.contains(host));
+        assert!(internal.iter().all(is_one), "{shown}");
+    }
 }
 
 /// Hosts of both kinds use one server, reach each other, and are named. Another process takes over.
 fn serves_both(more: &str) {
     let world = world();
-    world.host("home", &format!("address add {OTHER}/32 dev lo\n"));
+    let addresses = [format!("{OTHER}/32 dev lo"), format!("{HOME6}/128 dev lo nodad")];
+    world.host("home", &addresses.map(|address| format!("address add {address}\n")).concat());
     let config = config(more);
     let gateway = world.start("nat", &config);
     world.ping("client", SERVER6, "-s 1300");
@@ -73,8 +99,13 @@ fn serves_both(more: &str) {
     let shown = world.ask("nat", &["show", "mappings", "--subscriber", NETWORK]);
     assert!(!subscribers(&shown).is_empty(), "{shown}");
     assert!(subscribers(&shown).iter().all(|one| *one == NETWORK), "{shown}");
+    let of_home = external(&open(&world, "home", &format!("[{HOME6}]:5555")), SERVER6);
     let who = |seen: SocketAddr| world.ask("nat", &["who", &seen.to_string(), "--protocol", "udp"]);
     assert_eq!(who(of_six)["subscriber"], NETWORK);
+    assert_eq!(who(of_home)["subscriber"], HOME_NETWORK);
+    if more.contains("subscriber_length") {
+        names_both(&world);
+    }
     for (seen, host) in of_inner.iter().zip([INNER, OTHER]) {
         let shown = who(*seen);
         assert_eq!(shown["internal"], format!("{host}:5555"), "{shown}");
