@@ -347,13 +347,17 @@ fn the_end_of_a_registration_ends_its_hold() {
     let (client, server) = (end("10.0.0.5:5060"), end("198.51.100.2:5060"));
     let register = |seconds: u16| {
         let contact = format!("m: <sip:u@10.0.0.5:5060>;expires={seconds}");
-        format!("REGISTER a SIP/2.0\r\nt: <sip:u@a>\r\n{contact}\r\n\r\n")
+        let head = "t: <sip:u@a>\r\ni: c\r\nCSeq: 1 REGISTER";
+        format!("REGISTER a SIP/2.0\r\n{head}\r\n{contact}\r\n\r\n")
     };
     let (external, ..) = world.pass(Side::Inside, &datagram(client, server, &register(3600)));
     world.now = world.now.plus(Duration::from_secs(1000));
     let asked = datagram(server, external, "OPTIONS a SIP/2.0\r\n\r\n");
     world.pass(Side::Outside, &asked);
     world.pass(Side::Inside, &datagram(client, server, &register(0)));
+    assert_eq!(world.stage.open(&mut world.engine, None, world.now).len(), 1);
+    let granted = "SIP/2.0 200 OK\r\nt: <sip:u@a>\r\ni: c\r\nCSeq: 1 REGISTER\r\n\r\n";
+    world.pass(Side::Outside, &datagram(server, external, granted));
     assert_eq!(world.stage.open(&mut world.engine, None, world.now), []);
     world.pass(Side::Outside, &asked);
     world.now = world.now.plus(Duration::from_secs(1000));
