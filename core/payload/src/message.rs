@@ -178,11 +178,10 @@ impl Context<'_> {
         self.ports.shorten(self.flow, expectation);
     }
 
-    /// Ends an expectation at the wish of the internal host.
+    /// Ends an expectation at the wish of the internal host, which an answer from outside may
+    /// grant.
     pub(crate) fn withdraw(&mut self, expectation: &Expectation) {
-        if self.from == Side::Inside {
-            self.ports.withdraw(self.flow, expectation);
-        }
+        self.ports.withdraw(self.flow, expectation);
     }
 
     fn refusal(&mut self, expectation: &Expectation) -> Option<Reason> {

@@ -225,8 +225,7 @@ impl Sip {
         self.registrations.forget_passed(is_long_ago, now);
     }
 
-    /// The ports of the host that a message registers. Ends the registrations that the message
-    /// ends.
+    /// The ports of the host that a message registers. Notes which registrations it asks to end.
     fn take_wishes(&mut self, message: &Message<'_>, context: &mut Context<'_>) -> Vec<Wish> {
         let contacts = asked(message);
         let mut wishes: Vec<Wish> = Vec::new();
@@ -243,14 +242,11 @@ impl Sip {
                 }
             }
         }
-        let record = record(message);
-        if ends_all(message, &contacts) {
-            for port in self.registrations.ports(record) {
-                self.end_registration(record, port, context);
-            }
-        }
-        for wish in wishes.iter().filter(|wish| wish.seconds == 0) {
-            self.end_registration(record, wish.port, context);
+        let (record, request) = (record(message), request(message));
+        let all = self.registrations.ports(record).filter(|_| ends_all(message, &contacts));
+        let ended = wishes.iter().filter(|wish| wish.seconds == 0).map(|wish| wish.port);
+        for port in all.chain(ended) {
+            self.registrations.ask((record, port), request, 0, context.now);
         }
         wishes
     }
@@ -375,27 +371,18 @@ impl Sip {
         let (ports, flow) = (self.ports, *context.flow());
         let granted = |port| granted(message, port, &ports, &flow);
         let answered = self.registrations.answer(of, status >= 300, &granted, context.now);
-        answered.for_each(|port| self.shorten(port, context));
+        answered.for_each(|(port, is_ended)| self.shorten(port, is_ended, context));
     }
 
-    /// Keeps a port no longer than its registrations need it, and a transaction may last.
-    fn shorten(&self, port: u16, context: &mut Context<'_>) {
-        let lifetime = self.registrations.need(port, context.now).max(TRANSACTION);
-        context.shorten(&signaling(port, lifetime, context));
-    }
-
-    /// Ends the registration of a contact. The session with the registrar keeps the flow's own
-    /// mapping until the answer, which may come to another port, too.
-    fn end_registration(&mut self, record: u16, port: u16, context: &mut Context<'_>) {
-        if !self.registrations.remove(record, port) {
-            return;
+    /// Keeps a port no longer than its registrations need it, and a transaction may last. The
+    /// flow's own port, which the session with the registrar keeps, is not kept when the last
+    /// registration has ended.
+    fn shorten(&self, port: u16, is_ended: bool, context: &mut Context<'_>) {
+        let need = self.registrations.need(port, context.now);
+        if need == 0 && is_ended && port == context.flow().internal.port() {
+            return context.withdraw(&signaling(port, 0, context));
         }
-        let is_own = port == context.flow().internal.port();
-        if is_own && self.registrations.need(port, context.now) == 0 {
-            context.withdraw(&signaling(port, 0, context));
-        } else {
-            self.shorten(port, context);
-        }
+        context.shorten(&signaling(port, need.max(TRANSACTION), context));
     }
 
     /// Notes media that may come from anywhere.

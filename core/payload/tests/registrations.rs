@@ -10,12 +10,18 @@ use natgate_payload::Wanted;
 #[test]
 fn the_last_registration_that_ends_keeps_nothing() {
     let mut telephone = client();
-    let register = |record: &str, contact: &str| {
-        message("REGISTER a SIP/2.0", &format!("t: <sip:{record}>\r\nm: {contact}\r\n"), "")
-    };
     let own = "<sip:u@10.0.0.5:40000>";
-    telephone.send(Inside, &register("u@a", own));
-    telephone.send(Inside, &register("v@a", &format!("{own};expires=60")));
+    let mut number = 0;
+    let mut ask = |telephone: &mut Telephone, record: &str, contact: &str| {
+        number += 1;
+        let head = format!("t: <sip:{record}>\r\ni: c\r\nCSeq: {number} REGISTER\r\n");
+        telephone.send(Inside, &message(REGISTER, &format!("{head}m: {contact}\r\n"), ""));
+        let before = telephone.book.withdrawn.len();
+        telephone.send(Outside, &message("SIP/2.0 200 OK", &head, ""));
+        telephone.book.withdrawn.len() - before
+    };
+    ask(&mut telephone, "u@a", own);
+    ask(&mut telephone, "v@a", &format!("{own};expires=60"));
     // The end of another host's registration, of another user's, and of one of two contacts.
     for (record, contact) in [
         ("u@a", "<sip:u@10.0.0.6:40000>;expires=0".to_owned()),
@@ -23,20 +29,44 @@ fn the_last_registration_that_ends_keeps_nothing() {
         ("u@a", format!("{own};expires=0, <sip:u@10.0.0.6>")),
         ("u@a", format!("{own};expires=0")),
     ] {
-        telephone.send(Inside, &register(record, &contact));
-        assert_eq!(telephone.book.withdrawn, []);
+        assert_eq!(ask(&mut telephone, record, &contact), 0);
     }
-    let last = register("v@a", "*\r\nExpires: 0");
-    // Nobody outside ends it.
-    telephone.send(Outside, &last);
+    // Nobody outside asks for the end.
+    let last = "t: <sip:v@a>\r\ni: c\r\nCSeq: 9 REGISTER\r\nm: *\r\nExpires: 0\r\n";
+    telephone.send(Outside, &message(REGISTER, last, ""));
+    telephone.send(Outside, &message("SIP/2.0 200 OK", last, ""));
     assert_eq!(telephone.book.withdrawn, []);
-    telephone.send(Inside, &last);
-    telephone.send(Inside, &last);
-    let withdrawn: Vec<_> =
-        telephone.book.withdrawn.iter().map(|one| (one.internal, one.remote, one.wanted)).collect();
+    assert_eq!(ask(&mut telephone, "v@a", "*\r\nExpires: 0"), 1);
+    assert_eq!(ask(&mut telephone, "v@a", "*\r\nExpires: 0"), 0);
+    let one = telephone.book.withdrawn[0];
     let remote = Some("198.51.100.2".parse().unwrap());
-    let internal = "10.0.0.5:40000".parse().unwrap();
-    assert_eq!(withdrawn, [(internal, remote, Wanted::EndpointOfFlow)]);
+    assert_eq!((one.internal.port(), one.remote, one.wanted), (40000, remote, OWN));
+}
+
+const OWN: Wanted = Wanted::EndpointOfFlow;
+
+/// RFC 3261 section 10.3: the registrar ends a contact if the request succeeds, and not before.
+#[test]
+fn a_refused_end_ends_nothing() {
+    for ends in ["m: <sip:u@10.0.0.5:40000>;expires=0\r\n", "m: *\r\nExpires: 0\r\n"] {
+        let mut telephone = client();
+        let contact = "m: <sip:u@10.0.0.5:40000>;expires=900\r\n";
+        telephone.send(Inside, &registration(REGISTER, 1, contact));
+        telephone.send(Outside, &registration("SIP/2.0 200 OK", 1, ""));
+        for (number, status) in [(2, "401 No"), (3, "403 No"), (4, "500 No")] {
+            let now = 5 + number;
+            telephone.send_at(now, Inside, &registration(REGISTER, number, ends));
+            assert_eq!(telephone.book.left(40000), 900 - number);
+            let refused = registration(&format!("SIP/2.0 {status}"), number, "");
+            telephone.send_at(now + 1, Outside, &refused);
+            assert_eq!(telephone.book.left(40000), 899 - number, "{status}");
+        }
+        telephone.send_at(20, Inside, &registration(REGISTER, 5, ends));
+        telephone.send_at(20, Inside, &registration(REGISTER, 5, ends));
+        assert_eq!(telephone.book.left(40000), 885);
+        telephone.send_at(21, Outside, &registration("SIP/2.0 200 OK", 5, ""));
+        assert_eq!(telephone.book.left(40000), 0);
+    }
 }
 
 #[test]
@@ -58,13 +88,16 @@ fn a_port_of_via_is_kept_for_a_transaction() {
     let headers = "v: SIP/2.0/UDP 10.0.0.5:5080\r\nm: <sip:u@10.0.0.5:5070>;expires=900\r\n";
     telephone.send(Inside, &message(REGISTER, headers, ""));
     assert_eq!((telephone.book.left(5070), telephone.book.left(5080)), (900, 180));
-    // The end of the contact leaves time for the answer.
-    let headers = headers.replace("900", "0");
+    // The end of the contact leaves time for a transaction.
+    let headers = format!("i: c\r\nCSeq: 1 REGISTER\r\n{}", headers.replace("900", "0"));
     telephone.send(Inside, &message(REGISTER, &headers, ""));
+    assert_eq!((telephone.book.left(5070), telephone.book.left(5080)), (900, 180));
+    telephone.send(Outside, &message("SIP/2.0 200 OK", "i: c\r\nCSeq: 1 REGISTER\r\n", ""));
     assert_eq!((telephone.book.left(5070), telephone.book.left(5080)), (180, 180));
 }
 
-/// Sends a request of a user with contacts, each of a port of the host and a lifetime.
+/// Sends a request of a user with contacts, each of a port of the host and a lifetime; the
+/// registrar grants it.
 fn register(telephone: &mut Telephone, now: u32, user: &str, contacts: &[(u16, u32)]) {
     let one = |(port, seconds): &(u16, u32)| {
         format!("m: \"{user}\" <sip:{user}@10.0.0.5:{port}>;q=0.5;expires={seconds}\r\n")
@@ -72,6 +105,7 @@ fn register(telephone: &mut Telephone, now: u32, user: &str, contacts: &[(u16, u
     let contacts: String = contacts.iter().map(one).collect();
     let head = format!("t: <sip:{user}@a>\r\ni: c\r\nCSeq: {now} REGISTER\r\n");
     telephone.send_at(now, Inside, &message(REGISTER, &format!("{head}{contacts}"), ""));
+    telephone.send_at(now, Outside, &message("SIP/2.0 200 OK", &head, ""));
 }
 
 /// Sends a request of a user to end all registrations.
@@ -79,6 +113,7 @@ fn end_all(telephone: &mut Telephone, now: u32, user: &str, others: &str) {
     let head = format!("t: <sip:{user}@a>\r\ni: c\r\nCSeq: {now} REGISTER\r\n");
     let text = format!("{head}Contact: *\r\n{others}Expires: 0\r\n");
     telephone.send_at(now, Inside, &message(REGISTER, &text, ""));
+    telephone.send_at(now, Outside, &message("SIP/2.0 200 OK", &head, ""));
 }
 
 /// RFC 3261 section 10.2.2: the lifetime 0 is that of one contact.

@@ -66,7 +66,8 @@ impl Registrations {
         self.beyond = (now as u16).wrapping_add(left);
     }
 
-    /// Notes that a host asks for a registration of a contact.
+    /// Notes that a host asks for a registration of a contact; with the lifetime 0, for the end of
+    /// one that is known. Until the answer, an end changes nothing (RFC 3261 section 10.3).
     pub(super) fn ask(
         &mut self,
         (record, port): (u16, u16),
@@ -78,6 +79,15 @@ impl Registrations {
         let known = self.all.iter().position(is_same);
         let free = || self.all.iter().position(|one| one.record == 0);
         let until = (now as u16).wrapping_add(lifetime);
+        if let (Some(at), 0) = (known, lifetime) {
+            // The answer to the request before may have been lost.
+            let granted = (now as u16).wrapping_add(self.all[at].need(now));
+            self.all[at] = Registration { request, until, granted, ..self.all[at] };
+            return;
+        }
+        if lifetime == 0 {
+            return;
+        }
         let Some(at) = known.or_else(free) else {
             if lifetime > seconds_left(self.beyond, now) {
                 self.beyond = until;
@@ -88,8 +98,8 @@ impl Registrations {
         self.all[at] = Registration { request, record, port, until, granted };
     }
 
-    /// Takes the final answer to a request, and returns the ports of its contacts. `granted` tells
-    /// the seconds that the answer grants to a port: `None` if it does not say, which counts as
+    /// Takes the final answer to a request, and returns the ports of its contacts, and for each
+    /// whether it grants the end that the host has asked for. `granted` tells the seconds that the answer grants to a port: `None` if it does not say, which counts as
     /// asked; a refusal leaves what was granted before.
     pub(super) fn answer(
         &mut self,
@@ -97,7 +107,7 @@ impl Registrations {
         is_refusal: bool,
         granted: &dyn Fn(u16) -> Option<u16>,
         now: u32,
-    ) -> impl Iterator<Item = u16> + use<> {
+    ) -> impl Iterator<Item = (u16, bool)> + use<> {
         let is_it =
             |one: &Registration| request != 0 && (one.record, one.request) == (record, request);
         let mut ports = [None; 4];
@@ -110,7 +120,7 @@ impl Registrations {
                 true => seconds_left(one.granted, now),
                 false => granted(one.port).map_or(asked, |granted| granted.min(asked)),
             };
-            *place = Some(one.port);
+            *place = Some((one.port, asked == 0 && !is_refusal));
             *one = one.answered(left, now);
         }
         ports.into_iter().flatten()
@@ -120,13 +130,6 @@ impl Registrations {
     pub(super) fn need(&self, port: u16, now: u32) -> u16 {
         let of_port = self.all.iter().filter(|one| one.record != 0 && one.port == port);
         of_port.map(|one| one.need(now)).fold(seconds_left(self.beyond, now), u16::max)
-    }
-
-    /// Removes the registration of a contact. False: there is none.
-    pub(super) fn remove(&mut self, record: u16, port: u16) -> bool {
-        let is_it = |one: &&mut Registration| (one.record, one.port) == (record, port);
-        let found = self.all.iter_mut().find(is_it);
-        found.map(|one| *one = Registration::default()).is_some()
     }
 
     /// The ports of the contacts of an address of record.

@@ -88,13 +88,20 @@ impl EnginePorts<'_> {
     fn map_pair(&mut self, request: Request<'_>) -> Option<SocketAddrV4> {
         let second = request.internal.port().checked_add(1)?;
         let second = SocketAddrV4::new(*request.internal.ip(), second);
+        let realm = request.flow.realm;
         for _ in 0..DRAWS {
+            // A hold that is there may be another flow's, and draws the same port again.
+            let is_requested =
+                self.engine.is_requested(request.wanted.protocol, realm, end(request.internal));
             let first = self.map(request)?;
             let external = (request.external.0, first.port().checked_add(1)?);
             if first.port() % 2 == 0
                 && self.map(Request { internal: second, external, ..request }).is_some()
             {
                 return Some(first);
+            }
+            if is_requested {
+                return None;
             }
             self.unmap(request);
         }
@@ -167,9 +174,11 @@ impl Ports for EnginePorts<'_> {
     }
 }
 
-/// Number of a control flow among those of one internal host and one remote address.
-fn number(flow: &Endpoints) -> u32 {
-    u32::from(flow.internal.port()) << 16 | u32::from(flow.remote.port())
+/// Number of a control flow among those of one internal host and one remote address, not 0. A flow
+/// that gets another external port has another number, as the framework does not know it any more.
+pub(super) fn number(flow: &Endpoints) -> u32 {
+    let external = u32::from(flow.external.port()) << 16 | u32::from(flow.remote.port());
+    (external ^ u32::from(flow.internal.port()).wrapping_mul(0x9e37_79b1)).max(1)
 }
 
 /// The filter for an expectation's remote endpoint. `None`: any.

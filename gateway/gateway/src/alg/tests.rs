@@ -347,13 +347,17 @@ fn the_end_of_a_registration_ends_its_hold() {
     let (client, server) = (end("10.0.0.5:5060"), end("198.51.100.2:5060"));
     let register = |seconds: u16| {
         let contact = format!("m: <sip:u@10.0.0.5:5060>;expires={seconds}");
-        format!("REGISTER a SIP/2.0\r\nt: <sip:u@a>\r\n{contact}\r\n\r\n")
+        let head = "t: <sip:u@a>\r\ni: c\r\nCSeq: 1 REGISTER";
+        format!("REGISTER a SIP/2.0\r\n{head}\r\n{contact}\r\n\r\n")
     };
     let (external, ..) = world.pass(Side::Inside, &datagram(client, server, &register(3600)));
     world.now = world.now.plus(Duration::from_secs(1000));
     let asked = datagram(server, external, "OPTIONS a SIP/2.0\r\n\r\n");
     world.pass(Side::Outside, &asked);
     world.pass(Side::Inside, &datagram(client, server, &register(0)));
+    assert_eq!(world.stage.open(&mut world.engine, None, world.now).len(), 1);
+    let granted = "SIP/2.0 200 OK\r\nt: <sip:u@a>\r\ni: c\r\nCSeq: 1 REGISTER\r\n\r\n";
+    world.pass(Side::Outside, &datagram(server, external, granted));
     assert_eq!(world.stage.open(&mut world.engine, None, world.now), []);
     world.pass(Side::Outside, &asked);
     world.now = world.now.plus(Duration::from_secs(1000));
@@ -396,6 +400,43 @@ fn a_refusal_on_one_flow_leaves_the_hold_of_another() {
     }
     world.pass(Side::Inside, &datagram(one, server, &register("u", 0)));
     assert_eq!(left(&mut world), [600], "the other flow has asked since");
+}
+
+#[test]
+fn a_flow_with_another_external_port_is_another_keeper() {
+    let number = |internal: &str, external: &str, remote: &str| {
+        let (internal, remote) = (end(internal).into(), end(remote));
+        let (external, remote_inside) = (end(external), remote.into());
+        let realm = 0;
+        super::ports::number(&Endpoints { internal, external, remote, remote_inside, realm })
+    };
+    let (internal, external, remote) = ("10.0.0.5:5060", "203.0.113.1:2000", "198.51.100.2:5060");
+    let own = number(internal, external, remote);
+    assert_ne!(own, number(internal, "203.0.113.1:2001", remote));
+    assert_ne!(own, number("10.0.0.5:5061", external, remote));
+    assert_ne!(own, number(internal, external, "198.51.100.2:5061"));
+}
+
+/// The media of one flow have the port that another one has registered.
+#[test]
+fn media_do_not_take_the_port_of_a_registration() {
+    let server = end("198.51.100.2:5060");
+    let mut world = World::new();
+    let contact = "m: <sip:u@10.0.0.5:5070>;expires=3600";
+    let asked = format!("REGISTER a SIP/2.0\r\ni: c\r\nCSeq: 1 REGISTER\r\n{contact}\r\n\r\n");
+    world.pass(Side::Inside, &datagram(end("10.0.0.5:5060"), server, &asked));
+    let left = |world: &mut World| -> Vec<u64> {
+        let open = world.stage.open(&mut world.engine, None, world.now);
+        let of_contact = open.iter().filter(|one| one.made.internal.port == 5070);
+        of_contact.map(|one| one.left.as_secs()).collect()
+    };
+    assert_eq!(left(&mut world), [3600]);
+    let body = "c=IN IP4 10.0.0.5\r\nm=audio 5070 RTP/AVP 0\r\n";
+    let offer = format!("INVITE a SIP/2.0\r\ni: d\r\nc: application/sdp\r\n\r\n{body}");
+    world.pass(Side::Inside, &datagram(end("10.0.0.5:5061"), server, &offer));
+    assert_eq!(left(&mut world), [3600]);
+    let internal = natgate_engine::Endpoint { address: [10, 0, 0, 5].into(), port: 5070 };
+    assert_eq!(world.engine.admits_requested(protocol::UDP, 0, internal, None), None);
 }
 
 //= test rfc4787#REQ-10a
