@@ -137,6 +137,29 @@ fn each_contact_ends_alone() {
     assert_eq!(left(&telephone), [0, 600, 180]);
 }
 
+/// Two contacts of one user may have one port and differ by their user (RFC 3261 section 10.3). The
+/// answer lists the contact that stays.
+#[test]
+fn the_end_of_a_contact_leaves_another_of_its_port() {
+    let mut telephone = client();
+    let mut ask = |now: u32, contact: &str, seconds: u32, listed: &str| {
+        let head = format!("t: <sip:u@a>\r\ni: c\r\nCSeq: {now} REGISTER\r\n");
+        let contact = format!("m: <sip:{contact}@10.0.0.5:40000>;expires={seconds}\r\n");
+        telephone.send_at(now, Inside, &message(REGISTER, &format!("{head}{contact}"), ""));
+        telephone.send_at(now, Outside, &message("SIP/2.0 200 OK", &format!("{head}{listed}"), ""));
+        telephone.book.left(40000)
+    };
+    let at = "203.0.113.1:50000";
+    assert_eq!(ask(5, "a", 900, &format!("m: <sip:a@{at}>;expires=900\r\n")), 900);
+    // A shorter time of another contact.
+    let both = format!("m: <sip:a@{at}>;expires=800, <sip:b@{at}>;expires=60\r\n");
+    assert_eq!(ask(105, "b", 60, &both), 800);
+    assert_eq!(ask(105, "b", 0, &format!("m: <sip:a@{at}>;expires=800\r\n")), 800);
+    // A registrar that lists more than it had granted prolongs nothing.
+    assert_eq!(ask(205, "b", 0, &format!("m: <sip:a@{at}>;expires=3000\r\n")), 700);
+    assert_eq!(ask(205, "a", 0, ""), 0);
+}
+
 /// RFC 3261 section 10.2.2: `*` ends all contacts of the user, of whichever port.
 #[test]
 fn the_end_of_all_contacts_ends_all_ports_of_the_user() {

@@ -99,8 +99,10 @@ impl Registrations {
     }
 
     /// Takes the final answer to a request, and returns the ports of its contacts, and for each
-    /// whether it grants the end that the host has asked for. `granted` tells the seconds that the answer grants to a port: `None` if it does not say, which counts as
-    /// asked; a refusal leaves what was granted before.
+    /// whether the answer grants the end that the host has asked for. `granted` tells the seconds
+    /// that the answer grants to a port: `None` if it does not say, which counts as asked. Another
+    /// contact of the port may still have the time that was granted before: the answer lists it. A
+    /// refusal leaves what was granted before.
     pub(super) fn answer(
         &mut self,
         (record, request): (u16, u32),
@@ -118,9 +120,9 @@ impl Registrations {
             let asked = seconds_left(one.until, now);
             let left = match is_refusal {
                 true => seconds_left(one.granted, now),
-                false => granted(one.port).map_or(asked, |granted| granted.min(asked)),
+                false => granted(one.port).map_or(asked, |granted| granted.min(one.need(now))),
             };
-            *place = Some((one.port, asked == 0 && !is_refusal));
+            *place = Some((one.port, left == 0 && !is_refusal));
             *one = one.answered(left, now);
         }
         ports.into_iter().flatten()
