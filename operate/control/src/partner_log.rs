@@ -9,7 +9,7 @@
 //! in question or is refused, has bounded lists, texts and numbers, and no control characters.
 
 use natgate_engine::Timestamp;
-use natgate_logs::{Coverage, InForceThen, LogGap, Span};
+use natgate_logs::{Coverage, InForceThen, LogGap, Span, protocol};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::net::Ipv4Addr;
@@ -31,6 +31,10 @@ const MOST_SPANS: usize = 64;
 /// Longest text of a field, and of the reason, characters.
 const LONGEST_TEXT: usize = 128;
 const LONGEST_REASON: usize = 2000;
+
+/// Seconds by which times of a holder may miss the time of the question: they are rounded, and the
+/// clocks of the nodes differ.
+const TOLERANCE: f64 = 1.0;
 
 /// Latest time in a reply, seconds since 1970.
 const LATEST: f64 = 1e10;
@@ -121,6 +125,9 @@ impl NodeReply {
     pub fn read(bytes: &[u8], question: &PastQuestion) -> Option<Self> {
         let mut reply: Self = serde_json::from_slice(bytes).ok()?;
         reply.answers = holders(&reply.answers, question)?;
+        if !reply.answers.iter().all(|answer| had_then(answer, question)) {
+            return None;
+        }
         reply.now = holders(&reply.now, question)?;
         reply.covered.truncate(MOST_SPANS);
         reply.gaps.truncate(MOST_SPANS);
@@ -173,6 +180,16 @@ fn holders(answers: &[Value], question: &PastQuestion) -> Option<Vec<Value>> {
         (is_of && text("subscriber").is_some()).then_some(Value::Object(holder))
     };
     answers.iter().take(MOST_ANSWERS).map(holder).collect()
+}
+
+/// True if a holder had the endpoint at the time of the question, and for its protocol.
+fn had_then(answer: &Value, question: &PastQuestion) -> bool {
+    let at = question.at.0 as f64 / 1e9;
+    let name = answer["protocol"].as_str();
+    let is_of = |number: u8| name.is_none_or(|name| name == protocol(number));
+    question.protocol.is_none_or(is_of)
+        && answer["since"].as_f64().is_none_or(|since| since <= at + TOLERANCE)
+        && answer["until"].as_f64().is_none_or(|until| at <= until + TOLERANCE)
 }
 
 /// True if a text as "2300" or "2048-2559" includes a port.
@@ -288,6 +305,9 @@ mod tests {
             ("ports", json!("2301-2400")),
             ("ports", json!("all")),
             ("subscriber", Value::Null),
+            ("protocol", json!("tcp")),
+            ("since", json!(6.5)),
+            ("until", json!(3.5)),
         ] {
             let mut other = reply();
             other.answers[0][key] = value;

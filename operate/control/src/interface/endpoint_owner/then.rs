@@ -175,15 +175,19 @@ fn owner_then(
 }
 
 /// Time of the last take-over of the endpoint's slice by this node before the time, if it continued
-/// mappings.
+/// mappings. `None` if the other node owned the slice at the time.
 fn inherited(
     interface: &Interface,
     settings: &Settings,
     question: &PastQuestion,
 ) -> Option<Timestamp> {
-    let owners = owners(interface, settings, question);
-    let taken = owners.iter().rev().find(|owner| owner.continued.is_some_and(|count| count > 0));
-    taken.map(|owner| owner.since)
+    let node = &settings.fleet.as_ref()?.node;
+    taken(&owners(interface, settings, question), node)
+}
+
+fn taken(owners: &[SliceOwner], node: &str) -> Option<Timestamp> {
+    let mut own = owners.iter().rev().take_while(|owner| owner.owner == node);
+    own.find(|owner| owner.continued.is_some_and(|count| count > 0)).map(|owner| owner.since)
 }
 
 /// The response of a gateway that is none of a pair.
@@ -219,10 +223,13 @@ fn merged(
     for (node, reply) in [(this, &own), (partner, &other)] {
         for answer in &reply.answers {
             // Both nodes have one configuration, and know of a block that is copied.
-            if !answers.iter().any(|known| is_same(known, answer)) {
-                let mut answer = answer.clone();
-                answer["node"] = node.into();
-                answers.push(answer);
+            match answers.iter_mut().find(|known| is_same(known, answer)) {
+                Some(known) => join(known, answer),
+                None => {
+                    let mut answer = answer.clone();
+                    answer["node"] = node.into();
+                    answers.push(answer);
+                }
             }
         }
         let mut about = json!({
@@ -245,6 +252,8 @@ fn merged(
     if let Some(doubt) = disagreement(&answers) {
         doubts.push(doubt);
     }
+    let owner_name = owner.map(|owner| &owner.owner[..]);
+    doubts.extend(unconfirmed(&answers, [(this, &own), (partner, &other)], owner_name));
     let mut response = match answers.is_empty() {
         false => Response::done(json!({ "answers": answers })),
         true => nobody(reasons.join("; ")),
@@ -271,9 +280,54 @@ fn merged(
 const HOLDING: [&str; 7] =
     ["subscriber", "realm", "protocol", "internal", "external", "ports", "remote"];
 
-/// True for equal answers, whichever node they come from.
+/// True for one holding, by whichever node it is told. A mapping of a table is not one of a log.
 fn is_same(known: &Value, answer: &Value) -> bool {
-    HOLDING.iter().chain(&["since", "until"]).all(|key| known[key] == answer[key])
+    HOLDING.iter().chain(&["by"]).all(|key| known[key] == answer[key])
+}
+
+/// Joins the times of one holding: the nodes learned at different times of its begin, and one of
+/// them may not know its end.
+fn join(known: &mut Value, answer: &Value) {
+    let earlier = match (known["since"].as_f64(), answer["since"].as_f64()) {
+        (Some(known), Some(other)) => Some(known.min(other)),
+        (known, other) => known.or(other),
+    };
+    if let Some(since) = earlier {
+        known["since"] = since.into();
+    }
+    if known["until"].is_null() && answer["until"].is_number() {
+        known["until"] = answer["until"].clone();
+    }
+}
+
+/// A sentence if one node alone names a holder whose end it may not know: while the other node owns
+/// a slice, a node logs no ends of the mappings that it has made before.
+fn unconfirmed(
+    answers: &[Value],
+    nodes: [(&str, &NodeReply); 2],
+    owner: Option<&str>,
+) -> Option<String> {
+    let doubtful = answers.iter().find(|answer| {
+        let node = answer["node"].as_str().unwrap_or_default();
+        let mut others = nodes.iter().filter(|(name, _)| *name != node).map(|(_, reply)| reply);
+        let is_confirmed = |reply: &NodeReply| {
+            let same = |other: &Value| HOLDING.iter().all(|key| other[key] == answer[key]);
+            reply.answers.iter().any(same)
+        };
+        let is_of_owner = match owner {
+            Some(owner) => owner == node,
+            None => others.clone().any(|reply| !reply.searched),
+        };
+        // A mapping of a table has not ended.
+        let is_open = answer["by"].is_null() && answer["until"].is_null();
+        is_open && !is_of_owner && !others.any(|reply| is_confirmed(reply))
+    })?;
+    let word = |key: &str| doubtful[key].as_str().unwrap_or_default().to_owned();
+    Some(format!(
+        "only node {} names {}, and may not know its end",
+        word("node"),
+        word("subscriber")
+    ))
 }
 
 /// Removes mappings of a table that a log has, too: the log knows when they began and ended.

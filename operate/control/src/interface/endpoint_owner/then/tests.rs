@@ -116,3 +116,66 @@ fn a_gateway_that_is_alone_answers_as_ever() {
     assert_eq!((status, &body["message"]), (404, &json!("nobody had it")));
     assert_eq!(body["covered"][0]["from"], 1.0);
 }
+
+/// After a planned move the former owner's log has begins of mappings whose ends the new owner logs.
+#[test]
+fn a_holder_that_only_the_former_owner_names_is_a_doubt() {
+    let owner = |name: &str| SliceOwner {
+        slice: 0,
+        since: Timestamp(3_000_000_000),
+        epoch: 2,
+        owner: name.into(),
+        continued: None,
+    };
+    let mut open = reply(&["10.0.0.5"], (1.0, 9.0));
+    open.answers[0]["until"] = Value::Null;
+    let nobody = reply(&[], (1.0, 9.0));
+    let doubts = |own: &NodeReply, other: &NodeReply, owner: Option<SliceOwner>| {
+        let merged = merged(NODES, AT, own.clone(), Ok(other.clone()), owner.as_ref());
+        merged.body["doubts"].as_array().expect("a list").len()
+    };
+    assert_eq!(doubts(&open, &nobody, Some(owner("b"))), 1);
+    assert_eq!(doubts(&nobody, &open, Some(owner("a"))), 1);
+    assert_eq!(doubts(&open, &nobody, Some(owner("a"))), 0);
+    assert_eq!(doubts(&open, &nobody, None), 1, "the owner is not known");
+    assert_eq!(doubts(&open, &open, Some(owner("b"))), 0, "both name it");
+    let mut in_table = open.clone();
+    in_table.answers[0]["by"] = "mapping".into();
+    assert_eq!(doubts(&open, &in_table, Some(owner("b"))), 0, "the owner's table has it");
+}
+
+#[test]
+fn a_holding_of_both_nodes_has_the_times_of_both() {
+    let (mut own, mut other) = (reply(&["10.0.0.5"], (1.0, 9.0)), reply(&["10.0.0.5"], (1.0, 9.0)));
+    own.answers[0]["until"] = Value::Null;
+    other.answers[0]["since"] = json!(2.5);
+    let Response { body, .. } = merged(NODES, AT, own, Ok(other), None);
+    assert_eq!(subscribers(&body), [("10.0.0.5", "a")]);
+    assert_eq!(
+        (&body["answers"][0]["since"], &body["answers"][0]["until"]),
+        (&json!(2.0), &json!(9.0))
+    );
+}
+
+/// What a node has continued counts while it owns the slice, and not what it continued before it
+/// had lost the slice.
+#[test]
+fn only_the_owner_at_the_time_has_continued_mappings() {
+    let owner = |since, name: &str, continued| SliceOwner {
+        slice: 0,
+        since: Timestamp(since),
+        epoch: 1,
+        owner: name.into(),
+        continued,
+    };
+    let all = [
+        owner(10, "a", Some(5)),
+        owner(15, "a", Some(0)),
+        owner(20, "b", None),
+        owner(40, "a", Some(1)),
+    ];
+    assert_eq!(taken(&all[..2], "a"), Some(Timestamp(10)));
+    assert_eq!(taken(&all[..3], "a"), None);
+    assert_eq!(taken(&all, "a"), Some(Timestamp(40)));
+    assert_eq!(taken(&[], "a"), None);
+}
