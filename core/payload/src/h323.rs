@@ -263,6 +263,11 @@ impl H323 {
             Some(ras::UNREGISTRATION_REQUEST) => Some(0),
             _ => None,
         };
+        // Messages of other protocols may look like datagrams of RAS. These two name the protocol.
+        let may_expect = match message {
+            Some(ras::GATEKEEPER_REQUEST | ras::REGISTRATION_REQUEST) => true,
+            _ => !context.is_datagram,
+        };
         let (mut edits, mut group) = (Vec::new(), 0);
         for found in &notes.found {
             if !context.is_own((*found.endpoint.ip()).into()) {
@@ -276,6 +281,9 @@ impl H323 {
                 }
                 Role::Media | Role::MediaControl => {}
                 Role::Control => edits.extend(self.expect_control(found, context)),
+                Role::Signalling | Role::Ras if !may_expect => {
+                    edits.extend(self.known_end(found, context));
+                }
                 Role::Signalling | Role::Ras => {
                     edits.extend(self.expect_calls(found, lifetime, context));
                 }
@@ -405,6 +413,21 @@ impl H323 {
         Some((found.at, external))
     }
 
+    /// The external endpoint of one of the host's that is the flow's own, or expected already.
+    fn known_end(&self, found: &Found, context: &Context<'_>) -> Option<Edit> {
+        let flow = *context.flow();
+        let internal = found.endpoint.port();
+        let tcp = if found.role == Role::Signalling { Port::TCP } else { 0 };
+        if internal == flow.internal.port() && (tcp == 0) == context.is_datagram {
+            return Some((found.at, flow.external));
+        }
+        let is_it =
+            |one: &&Port| one.internal == internal && one.bits & (Port::TCP | Port::PAIR) == tcp;
+        let known = self.ports.iter().find(is_it)?;
+        let left = known.seconds_left(context.now);
+        (left > 0).then(|| (found.at, SocketAddrV4::new(*flow.external.ip(), known.external)))
+    }
+
     /// Ends what the registration has kept.
     fn unregister(&mut self, context: &mut Context<'_>) {
         let flow = *context.flow();
@@ -487,7 +510,7 @@ impl H323 {
     fn follow_other(&mut self, port: u16, context: &mut Context<'_>) {
         let (last, count) = self.further;
         let flow = *context.flow();
-        if port != last && count >= MOST_FURTHER || port == 0 {
+        if port != last && count >= MOST_FURTHER || port < 1024 {
             return;
         }
         self.further = (port, if port == last { count } else { count + 1 });

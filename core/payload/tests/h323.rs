@@ -398,6 +398,46 @@ fn calls_through_a_gatekeeper_name_external_endpoints() {
     assert_eq!(station.book.made.len(), made);
 }
 
+/// Packets of QUIC and of TURN, in which a server outside chooses identifiers and texts, look like
+/// messages of RAS.
+#[test]
+fn messages_of_other_protocols_open_nothing() {
+    let own = [10, 0, 0, 5, 0x23, 0x28];
+    let other = [198, 51, 100, 2, 6, 0xb8];
+    // LocationConfirm: the spin bit is 0, and the identifier of the connection has the rest.
+    let mut quic = vec![0x4e, 0, 1, 0];
+    quic.extend(own);
+    quic.push(0);
+    quic.extend(other);
+    quic.extend([1, 0x80, 0, 0x40]);
+    let len = quic.len() + 100;
+    let extension = len - 20;
+    quic.truncate(18);
+    quic.extend([0x80 | (extension >> 8) as u8, extension as u8]);
+    quic.resize(len, 0x5a);
+    // GatekeeperRequest: the cookie of STUN is where the identifier of the protocol is.
+    let mut turn = vec![0, 3, 0, 0x60, 0x21, 0x12, 0xa4, 0x42];
+    turn.resize(36, 7);
+    turn.extend([0, 0xc0, 0]);
+    turn.extend(own);
+    turn.extend([0x80, 0, 0x80, 0x80, 0x40]);
+    turn.resize(116, 0x5a);
+    for text in [quic, turn] {
+        let mut station = Station::new();
+        for _ in 0..2 {
+            assert_eq!(station.send(Inside, &text), text);
+        }
+        assert!(station.book.made.is_empty(), "{:?}", station.book.made);
+        assert!(station.book.followed.is_empty());
+    }
+    // Without a registration, no message but two expects anything.
+    for message in [h323::ADMISSION, h323::LOCATION, h323::INFO_RESPONSE] {
+        let mut station = Station::new();
+        station.says(Inside, message);
+        assert!(station.book.made.is_empty(), "{message}");
+    }
+}
+
 /// Every six octets that changed were an endpoint of the host, and each expectation is for one.
 fn check(sent: &[u8], heard: &[u8], from: Side, made: &[natgate_payload::Expectation]) {
     assert_eq!(sent.len(), heard.len());

@@ -306,7 +306,12 @@ impl Stage {
         let Ends { protocol, source, destination } = ends;
         let server = self.servers.get(&(protocol, destination));
         let server = server.map(|(kind, internal)| (*kind, *internal, 0));
-        let server = server.or_else(|| self.further.server(ends));
+        // The external endpoint of a server that a message has named may be another host's by now.
+        let is_known = || self.payloads.find(protocol, destination, source).is_some();
+        let server = match server {
+            None if !self.further.is_empty() && !is_known() => self.further.server(ends),
+            server => server,
+        };
         let named = match server {
             Some((kind, ..)) => Some(kind),
             None => self.settings.kind(protocol, source.port()),

@@ -8,7 +8,8 @@ use super::h245;
 use super::per::{Role, Type, Value, may, must};
 use super::types::{DIGITS, FLAG, LONG, NULL, OCTET, WORD, fixed};
 
-const PROTOCOL_IDENTIFIER: Type = Type::Octets;
+/// {itu-t (0) recommendation (0) h (8) 2250 version (0)} and the number of the version.
+const PROTOCOL_IDENTIFIER: Type = Type::Identifier(&[0, 8, 0x91, 0x4a, 0]);
 const GUID: Type = fixed(16);
 const IDENTIFIER: Type = Type::Text(16, 1, 128);
 
@@ -291,6 +292,7 @@ const INFO_RESPONSE: Type = Type::Open(
 
 /// Numbers of messages of RAS.
 pub(super) mod ras {
+    pub(in super::super) const GATEKEEPER_REQUEST: u32 = 0;
     pub(in super::super) const REGISTRATION_REQUEST: u32 = 3;
     pub(in super::super) const REGISTRATION_CONFIRM: u32 = 4;
     pub(in super::super) const REGISTRATION_REJECT: u32 = 5;

@@ -59,6 +59,8 @@ pub(super) enum Type {
     Text(u8, u16, u16),
     /// A string of any number of octets, or an OBJECT IDENTIFIER.
     Octets,
+    /// An OBJECT IDENTIFIER whose value begins with these octets and has one more.
+    Identifier(&'static [u8]),
     /// SEQUENCE OF, of any length.
     List(&'static Type),
     /// SEQUENCE without an extension marker.
@@ -265,6 +267,13 @@ impl Walk<'_> {
             Type::Octets => {
                 let len = self.length()?;
                 self.skip(len * 8)
+            }
+            Type::Identifier(first) => {
+                let len = self.length()?;
+                let start = self.at / 8;
+                let value = self.bytes.get(start..start + len).ok_or(Fault::Malformed)?;
+                let is_it = len == first.len() + 1 && value.starts_with(first);
+                if is_it { self.skip(len * 8) } else { Err(Fault::Malformed) }
             }
             Type::List(of) => {
                 let count = self.length()?;

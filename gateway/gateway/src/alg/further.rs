@@ -77,14 +77,20 @@ impl FurtherFlows {
                 if old.is_none() && (is_full || of_host.count() >= MOST_OF_HOST) {
                     return false;
                 }
+                // A call to another host does not take the place of the registration.
+                let longest = old.map_or(until, |old| old.until.max(until));
+                self.has_changed |= old.is_none_or(|old| old.external != further.end);
                 if let Some(old) = old {
+                    if old.remote != *flow.remote.ip() && old.until > until {
+                        return true;
+                    }
                     self.external.remove(&old.external);
                 }
                 if let Some(other) = self.external.insert(further.end, key) {
                     self.inside.remove(&other);
                 }
                 let (external, remote) = (further.end, *flow.remote.ip());
-                self.inside.insert(key, Inside { kind, external, remote, until });
+                self.inside.insert(key, Inside { kind, external, remote, until: longest });
             }
             Side::Outside => {
                 let key = (host, further.end, realm);
@@ -95,9 +101,9 @@ impl FurtherFlows {
                     return false;
                 }
                 self.outside.insert(key, (kind, until));
+                self.has_changed |= is_new;
             }
         }
-        self.has_changed = true;
         true
     }
 
