@@ -280,9 +280,12 @@ fn merged(
 const HOLDING: [&str; 7] =
     ["subscriber", "realm", "protocol", "internal", "external", "ports", "remote"];
 
-/// True for one holding, by whichever node it is told. A mapping of a table is not one of a log.
+/// True for one holding, by whichever node it is told: with one end, as far as the nodes know it. A
+/// mapping of a table is not one of a log.
 fn is_same(known: &Value, answer: &Value) -> bool {
-    HOLDING.iter().chain(&["by"]).all(|key| known[key] == answer[key])
+    let [first, second] = [&known["until"], &answer["until"]];
+    let has_one_end = first.is_null() || second.is_null() || first == second;
+    has_one_end && HOLDING.iter().chain(&["by"]).all(|key| known[key] == answer[key])
 }
 
 /// Joins the times of one holding: the nodes learned at different times of its begin, and one of

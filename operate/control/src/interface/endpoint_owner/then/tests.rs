@@ -117,7 +117,8 @@ fn a_gateway_that_is_alone_answers_as_ever() {
     assert_eq!(body["covered"][0]["from"], 1.0);
 }
 
-/// After a planned move the former owner's log has begins of mappings whose ends the new owner logs.
+/// After a planned move the former owner's log has begins of mappings whose ends the new owner
+/// logs.
 #[test]
 fn a_holder_that_only_the_former_owner_names_is_a_doubt() {
     let owner = |name: &str| SliceOwner {
