@@ -21,6 +21,7 @@ mod types;
 
 use crate::Side;
 use crate::expectation::{Expectation, FurtherFlow, Uses, Wanted};
+use crate::lifetime::{REGISTRATION, have_passed, seconds_left};
 use crate::message::{Context, Protocol, Step};
 use crate::reason::Reason;
 use crate::saved::saved;
@@ -38,9 +39,6 @@ const LONGEST: usize = 6144;
 
 /// Lifetime of an expectation, seconds: a telephone may ring so long.
 const LIFETIME: u16 = 180;
-
-/// Longest lifetime of a registration, and that of one that names none, seconds.
-const REGISTRATION: u16 = 3600;
 
 /// Most connections of a flow that the other side names.
 const MOST_FURTHER: u8 = 32;
@@ -87,8 +85,7 @@ impl Port {
 
     /// Seconds until the expectation ends; 0 if it has ended.
     fn seconds_left(&self, now: u32) -> u16 {
-        let left = self.until.wrapping_sub(now as u16);
-        if self.internal != 0 && left <= REGISTRATION { left } else { 0 }
+        if self.internal == 0 { 0 } else { seconds_left(self.until, now) }
     }
 
     /// The expectation of the port.
@@ -122,16 +119,27 @@ pub(crate) struct H323 {
     request: u16,
     /// Port of the last connection that the other side has named, and the number of such.
     further: (u16, u8),
+    /// Time of the last message, seconds.
+    seen: u32,
 }
 
 saved!(Talk[Unknown, Signalling, Control]);
 saved!(Port { internal, external, until, bits });
-saved!(H323 { talk, media, ports, next_port, request, further });
+saved!(H323 { talk, media, ports, next_port, request, further, seen });
 
 impl H323 {
     /// True if the numbers are possible.
     pub(crate) fn is_sound(&self) -> bool {
         usize::from(self.next_port) < self.ports.len()
+    }
+
+    /// Keeps times that have passed in the past.
+    fn renew_times(&mut self, now: u32) {
+        let have_passed = have_passed(&mut self.seen, now);
+        for port in &mut self.ports {
+            let left = if have_passed { 0 } else { port.seconds_left(now) };
+            port.until = (now as u16).wrapping_add(left);
+        }
     }
 }
 
@@ -140,6 +148,7 @@ impl Protocol for H323 {
         if context.is_between_families() {
             return Step::Leave(Reason::Families);
         }
+        self.renew_times(context.now);
         if context.is_datagram {
             let notes = walk(bytes, (0, bytes.len()), &h225::RAS_MESSAGE);
             let taken = self.take(notes, context);
@@ -254,7 +263,7 @@ impl H323 {
     /// External endpoints for those that the host names.
     fn edit_outbound(&mut self, notes: &Notes, context: &mut Context<'_>) -> Vec<Edit> {
         let message = if context.is_datagram { notes.value(Value::Message) } else { None };
-        let sequence = notes.value(Value::Sequence).map_or(0, |number| number as u16 + 1);
+        let sequence = sequence(notes);
         let lifetime = match message {
             Some(ras::REGISTRATION_REQUEST) => {
                 self.request = sequence;
@@ -380,16 +389,11 @@ impl H323 {
         context: &mut Context<'_>,
     ) -> Option<Edit> {
         let flow = *context.flow();
-        let internal = found.endpoint.port();
-        let tcp = if found.role == Role::Signalling { Port::TCP } else { 0 };
-        let is_own = internal == flow.internal.port() && (tcp == 0) == context.is_datagram;
+        let is_own = Self::is_own_end(found, context);
         if is_own && lifetime.is_none_or(|lifetime| lifetime == 0) {
             return Some((found.at, flow.external));
         }
-        let known = self
-            .ports
-            .iter()
-            .find(|one| one.internal == internal && one.bits & (Port::TCP | Port::PAIR) == tcp);
+        let known = self.known(found);
         if lifetime == Some(0) {
             let end = SocketAddrV4::new(*flow.external.ip(), known?.external);
             return Some((found.at, end));
@@ -401,7 +405,9 @@ impl H323 {
         let own = if is_own { Port::OWN } else { 0 };
         let lifetime = lifetime.unwrap_or(left).max(LIFETIME);
         let until = (context.now as u16).wrapping_add(lifetime);
-        let port = Port { internal, external: 0, until, bits: tcp | registered | kept | own };
+        let internal = found.endpoint.port();
+        let bits = Self::tcp(found) | registered | kept | own;
+        let port = Port { internal, external: 0, until, bits };
         let wanted = port.expectation(flow.internal, Some(*flow.remote.ip()), lifetime);
         let external = context.expect_exactly(wanted)?;
         self.note(Port { external: external.port(), ..port });
@@ -415,17 +421,32 @@ impl H323 {
 
     /// The external endpoint of one of the host's that is the flow's own, or expected already.
     fn known_end(&self, found: &Found, context: &Context<'_>) -> Option<Edit> {
-        let flow = *context.flow();
-        let internal = found.endpoint.port();
-        let tcp = if found.role == Role::Signalling { Port::TCP } else { 0 };
-        if internal == flow.internal.port() && (tcp == 0) == context.is_datagram {
-            return Some((found.at, flow.external));
+        let external = context.flow().external;
+        if Self::is_own_end(found, context) {
+            return Some((found.at, external));
         }
-        let is_it =
-            |one: &&Port| one.internal == internal && one.bits & (Port::TCP | Port::PAIR) == tcp;
-        let known = self.ports.iter().find(is_it)?;
-        let left = known.seconds_left(context.now);
-        (left > 0).then(|| (found.at, SocketAddrV4::new(*flow.external.ip(), known.external)))
+        let known = self.known(found).filter(|known| known.seconds_left(context.now) > 0)?;
+        Some((found.at, SocketAddrV4::new(*external.ip(), known.external)))
+    }
+
+    /// The bit of a port where the host waits for calls, or for datagrams of RAS.
+    fn tcp(found: &Found) -> u8 {
+        if found.role == Role::Signalling { Port::TCP } else { 0 }
+    }
+
+    /// True if an endpoint of the host is that of the flow.
+    fn is_own_end(found: &Found, context: &Context<'_>) -> bool {
+        let is_datagram = Self::tcp(found) == 0;
+        found.endpoint.port() == context.flow().internal.port()
+            && is_datagram == context.is_datagram
+    }
+
+    /// The remembered port of an endpoint of the host.
+    fn known(&self, found: &Found) -> Option<&Port> {
+        let (internal, tcp) = (found.endpoint.port(), Self::tcp(found));
+        self.ports
+            .iter()
+            .find(|one| one.internal == internal && one.bits & (Port::TCP | Port::PAIR) == tcp)
     }
 
     /// Ends what the registration has kept.
@@ -522,7 +543,7 @@ impl H323 {
     /// Reads the gatekeeper's answer to the last request of a registration. It grants the time, or
     /// less. Nothing from outside prolongs an expectation.
     fn take_answer(&mut self, notes: &Notes, context: &mut Context<'_>) {
-        let sequence = notes.value(Value::Sequence).map_or(0, |number| number as u16 + 1);
+        let sequence = sequence(notes);
         if sequence == 0 || sequence != self.request {
             return;
         }
@@ -540,6 +561,11 @@ impl H323 {
             context.shorten(&port.expectation(flow.internal, Some(*flow.remote.ip()), left));
         }
     }
+}
+
+/// Number of a request of RAS, from 1 on; 0: none.
+fn sequence(notes: &Notes) -> u16 {
+    notes.value(Value::Sequence).map_or(0, |number| number as u16 + 1)
 }
 
 /// Lifetime that a message of a registration names, seconds.

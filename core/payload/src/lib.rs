@@ -30,6 +30,7 @@ mod h323;
 mod index;
 mod irc;
 mod kind;
+mod lifetime;
 mod message;
 mod outbox;
 mod payloads;

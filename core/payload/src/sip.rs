@@ -17,6 +17,7 @@ mod registrations;
 
 use crate::Side;
 use crate::expectation::{Endpoints, Expectation, Uses, Wanted};
+use crate::lifetime::{have_passed, seconds_left};
 use crate::message::{Context, Protocol, Step};
 use crate::reason::Reason;
 use crate::saved::saved;
@@ -31,7 +32,7 @@ use message::{
     record, request, status,
 };
 use natgate_wire::protocol::{TCP, UDP};
-use registrations::{REGISTRATION, Registration, Registrations, seconds_left};
+use registrations::{Registration, Registrations};
 
 /// Longest message, bytes: with one segment more, it fits into the window of held bytes.
 const LONGEST: usize = 6144;
@@ -218,8 +219,7 @@ impl Sip {
     /// Forgets what has passed. Of times only the low bits are kept, which mean another time after
     /// 65,536 seconds.
     fn forget_passed(&mut self, now: u32) {
-        let is_long_ago = now.saturating_sub(self.seen) > u32::from(REGISTRATION);
-        self.seen = now;
+        let is_long_ago = have_passed(&mut self.seen, now);
         let is_over = |open: &&mut Open| is_long_ago || seconds_left(open.until, now) == 0;
         self.open.iter_mut().filter(is_over).for_each(|open| *open = Open::default());
         self.registrations.forget_passed(is_long_ago, now);

@@ -358,6 +358,18 @@ fn a_registration_keeps_its_endpoints() {
     assert_eq!(protocols, [6, 17]);
 }
 
+/// The low bits of a time mean another time after 18 hours.
+#[test]
+fn a_port_of_yesterday_is_not_named() {
+    let mut station = Station::new();
+    station.says(Inside, h323::REGISTRATION);
+    let admission = h323::bytes(h323::ADMISSION);
+    for _ in 0..(1 << 16) / 3000 {
+        station.now += 3000;
+        assert_eq!(station.send(Inside, &admission), admission, "{}", station.now);
+    }
+}
+
 #[test]
 fn an_answer_to_another_request_shortens_nothing() {
     let mut station = Station::new();

@@ -1,6 +1,6 @@
 //! A whole message of SIP, and what its headers say (RFC 3261 section 20).
 
-use super::registrations::REGISTRATION;
+use crate::lifetime::REGISTRATION;
 use crate::message::Context;
 use crate::text::{self, Header, Place};
 use alloc::vec::Vec;

@@ -4,15 +4,7 @@
 //! Times have the low bits of seconds. They mean another time after 65,536 seconds, so
 //! [`Registrations::forget_passed`] comes before each use.
 
-/// Lifetime of a registration that says none, seconds (RFC 3261 section 10.2). No time that is kept
-/// here is longer.
-pub(super) const REGISTRATION: u16 = 3600;
-
-/// Seconds until a time of which only the low bits are known; 0 if it has passed.
-pub(super) fn seconds_left(until: u16, now: u32) -> u16 {
-    let left = until.wrapping_sub(now as u16);
-    if left <= REGISTRATION { left } else { 0 }
-}
+use crate::lifetime::seconds_left;
 
 /// A registration of a flow: one contact of one address of record.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +44,7 @@ pub(super) struct Registrations {
 
 impl Registrations {
     /// Forgets what has passed; everything if the last use `is_long_ago`, which is more than
-    /// [`REGISTRATION`] seconds.
+    /// [`REGISTRATION`](crate::lifetime::REGISTRATION) seconds.
     pub(super) fn forget_passed(&mut self, is_long_ago: bool, now: u32) {
         for one in &mut self.all {
             if is_long_ago || one.need(now) == 0 {
