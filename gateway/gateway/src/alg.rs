@@ -306,12 +306,6 @@ impl Stage {
         let Ends { protocol, source, destination } = ends;
         let server = self.servers.get(&(protocol, destination));
         let server = server.map(|(kind, internal)| (*kind, *internal, 0));
-        // The external endpoint of a server that a message has named may be another host's by now.
-        let is_known = || self.payloads.find(protocol, destination, source).is_some();
-        let server = match server {
-            None if !self.further.is_empty() && !is_known() => self.further.server(ends),
-            server => server,
-        };
         let named = match server {
             Some((kind, ..)) => Some(kind),
             None => self.settings.kind(protocol, source.port()),
@@ -320,6 +314,12 @@ impl Stage {
             return None;
         }
         let known = self.payloads.find(protocol, destination, source);
+        // The external endpoint of a server that a message has named may be another host's by now.
+        let further = || self.further.server(ends).filter(|_| known.is_none());
+        let (named, server) = match server.is_none().then(further).flatten() {
+            Some(further) => (Some(further.0), Some(further)),
+            None => (named, server),
+        };
         let flow = match (server, known) {
             (Some((_, internal, realm)), _) => endpoints(realm, internal, destination, source),
             (None, Some((_, flow))) => flow,

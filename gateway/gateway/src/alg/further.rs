@@ -77,20 +77,21 @@ impl FurtherFlows {
                 if old.is_none() && (is_full || of_host.count() >= MOST_OF_HOST) {
                     return false;
                 }
-                // A call to another host does not take the place of the registration.
-                let longest = old.map_or(until, |old| old.until.max(until));
-                self.has_changed |= old.is_none_or(|old| old.external != further.end);
+                let (external, remote) = (further.end, *flow.remote.ip());
+                self.has_changed |= old.is_none_or(|old| old.external != external);
+                let mut until = until;
                 if let Some(old) = old {
-                    if old.remote != *flow.remote.ip() && old.until > until {
+                    // A call to another host does not take the place of the registration.
+                    if old.remote != remote && old.until > until {
                         return true;
                     }
+                    until = until.max(old.until);
                     self.external.remove(&old.external);
                 }
-                if let Some(other) = self.external.insert(further.end, key) {
+                if let Some(other) = self.external.insert(external, key) {
                     self.inside.remove(&other);
                 }
-                let (external, remote) = (further.end, *flow.remote.ip());
-                self.inside.insert(key, Inside { kind, external, remote, until: longest });
+                self.inside.insert(key, Inside { kind, external, remote, until });
             }
             Side::Outside => {
                 let key = (host, further.end, realm);
