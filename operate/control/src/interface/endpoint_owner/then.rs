@@ -30,7 +30,8 @@ pub(super) fn find_then(
     go_on: &dyn Fn() -> bool,
 ) -> Answer {
     let settings = interface.settings();
-    let (own, status) = search(interface, &settings, question, go_on)?;
+    let mut owners = owners(interface, &settings, question);
+    let (own, status) = search(interface, &settings, question, &owners, go_on)?;
     let Some(fleet) = &settings.fleet else { return Ok(alone(own, status)) };
     let asked = match &interface.pair {
         Some(pair) => (pair.log)(question.write(), go_on),
@@ -39,7 +40,7 @@ pub(super) fn find_then(
     let other = asked.and_then(|bytes| {
         NodeReply::read(&bytes, question).ok_or_else(|| "its answer is malformed".to_owned())
     });
-    let owner = owner_then(interface, &settings, question);
+    let owner = owners.pop();
     let names = [&fleet.node[..], &fleet.partner.node];
     Ok(merged(names, question.at, own, other, owner.as_ref()))
 }
@@ -53,7 +54,9 @@ pub(crate) fn answer_partner(
 ) -> Option<Vec<u8>> {
     let question = PastQuestion::read(question)?;
     let interface = interface.upgrade()?;
-    let reply = match search(&interface, &interface.settings(), &question, go_on) {
+    let settings = interface.settings();
+    let owners = owners(&interface, &settings, &question);
+    let reply = match search(&interface, &settings, &question, &owners, go_on) {
         Ok((reply, _)) => reply,
         Err(Response { body, .. }) => {
             let reason = body["message"].as_str().map(str::to_owned);
@@ -63,11 +66,13 @@ pub(crate) fn answer_partner(
     Some(reply.write())
 }
 
-/// Searches this node's log, then its table. Also returns the status of a gateway that is alone.
+/// Searches this node's log, then its table. `owners`: of the endpoint's slice. Also returns the
+/// status of a gateway that is alone.
 fn search(
     interface: &Interface,
     settings: &Settings,
     question: &PastQuestion,
+    owners: &[SliceOwner],
     go_on: &dyn Fn() -> bool,
 ) -> Result<(NodeReply, u16), Response> {
     let PastQuestion { external, protocol, at } = *question;
@@ -77,7 +82,8 @@ fn search(
     {
         catch_up.wait(at, go_on);
     }
-    let inherited = inherited(interface, settings, question);
+    let fleet = settings.fleet.as_ref();
+    let inherited = fleet.and_then(|fleet| inherited(owners, &fleet.node));
     let mut reply = NodeReply { searched: true, ..NodeReply::default() };
     match past::had_since(settings, external, protocol, at, inherited, go_on) {
         Ok(found) => {
@@ -149,7 +155,7 @@ fn in_table(interface: &Interface, question: &PastQuestion) -> Result<Vec<Value>
 fn slice_of(settings: &Settings, question: &PastQuestion) -> Option<usize> {
     let address = question.external.0;
     let has = |slice: &natgate_gateway::fleet::SliceSettings| {
-        slice.addresses.iter().any(|range| (range.first..=range.last).contains(&address))
+        slice.addresses.iter().any(|range| range.contains(address))
     };
     settings.fleet.as_ref()?.slices.iter().position(has)
 }
@@ -165,27 +171,9 @@ fn owners(interface: &Interface, settings: &Settings, question: &PastQuestion) -
     owners
 }
 
-/// The owner of the endpoint's slice at the time, if this node knows it.
-fn owner_then(
-    interface: &Interface,
-    settings: &Settings,
-    question: &PastQuestion,
-) -> Option<SliceOwner> {
-    owners(interface, settings, question).pop()
-}
-
-/// Time of the last take-over of the endpoint's slice by this node before the time, if it continued
-/// mappings. `None` if the other node owned the slice at the time.
-fn inherited(
-    interface: &Interface,
-    settings: &Settings,
-    question: &PastQuestion,
-) -> Option<Timestamp> {
-    let node = &settings.fleet.as_ref()?.node;
-    taken(&owners(interface, settings, question), node)
-}
-
-fn taken(owners: &[SliceOwner], node: &str) -> Option<Timestamp> {
+/// Time of the last take-over of a slice by a node, if the node continued mappings and owns the
+/// slice at the end of the list.
+fn inherited(owners: &[SliceOwner], node: &str) -> Option<Timestamp> {
     let mut own = owners.iter().rev().take_while(|owner| owner.owner == node);
     own.find(|owner| owner.continued.is_some_and(|count| count > 0)).map(|owner| owner.since)
 }

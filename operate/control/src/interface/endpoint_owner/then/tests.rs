@@ -175,8 +175,8 @@ fn only_the_owner_at_the_time_has_continued_mappings() {
         owner(20, "b", None),
         owner(40, "a", Some(1)),
     ];
-    assert_eq!(taken(&all[..2], "a"), Some(Timestamp(10)));
-    assert_eq!(taken(&all[..3], "a"), None);
-    assert_eq!(taken(&all, "a"), Some(Timestamp(40)));
-    assert_eq!(taken(&[], "a"), None);
+    assert_eq!(inherited(&all[..2], "a"), Some(Timestamp(10)));
+    assert_eq!(inherited(&all[..3], "a"), None);
+    assert_eq!(inherited(&all, "a"), Some(Timestamp(40)));
+    assert_eq!(inherited(&[], "a"), None);
 }
