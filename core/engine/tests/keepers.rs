@@ -35,18 +35,24 @@ fn keeper(number: u32, last: u8) -> Keeper {
     Keeper { nonce: NONCE, number, filter: filter(last) }
 }
 
-/// Asks for a hold. Returns the seconds that it lasts now.
-fn ask(lab: &mut Lab, (number, last): (u32, u8), seconds: u64) -> u64 {
-    let request = MapRequest {
+/// A request for a hold; without filters it admits everybody.
+fn request(seconds: u64, filters: &[RemoteFilter]) -> MapRequest<'_> {
+    MapRequest {
         protocol: UDP,
         realm: 0,
         internal: end(HOST),
         wanted: WantedEndpoint::default(),
         lifetime: Duration::from_secs(seconds),
         nonce: NONCE,
-        replaces_filters: false,
-        filters: &[filter(last)],
-    };
+        replaces_filters: filters.is_empty(),
+        filters,
+    }
+}
+
+/// Asks for a hold. Returns the seconds that it lasts now.
+fn ask(lab: &mut Lab, (number, last): (u32, u8), seconds: u64) -> u64 {
+    let filters = [filter(last)];
+    let request = request(seconds, &filters);
     let made = lab.engine.map_for(lab.now, &request, number).expect("a mapping");
     let lifetime = made.lifetime.expect("an end");
     assert_eq!(Some(lifetime), left(lab));
@@ -121,16 +127,7 @@ fn the_end_of_the_last_keeper_leaves_the_time_of_others() {
 
 /// Asks for a hold that admits everybody.
 fn open(lab: &mut Lab, number: u32, seconds: u64) -> Result<u64, ExplicitError> {
-    let request = MapRequest {
-        protocol: UDP,
-        realm: 0,
-        internal: end(HOST),
-        wanted: WantedEndpoint::default(),
-        lifetime: Duration::from_secs(seconds),
-        nonce: NONCE,
-        replaces_filters: true,
-        filters: &[],
-    };
+    let request = request(seconds, &[]);
     let made = lab.engine.map_for(lab.now, &request, number)?;
     Ok(made.lifetime.expect("an end").as_secs())
 }
