@@ -11,7 +11,7 @@ use std::io;
 const CABLES: [(&str, &str, &str); 2] = [("inside", "switch", "nat"), ("outside", "router", "nat")];
 
 /// Counters of the kernel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wires {
     /// Frames to the gateway's devices, and frames from them: `[inside, outside]`. Frames that the
     /// other end did not accept are included.

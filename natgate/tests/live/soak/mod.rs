@@ -262,6 +262,23 @@ fn frugal(network: &Network) -> PathBuf {
     path
 }
 
+/// Counters at a time without packets in flight: new devices send packets of their own, and one
+/// that comes between two readings would be in one of them alone.
+fn at_rest(network: &Network, gateway: &Gateway) -> (Wires, Value) {
+    let deadline = Instant::now() + PATIENCE;
+    let read = || (Wires::read(network), gateway.status().unwrap());
+    let mut before = read();
+    loop {
+        thread::sleep(Duration::from_millis(100));
+        let now = read();
+        if now.0 == before.0 && now.1["devices"] == before.1["devices"] {
+            return now;
+        }
+        assert!(Instant::now() < deadline, "packets without end: {before:?}, then {now:?}");
+        before = now;
+    }
+}
+
 fn soak(backend: &'static str, workers: u64, addresses: u8) {
     let network = super::network();
     populate(&network);
@@ -275,7 +292,7 @@ fn soak(backend: &'static str, workers: u64, addresses: u8) {
     let config = move |rate| config(backend, workers, addresses, &own, rate);
     let program = frugal(&network);
     let gateway = Gateway::start_in(&network, "nat", &program, &config(RATES[0])).unwrap();
-    let first = (Wires::read(&network), gateway.status().unwrap());
+    let first = at_rest(&network, &gateway);
     let mut soak = Soak {
         network: &network,
         gateway,
