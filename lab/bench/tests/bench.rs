@@ -172,6 +172,10 @@ fn instructions_are_counted_and_compared() {
         "expire_udp",
         "inbound_tcp",
         "gateway_inbound",
+        "alg_inbound",
+        "sip_register",
+        "sip_answer",
+        "sip_invite",
     ] {
         positive(&counts["paths"][path], &["instructions", "accesses"]);
     }

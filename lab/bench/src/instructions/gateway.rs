@@ -2,13 +2,14 @@
 //! sessions that gets the same packets.
 //!
 //! The difference of both counts is the cost of sorting frames, finding next hops and writing
-//! headers. Functions whose names begin with `counted` are counted. The devices' own functions are
+//! headers. With application-level gateways on, the worker also gets messages of SIP. Functions whose names begin with `counted` are counted. The devices' own functions are
 //! not: callgrind stops counting while they run.
 
+use super::sip;
 use natgate_engine::{
     AddressRange, Config, Engine, Packet, PoolConfig, Prefix, Side, SideConfig, Timestamp, Verdict,
 };
-use natgate_gateway::{Settings, SideSettings, StaticNeighbor, Worker};
+use natgate_gateway::{AlgKind, AlgSettings, Settings, SideSettings, StaticNeighbor, Worker};
 use natgate_io::{
     BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Lost, Receive, Statistics, Transmit,
 };
@@ -25,22 +26,24 @@ const SESSIONS: u32 = 100;
 /// Batches of a round.
 pub(super) const BATCHES: usize = 16;
 
-/// Bytes of a frame of 64 bytes without its checksum, and of its packet.
-const FRAME: usize = 60;
-const PACKET: usize = FRAME - ETHERNET_LEN;
-const BUFFER: usize = 256;
+/// Bytes of a payload in a frame of 64 bytes.
+const PAYLOAD: usize = 60 - ETHERNET_LEN - PORTS - 8;
+/// Offset of the ports in a packet.
+const PORTS: usize = 20;
+const BUFFER: usize = 2048;
 
 const INSIDE: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const OUTSIDE: Mac = Mac([2, 0, 0, 0, 0, 2]);
 const STATION: Mac = Mac([2, 0, 0, 0, 2, 9]);
 const HOSTS: u32 = Ipv4Addr::new(10, 0, 0, 16).to_bits();
 const UPSTREAM: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
-const REMOTE: (u32, u16) = (Ipv4Addr::new(198, 51, 100, 9).to_bits(), 53);
+/// No application-level gateway has this port.
+const REMOTE: (u32, u16) = (Ipv4Addr::new(198, 51, 100, 9).to_bits(), 443);
 const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const PORT: u16 = 4000;
 
 /// Bytes of frames: those that come to a device, or those that have left it.
-type Frames = Vec<[u8; FRAME]>;
+type Frames = Vec<Vec<u8>>;
 type Shared = Arc<Mutex<Frames>>;
 
 /// A gateway and an engine with the same sessions.
@@ -51,13 +54,22 @@ pub(super) struct Pair {
     ports: [(Shared, Shared); 2],
     /// Frames in each direction, by session: first from inside, then from outside.
     frames: [Frames; 2],
+    /// Messages of SIP that have been sent, and the answers to the last of them.
+    messages: u32,
+    answers: Frames,
     now: Timestamp,
 }
 
 impl Pair {
-    /// Creates both, with their sessions.
-    pub(super) fn new() -> Self {
-        let (settings, now) = (settings(), Timestamp(1_000_000_000));
+    /// Creates both, with their sessions. `alg`: with all application-level gateways on.
+    pub(super) fn new(alg: bool) -> Self {
+        let (mut settings, now) = (settings(), Timestamp(1_000_000_000));
+        if alg {
+            for kind in AlgKind::ALL {
+                settings.alg.set(kind, AlgSettings::usual_ports(kind).to_vec());
+            }
+            settings.alg.reserve(&mut settings.engine.limits);
+        }
         let ports: [(Shared, Shared); 2] = Default::default();
         let device = |name: &str, mac, (from, to): &(Shared, Shared)| -> Box<dyn Device> {
             Box::new(Lane {
@@ -72,9 +84,11 @@ impl Pair {
         let engine = Engine::new(&settings.engine, [7; 32], now);
         let mut engine = engine.expect("the laboratory's configuration can be run");
         engine.populate();
-        let outbound: Frames =
-            (0..SESSIONS).map(|host| frame(INSIDE, ((HOSTS + host, PORT), REMOTE))).collect();
-        let mut pair = Self { worker, engine, ports, frames: [outbound, Vec::new()], now };
+        let frames: Frames =
+            (0..SESSIONS).map(|host| outbound(host, (PORT, REMOTE.1), &[0; PAYLOAD])).collect();
+        let frames = [frames, Vec::new()];
+        let (messages, answers) = (0, Vec::new());
+        let mut pair = Self { worker, engine, ports, frames, messages, answers, now };
         pair.open();
         pair
     }
@@ -82,21 +96,19 @@ impl Pair {
     /// Creates the sessions, and sends the first answer of each.
     fn open(&mut self) {
         for session in 0..SESSIONS as usize {
-            let first = self.frames[0][session];
-            lock(&self.ports[0].0).push(first);
+            let first = self.frames[0][session].clone();
+            lock(&self.ports[0].0).push(first.clone());
             self.turn();
             let left = lock(&self.ports[1].1).pop().expect("the gateway forwards the packet");
-            let ip = Ipv4::new_checked(&left[ETHERNET_LEN..]).expect("a packet");
-            let port = u16::from_be_bytes([left[34], left[35]]);
-            self.frames[1].push(frame(OUTSIDE, (REMOTE, (ip.source(), port))));
+            self.frames[1].push(answer(&left, &[0; PAYLOAD]));
             self.engine_batch(Side::Inside, &[first]);
             self.answer(session);
         }
     }
 
     fn answer(&mut self, session: usize) {
-        let answer = self.frames[1][session];
-        lock(&self.ports[1].0).push(answer);
+        let answer = self.frames[1][session].clone();
+        lock(&self.ports[1].0).push(answer.clone());
         self.turn();
         assert!(lock(&self.ports[0].1).pop().is_some(), "the gateway forwards the answer");
         self.engine_batch(Side::Outside, &[answer]);
@@ -109,8 +121,8 @@ impl Pair {
     }
 
     /// Gives frames to the engine alone, as one batch.
-    fn engine_batch(&mut self, side: Side, frames: &[[u8; FRAME]]) {
-        let mut buffers: Vec<[u8; FRAME]> = frames.to_vec();
+    fn engine_batch(&mut self, side: Side, frames: &[Vec<u8>]) {
+        let mut buffers = frames.to_vec();
         let mut packets: Vec<Packet<'_>> =
             buffers.iter_mut().map(|bytes| Packet::new(&mut bytes[..], ETHERNET_LEN)).collect();
         let mut verdicts = vec![Verdict::Held; frames.len()];
@@ -121,18 +133,51 @@ impl Pair {
     /// Frames of a batch from a side, in an order that repeats no host at once.
     fn batch(&self, side: Side, number: usize) -> Frames {
         let frames = &self.frames[usize::from(side == Side::Outside)];
-        (0..BATCH).map(|place| frames[(number * BATCH + place) * 37 % frames.len()]).collect()
+        (0..BATCH)
+            .map(|place| frames[(number * BATCH + place) * 37 % frames.len()].clone())
+            .collect()
     }
 
     /// Gives a round of packets from a side to the gateway.
     pub(super) fn gateway(&mut self, side: Side) {
-        let (from, to) = if side == Side::Inside { (0, 1) } else { (1, 0) };
         for number in 0..BATCHES {
-            let frames = self.batch(side, number);
-            lock(&self.ports[from].0).extend(frames);
-            self.turn();
-            let left = std::mem::take(&mut *lock(&self.ports[to].1));
-            assert_eq!(left.len(), BATCH, "the gateway forwards every packet");
+            self.forward(side, self.batch(side, number));
+        }
+    }
+
+    /// Gives frames from a side to the gateway, a batch at most. Returns what has left.
+    fn forward(&mut self, side: Side, frames: Frames) -> Frames {
+        let (from, to) = if side == Side::Inside { (0, 1) } else { (1, 0) };
+        let count = frames.len();
+        lock(&self.ports[from].0).extend(frames);
+        self.turn();
+        let left = std::mem::take(&mut *lock(&self.ports[to].1));
+        assert_eq!(left.len(), count, "the gateway forwards every packet");
+        left
+    }
+
+    /// Gives a round of messages of SIP from inside to the gateway, and keeps the answers.
+    pub(super) fn ask_by_sip(&mut self, request: fn(host: u32, number: u32) -> Vec<u8>) {
+        self.answers.clear();
+        for _ in 0..BATCHES {
+            let one = |place| {
+                let number = self.messages + place;
+                let host = number % SESSIONS;
+                outbound(host, (sip::PORT, sip::PORT), &request(host, number))
+            };
+            let frames = (0..BATCH as u32).map(one).collect();
+            self.messages += BATCH as u32;
+            let left = self.forward(Side::Inside, frames);
+            let answers = left.iter().map(|left| answer(left, &sip::ok(payload(left))));
+            self.answers.extend(answers);
+        }
+    }
+
+    /// Gives the answers to the last round to the gateway.
+    pub(super) fn answer_by_sip(&mut self) {
+        let answers = std::mem::take(&mut self.answers);
+        for batch in answers.chunks(BATCH) {
+            self.forward(Side::Outside, batch.to_vec());
         }
     }
 
@@ -193,15 +238,35 @@ fn settings() -> Settings {
     Settings { neighbors: neighbors.collect(), ..Settings::new(engine, inside, outside) }
 }
 
+/// A frame from a host to the remote host, between these ports.
+fn outbound(host: u32, (from, to): (u16, u16), payload: &[u8]) -> Vec<u8> {
+    frame(INSIDE, ((HOSTS + host, from), (REMOTE.0, to)), payload)
+}
+
+/// A frame that answers one which has left the gateway.
+fn answer(left: &[u8], payload: &[u8]) -> Vec<u8> {
+    let packet = &left[ETHERNET_LEN..];
+    let ip = Ipv4::new_checked(packet).expect("a packet");
+    let port = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+    let (to, from) = ((ip.source(), port(PORTS)), (ip.destination(), port(PORTS + 2)));
+    frame(OUTSIDE, (from, to), payload)
+}
+
+/// The payload of a frame.
+fn payload(frame: &[u8]) -> &[u8] {
+    &frame[ETHERNET_LEN + PORTS + 8..]
+}
+
 /// A frame to a device with a UDP datagram between two ends. The datagram has no checksum.
-fn frame(to: Mac, (source, destination): ((u32, u16), (u32, u16))) -> [u8; FRAME] {
-    let mut frame = [0; FRAME];
+fn frame(to: Mac, (source, destination): ((u32, u16), (u32, u16)), payload: &[u8]) -> Vec<u8> {
+    let len = PORTS + 8 + payload.len();
+    let mut frame = vec![0; ETHERNET_LEN + len];
     if let Some(header) = frame.first_chunk_mut() {
         arp::write_ethernet(header, to, STATION, ethertype::IPV4);
     }
     let packet = &mut frame[ETHERNET_LEN..];
-    let mut ip = Ipv4::init(&mut packet[..], 20);
-    ip.set_total_len(PACKET as u16);
+    let mut ip = Ipv4::init(&mut packet[..], PORTS);
+    ip.set_total_len(len as u16);
     ip.set_ttl(64);
     ip.set_protocol(protocol::UDP);
     ip.set_source(source.0);
@@ -209,7 +274,8 @@ fn frame(to: Mac, (source, destination): ((u32, u16), (u32, u16))) -> [u8; FRAME
     ip.fill_checksum();
     packet[20..22].copy_from_slice(&source.1.to_be_bytes());
     packet[22..24].copy_from_slice(&destination.1.to_be_bytes());
-    packet[24..26].copy_from_slice(&(PACKET as u16 - 20).to_be_bytes());
+    packet[24..26].copy_from_slice(&((len - PORTS) as u16).to_be_bytes());
+    packet[28..].copy_from_slice(payload);
     frame
 }
 
@@ -263,7 +329,7 @@ impl Receive for Source {
     fn receive<'d>(&'d mut self, batch: &mut Batch<'d>) {
         let mut frames = lock(&self.frames);
         for (buffer, frame) in self.buffers.iter_mut().zip(frames.drain(..)) {
-            let end = HEADROOM + FRAME;
+            let end = HEADROOM + frame.len();
             buffer[HEADROOM..end].copy_from_slice(&frame);
             batch.push(Frame::of(buffer, HEADROOM, end));
         }
@@ -272,8 +338,7 @@ impl Receive for Source {
 
 impl Transmit for Sink {
     fn transmit(&mut self, frames: &mut [Frame<'_>]) -> Lost {
-        let left = frames.iter().filter_map(|frame| <[u8; FRAME]>::try_from(frame.bytes()).ok());
-        lock(&self.frames).extend(left);
+        lock(&self.frames).extend(frames.iter().map(|frame| frame.bytes().to_vec()));
         Lost::NONE
     }
 }

@@ -14,6 +14,7 @@
 
 mod gateway;
 mod report;
+mod sip;
 
 pub use report::{Change, against, page, table};
 
@@ -47,10 +48,32 @@ const PATHS: [(&str, usize); 7] = [
     ("inbound_tcp", ROUNDS),
 ];
 
-/// Paths of a packet through a gateway, without its engine: one round of the gateway and one of the
-/// engine alone.
-const AROUND: [(&str, Side); 2] =
-    [("gateway_outbound", Side::Inside), ("gateway_inbound", Side::Outside)];
+/// Paths of a packet through a gateway: the cost is that of the first round without that of the
+/// second one, if there is one.
+const AROUND: [(&str, &[Round]); 7] = [
+    ("gateway_outbound", &[Round::Gateway(Side::Inside), Round::Engine(Side::Inside)]),
+    ("gateway_inbound", &[Round::Gateway(Side::Outside), Round::Engine(Side::Outside)]),
+    ("alg_outbound", &[Round::GatewayWithAlg(Side::Inside), Round::Gateway(Side::Inside)]),
+    ("alg_inbound", &[Round::GatewayWithAlg(Side::Outside), Round::Gateway(Side::Outside)]),
+    ("sip_register", &[Round::Sip(sip::register)]),
+    ("sip_answer", &[Round::SipAnswer]),
+    ("sip_invite", &[Round::Sip(sip::invite)]),
+];
+
+/// Packets of a round, and what gets them.
+#[derive(Clone, Copy, Debug)]
+enum Round {
+    /// An engine.
+    Engine(Side),
+    /// A gateway.
+    Gateway(Side),
+    /// A gateway with all application-level gateways on.
+    GatewayWithAlg(Side),
+    /// The same, with messages of SIP from inside.
+    Sip(fn(u32, u32) -> Vec<u8>),
+    /// The same, with the answers to the last of them.
+    SipAnswer,
+}
 
 /// Sessions that exist before the count.
 fn sessions(quick: bool) -> u64 {
@@ -138,12 +161,14 @@ pub fn count(
         let parts = parts.map_err(Error::Output)?;
         Ok(Count::new(path, units, |field| parts.iter().map(field).sum::<u64>() as f64))
     });
-    let around = AROUND.map(|(path, _)| {
-        let round = |number: usize| read(2 * (before + number) + 2).map_err(Error::Output);
-        let (gateway, engine) = (round(0)?, round(1)?);
-        before += 2;
+    let around = AROUND.map(|(path, rounds)| {
+        let parts: Result<Vec<Totals>, String> =
+            (before..before + rounds.len()).map(|round| read(2 * round + 2)).collect();
+        before += rounds.len();
+        let parts = parts.map_err(Error::Output)?;
         let units = (gateway::BATCHES * natgate_io::BATCH) as u64;
-        Ok(Count::new(path, units, |field| field(&gateway) as f64 - field(&engine) as f64))
+        let less = |field: fn(&Totals) -> u64| parts.get(1).map_or(0.0, |part| field(part) as f64);
+        Ok(Count::new(path, units, |field| field(&parts[0]) as f64 - less(field)))
     });
     engine.into_iter().chain(around).collect()
 }
@@ -226,18 +251,29 @@ pub fn counted(quick: bool) {
     count_around();
 }
 
-/// Counts what a gateway does around its engine.
+/// Counts the rounds of [`AROUND`]; a round of packets for the second time.
 fn count_around() {
-    let mut pair = gateway::Pair::new();
-    for (_, side) in AROUND {
-        pair.gateway(side);
-        pair.engine(side);
-        mark();
-        pair.gateway(side);
-        mark();
-        mark();
-        pair.engine(side);
-        mark();
+    let (mut pair, mut with_alg) = (gateway::Pair::new(false), gateway::Pair::new(true));
+    with_alg.ask_by_sip(sip::register);
+    with_alg.answer_by_sip();
+    with_alg.ask_by_sip(sip::invite);
+    let mut run = |round: &Round| match *round {
+        Round::Engine(side) => pair.engine(side),
+        Round::Gateway(side) => pair.gateway(side),
+        Round::GatewayWithAlg(side) => with_alg.gateway(side),
+        Round::Sip(request) => with_alg.ask_by_sip(request),
+        Round::SipAnswer => with_alg.answer_by_sip(),
+    };
+    for (_, rounds) in AROUND {
+        if let [first, second] = rounds {
+            run(first);
+            run(second);
+        }
+        for round in rounds {
+            mark();
+            run(round);
+            mark();
+        }
     }
 }
 

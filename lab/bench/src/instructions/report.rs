@@ -78,7 +78,9 @@ pub fn page(counts: &[Count], command: &str) -> Report {
          which holds a batch and little of the table. What is counted is the gateway's turn: let \
          time pass, process a batch, take the events. `gateway` is what a whole gateway does \
          around its engine: 100 sessions, frames of 64 bytes, devices in memory whose own work \
-         is left out.",
+         is left out. `alg` is what all application-level gateways together add for packets that \
+         are of none of their protocols. `sip` is a whole message of SIP of a hundred hosts, in \
+         UDP through such a gateway: a registration, its answer, and a call that offers audio.",
     );
     report.table(table(counts));
     let paths: Map<String, Value> =
