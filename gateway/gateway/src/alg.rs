@@ -279,8 +279,13 @@ impl Stage {
     }
 
     /// True if a packet may be of a control flow, and has to be taken by [`Stage::take`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn claims(&self, from: Side, packet: &[u8]) -> bool {
+        (self.watched.may_have(packet) || self.has_pieces()) && self.claims_any(from, packet)
+    }
+
+    #[cold]
+    fn claims_any(&self, from: Side, packet: &[u8]) -> bool {
         self.watched.may_have(packet) && self.has_flow(from, packet) || self.may_follow(packet)
     }
 

@@ -28,7 +28,13 @@ impl Stage {
     /// True if a packet may be a later fragment of a call, whose first bytes are any.
     #[inline]
     pub(super) fn may_follow(&self, packet: &[u8]) -> bool {
-        self.calls.has_pieces() && matches!(gre::read(packet), Some(Packet::Later(_)))
+        self.has_pieces() && matches!(gre::read(packet), Some(Packet::Later(_)))
+    }
+
+    /// True if later fragments of calls may come.
+    #[inline(always)]
+    pub(super) fn has_pieces(&self) -> bool {
+        self.calls.has_pieces()
     }
 
     /// True if a packet may be of a call.

@@ -3,6 +3,9 @@
 
 use natgate_wire::{ipv6, protocol};
 
+/// First byte of an IPv4 packet without options.
+const PLAIN: u8 = 0x45;
+
 /// A set of ports.
 #[derive(Debug)]
 pub(super) struct WatchedPorts(Box<[u64; 1024]>);
@@ -25,6 +28,7 @@ impl WatchedPorts {
         self.0.fill(u64::MAX);
     }
 
+    #[inline(always)]
     fn has(&self, port: [u8; 2]) -> bool {
         let port = u16::from_be_bytes(port);
         self.0[usize::from(port >> 6)] >> (port & 63) & 1 == 1
@@ -43,8 +47,18 @@ impl WatchedPorts {
     }
 
     /// False if an IPv4 packet certainly has none of the ports.
-    #[inline]
+    #[inline(always)]
     pub(super) fn may_have(&self, packet: &[u8]) -> bool {
+        match packet.first_chunk::<24>() {
+            Some(head) if head[0] == PLAIN => {
+                self.has([head[20], head[21]]) | self.has([head[22], head[23]])
+            }
+            _ => self.may_have_behind_options(packet),
+        }
+    }
+
+    #[cold]
+    fn may_have_behind_options(&self, packet: &[u8]) -> bool {
         let Some(first) = packet.first() else { return false };
         let start = usize::from(first & 15) * 4;
         match packet.get(start..start + 4) {

@@ -9,20 +9,28 @@
 
 use super::families::{Families, Passage};
 use super::stages::{NO_VERDICTS, Packets, Stages, seen};
-use crate::alg::{AlgExpectation, Algs, Arrived, HostEnds};
+use crate::alg::{AlgExpectation, Algs, Arrived, HostEnds, Stage};
 use crate::counters::Origin;
 use crate::link::Link;
 use crate::tap::Moment;
 use natgate_engine::{Packet, Side, Timestamp, Verdict};
-use natgate_io::{BATCH, Frame, HEADROOM, Transmit};
+use natgate_io::{BATCH, Batch, Frame, HEADROOM, Transmit};
 use natgate_ipv6::{Departure, Fate, HostName};
 use natgate_payload::{Fate as AlgFate, Room};
 
 const _: () = assert!(BATCH <= u64::BITS as usize);
 
+/// The first packet, from a place on, that is of a control flow.
+#[inline]
+fn first_claimed(stage: &Stage, from: Side, frames: &Batch<'_>, start: usize) -> Option<usize> {
+    let later = frames.iter().enumerate().skip(start);
+    let mut claimed = later.filter(|(_, frame)| stage.claims(from, frame.bytes()));
+    claimed.next().map(|(number, _)| number)
+}
+
 impl Stages {
-    /// Takes the packets of control flows out of a batch, through all stages.
-    #[cold]
+    /// Takes the packets of control flows out of a batch, through all stages. Nearly all batches
+    /// have none.
     #[inline(never)]
     pub(super) fn carry_controls(
         &mut self,
@@ -31,23 +39,37 @@ impl Stages {
         packets: &mut Packets<'_>,
         transmitters: &mut [&mut dyn Transmit],
     ) {
+        let Some(algs) = &self.algs else { return };
+        if let Some(first) = first_claimed(&algs.stage, from, &packets.frames, 0) {
+            self.carry_controls_from(first, (now, from), packets, transmitters);
+        }
+    }
+
+    /// Takes the packets of control flows out of a batch, of which the first one is known.
+    #[cold]
+    #[inline(never)]
+    fn carry_controls_from(
+        &mut self,
+        first: usize,
+        (now, from): (Timestamp, Side),
+        packets: &mut Packets<'_>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
         let Some(mut algs) = self.algs.take() else { return };
-        let mut claimed = 0_u64;
-        for number in 0..packets.len() {
-            if algs.stage.claims(from, packets.frames[number].bytes()) {
-                claimed |= 1 << number;
-                let (frame, realm) = packets.take(number);
-                let arrived = Arrived { now, from, realm };
-                self.carry_control(&mut algs, arrived, frame.bytes(), transmitters);
-            }
+        let (mut claimed, mut next) = (0_u64, Some(first));
+        while let Some(number) = next {
+            claimed |= 1 << number;
+            let (frame, realm) = packets.take(number);
+            let arrived = Arrived { now, from, realm };
+            self.carry_control(&mut algs, arrived, frame.bytes(), transmitters);
+            // The packet may have named flows that later packets belong to.
+            next = first_claimed(&algs.stage, from, &packets.frames, number + 1);
         }
-        if claimed != 0 {
-            let mut number = 0;
-            packets.frames.retain(|_| {
-                number += 1;
-                claimed >> (number - 1) & 1 == 0
-            });
-        }
+        let mut number = 0;
+        packets.frames.retain(|_| {
+            number += 1;
+            claimed >> (number - 1) & 1 == 0
+        });
         self.algs = Some(algs);
     }
 
