@@ -326,7 +326,7 @@ impl Translator {
                 Task::Leave { .. } if !run.items.is_empty() && self.moves_tunnel(now, packet) => {
                     return at;
                 }
-                Task::Leave { .. } => self.leave_tunnel(now, packet, place, run),
+                Task::Leave { hash } => self.leave_tunnel(now, packet, (place, *hash), run),
             };
             let Err((refusal, len)) = refused else { continue };
             let Some(kind) = task.kind() else { continue };
@@ -396,9 +396,15 @@ impl Translator {
         &mut self,
         now: Timestamp,
         packet: &mut Packet<'_>,
-        (at, received): (usize, usize),
+        ((at, received), hash): ((usize, usize), u64),
         run: &mut Run,
     ) -> Result<(), (Refusal, usize)> {
+        if let Some((number, len)) = self.leave_tunnel_quickly(now, packet, hash) {
+            let remote = receiver(packet.bytes());
+            let sender = Some(number);
+            run.items.push(Item { at, len, sender, is_new: false, remote, converted: None });
+            return Ok(());
+        }
         self.check(packet).map_err(|refusal| (refusal, received))?;
         let len = packet.len();
         let sender = self.number_tunneled(now, packet);

@@ -418,6 +418,23 @@ impl Hosts {
         self.intern_hashed((address, NO_INNER), hash, now)
     }
 
+    /// The number of a host behind a tunnel that has one, by its hash. The host has sent at a time,
+    /// nanoseconds.
+    #[inline(always)]
+    pub(crate) fn known_behind(
+        &mut self,
+        tunnel: u128,
+        inner: u32,
+        hash: u64,
+        now: u64,
+    ) -> Option<u32> {
+        let at = self.find_hashed((self.key_of(tunnel, inner), inner), hash)?;
+        self.is_new = false;
+        let host = &mut self.hosts[at as usize];
+        host.seen = host.seen.max(units(now));
+        Some(host.number)
+    }
+
     #[inline(always)]
     fn intern_hashed(
         &mut self,

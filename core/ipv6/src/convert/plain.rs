@@ -177,6 +177,38 @@ impl Plain4 {
         self.total_len.into()
     }
 
+    /// Counts the hop of the packet with these bytes.
+    #[inline(always)]
+    pub(crate) fn count_hop(&self, bytes: &mut [u8]) {
+        let Some(head) = bytes.first_chunk_mut::<{ ipv4::HEADER_LEN }>() else { return };
+        let old = u16_at(head, 8);
+        head[8] = self.ttl.saturating_sub(1);
+        let delta = Delta::NONE.replace_u16(old, u16_at(head, 8));
+        let header = delta.apply(u16_at(head, 10));
+        head[10..12].copy_from_slice(&header.to_be_bytes());
+    }
+
+    /// Gives the packet with these bytes another source. The checksums change by the difference.
+    #[inline(always)]
+    pub(crate) fn replace_source(&self, bytes: &mut [u8], source: u32) {
+        let Some(head) = bytes.first_chunk_mut::<{ ipv4::HEADER_LEN + udp::HEADER_LEN }>() else {
+            return;
+        };
+        head[12..16].copy_from_slice(&source.to_be_bytes());
+        let delta = Delta::NONE.replace_u32(self.source, source);
+        let header = delta.apply(u16_at(head, 10));
+        head[10..12].copy_from_slice(&header.to_be_bytes());
+        let Some((at, _)) = transport(self.protocol) else { return };
+        let at = ipv4::HEADER_LEN + at;
+        let Some(field) = bytes.get_mut(at..at + 2) else { return };
+        let sum = match delta.apply(u16::from_be_bytes([field[0], field[1]])) {
+            // UDP without checksum has zero.
+            0 if self.protocol == protocol::UDP => u16::MAX,
+            sum => sum,
+        };
+        field.copy_from_slice(&sum.to_be_bytes());
+    }
+
     /// Reads the header of a packet; `None`: the packet is not plain.
     #[inline(always)]
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {

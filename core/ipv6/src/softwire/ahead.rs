@@ -55,33 +55,58 @@ fn ruled(from: Side, packet: &[u8]) -> (Option<u32>, Option<u128>) {
     (customer, source.filter(|_| is_translated).map(|octets| u128::from_be_bytes(*octets)))
 }
 
+/// Packets that wait for memory together.
+const GROUP: usize = 64;
+
+/// Does a first step for each item, then a second step with the results of the first one, in groups.
+#[inline(always)]
+fn in_two_steps<I, R: Copy>(
+    mut items: impl Iterator<Item = I>,
+    first: impl Fn(I) -> Option<R>,
+    second: impl Fn(R),
+) {
+    let mut results = [None; GROUP];
+    loop {
+        let mut count = 0;
+        for (result, item) in results.iter_mut().zip(items.by_ref().take(GROUP)) {
+            *result = first(item);
+            count += 1;
+        }
+        results[..count].iter().flatten().for_each(|result| second(*result));
+        if count < GROUP {
+            return;
+        }
+    }
+}
+
 impl Translator {
     /// Starts to fetch what the packets of a batch need, which came in on a side.
     #[inline]
     pub fn prepare<'p>(&self, from: Side, packets: impl Iterator<Item = &'p [u8]> + Clone) {
         let Some(softwires) = &self.softwires else { return };
         if softwires.lw4o6.is_some() {
-            for packet in packets.clone() {
-                if let Some((bindings, wanted)) = softwires.wanted(from, packet) {
-                    bindings.prefetch_key(wanted);
-                }
-            }
-            for packet in packets.clone() {
-                if let Some((bindings, wanted)) = softwires.wanted(from, packet) {
-                    bindings.prefetch_value(wanted);
-                }
-            }
+            let approach = |packet| {
+                let (bindings, wanted) = softwires.wanted(from, packet)?;
+                bindings.prefetch_key(wanted);
+                Some((bindings, wanted))
+            };
+            in_two_steps(packets.clone(), approach, |(bindings, wanted)| {
+                bindings.prefetch_value(wanted);
+            });
         }
         let domains = &softwires.domains;
         if !domains.is_empty() {
-            let hashes = |packet| {
+            let approach = |packet| {
                 let (ipv4, ipv6) = ruled(from, packet);
-                domains.hashes(ipv4, ipv6)
+                let hashes = domains.hashes(ipv4, ipv6);
+                domains.approach(hashes);
+                Some(hashes)
             };
-            packets.clone().map(hashes).for_each(|hashes| domains.approach(hashes));
-            for place in packets.map(hashes).flat_map(|hashes| domains.fetch(hashes)).flatten() {
-                prefetch(&softwires.counters, place + 1);
-            }
+            in_two_steps(packets, approach, |hashes| {
+                for place in domains.fetch(hashes).into_iter().flatten() {
+                    prefetch(&softwires.counters, place + 1);
+                }
+            });
         }
     }
 }

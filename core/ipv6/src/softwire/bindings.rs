@@ -297,16 +297,19 @@ impl BindingTable {
     fn search(&self, wanted: Wanted) -> Option<(usize, u64)> {
         let mut line = wanted.at / LINE;
         for _ in 0..self.keys.len() {
-            let keys = &self.keys[line].0;
-            for step in 0..LINE {
-                let at = (wanted.at + step) % LINE;
-                let key = keys[at].load(Ordering::Acquire);
-                if (key ^ wanted.key) >> 16 == 0 {
-                    return Some((line * LINE + at, key));
-                }
-                if key == FREE {
-                    return None;
-                }
+            let keys = self.keys[line].0.each_ref().map(|key| key.load(Ordering::Acquire));
+            // All keys of the line are compared, without a branch that depends on one of them.
+            let (found, free) =
+                keys.iter().enumerate().fold((0_u8, false), |(found, free), (at, key)| {
+                    let is_it = (key ^ wanted.key) >> 16 == 0;
+                    (found | u8::from(is_it) << at, free | (*key == FREE))
+                });
+            if found != 0 {
+                let at = found.trailing_zeros() as usize;
+                return Some((line * LINE + at, keys[at]));
+            }
+            if free {
+                return None;
             }
             line = if line + 1 == self.keys.len() { 0 } else { line + 1 };
         }

@@ -1,11 +1,14 @@
 //! All mapping rules of MAP in one table. The longest prefix wins, for IPv4 and for IPv6.
 //!
 //! A lookup asks a hash table once for each length of prefix that there is, the longest first.
-//! Rules nearly always have one length, so a lookup touches a line of the hash table and the rule.
+//! Rules nearly always have one length, so a lookup touches a line of the hash table and the line
+//! of the rule. The first half of an IPv4 address says of most addresses of others that no rule has
+//! them.
 
-use super::rule::{MapMode, MapRule};
+use super::rule::{Arithmetic, MapMode, MapRule};
 use crate::Pref64;
 use crate::keyed::{Index, hash};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use natgate_engine::{HashKey, Prefix, prefetch};
@@ -21,10 +24,52 @@ pub enum RuleConflict {
     Divided(usize, usize),
 }
 
+/// What packets need of a rule: one line of memory.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(crate) struct RuleLine {
+    pub(crate) arithmetic: Arithmetic,
+    /// Place of the rule's mode among those of all rules.
+    mode: u32,
+    /// A number that the user of the table gives the rule.
+    pub(crate) group: u8,
+}
+
+const _: () = assert!(size_of::<RuleLine>() == 64);
+
+/// A bit for each first half of IPv4 addresses that a rule has.
+#[derive(Clone, Debug)]
+struct FirstHalves(Vec<u64>);
+
+impl FirstHalves {
+    fn of(rules: &[MapRule]) -> Self {
+        let mut bits = alloc::vec![0; (1 << 16) / 64];
+        for rule in rules {
+            let (first, len) = (rule.parameters().ipv4.first(), rule.parameters().ipv4.len());
+            let last = (u64::from(first) | ((1_u64 << (32 - len)) - 1)) as u32;
+            for half in first >> 16..=last >> 16 {
+                bits[half as usize / 64] |= 1 << (half % 64);
+            }
+        }
+        Self(bits)
+    }
+
+    #[inline(always)]
+    fn may_have(&self, ipv4: u32) -> bool {
+        let half = ipv4 >> 16;
+        self.0.get(half as usize / 64).is_some_and(|bits| bits >> (half % 64) & 1 == 1)
+    }
+}
+
 /// The rules of all domains.
 #[derive(Clone, Debug)]
 pub struct Domains {
     rules: Vec<MapRule>,
+    /// The same, for packets.
+    lines: Vec<RuleLine>,
+    /// The modes of the rules, each once.
+    modes: Vec<MapMode>,
+    halves: FirstHalves,
     key: HashKey,
     /// Lengths of IPv4 prefixes, the longest first, and rules by prefix.
     lengths4: Vec<u8>,
@@ -36,6 +81,26 @@ pub struct Domains {
     brs: Vec<u128>,
     /// Prefixes of default mapping rules, ascending.
     dmrs: Vec<Pref64>,
+}
+
+/// The lines of rules, and their modes.
+fn lines(rules: &[MapRule]) -> (Vec<RuleLine>, Vec<MapMode>) {
+    let mut modes = Vec::new();
+    let mut places = BTreeMap::new();
+    let line = |rule: &MapRule| {
+        let mode = rule.parameters().mode;
+        let key = match mode {
+            MapMode::Encapsulation(br) => (br, 0),
+            // A prefix of no bits is no default mapping rule's.
+            MapMode::Translation(dmr) => (dmr.prefix().first(), dmr.prefix().len),
+        };
+        let place = *places.entry(key).or_insert_with(|| {
+            modes.push(mode);
+            modes.len() as u32 - 1
+        });
+        RuleLine { arithmetic: *rule.arithmetic(), mode: place, group: 0 }
+    };
+    (rules.iter().map(line).collect(), modes)
 }
 
 fn lengths(all: impl Iterator<Item = u8>) -> Vec<u8> {
@@ -77,8 +142,12 @@ impl Domains {
         brs.dedup();
         dmrs.sort_unstable_by_key(|dmr| dmr.prefix().first());
         dmrs.dedup();
+        let (lines, modes) = lines(rules);
         let mut domains = Self {
             rules: rules.to_vec(),
+            lines,
+            modes,
+            halves: FirstHalves::of(rules),
             key: HashKey::from_seed(seed, 0x6d61_7065),
             lengths4: lengths(rules.iter().map(|rule| rule.parameters().ipv4.len())),
             by_ipv4: Index::new(2 * rules.len()),
@@ -128,8 +197,8 @@ impl Domains {
     #[inline]
     fn of_prefix4(&self, first: u32, len: u8) -> Option<usize> {
         let is_it = |place: u32| {
-            let ipv4 = self.rules[place as usize].parameters().ipv4;
-            (ipv4.first(), ipv4.len()) == (first, len)
+            let rule = &self.lines[place as usize].arithmetic;
+            (rule.ipv4, rule.ipv4_len) == (first, len)
         };
         let hash = hash(self.key, value4(first, len, None));
         self.by_ipv4.find(hash, is_it).map(|place| place as usize)
@@ -148,8 +217,8 @@ impl Domains {
     #[inline]
     fn of_prefix6(&self, first: u128, len: u8) -> Option<usize> {
         let is_it = |place: u32| {
-            let ipv6 = self.rules[place as usize].parameters().ipv6;
-            (ipv6.first().to_bits(), ipv6.len) == (first, len)
+            let rule = &self.lines[place as usize].arithmetic;
+            (rule.ipv6, rule.ipv6_len) == (first, len)
         };
         let hash = hash(self.key, first ^ u128::from(len));
         self.by_ipv6.find(hash, is_it).map(|place| place as usize)
@@ -158,6 +227,23 @@ impl Domains {
     /// The rules, in the order in which they were given.
     pub fn rules(&self) -> &[MapRule] {
         &self.rules
+    }
+
+    /// What packets need of the rule at a place.
+    #[inline]
+    pub(crate) fn line(&self, place: usize) -> &RuleLine {
+        &self.lines[place]
+    }
+
+    /// The treatment of the packets of the rule at a place.
+    #[inline]
+    pub(crate) fn mode(&self, place: usize) -> MapMode {
+        self.modes[self.lines[place].mode as usize]
+    }
+
+    /// Gives each rule the number of a group.
+    pub(crate) fn set_groups(&mut self, groups: impl Iterator<Item = u8>) {
+        self.lines.iter_mut().zip(groups).for_each(|(line, group)| line.group = group);
     }
 
     /// True if there is no rule.
@@ -171,7 +257,14 @@ impl Domains {
     //= rfc7597#section-5-longest
     #[inline]
     pub fn find(&self, ipv4: u32) -> Option<usize> {
-        self.lengths4.iter().find_map(|&len| self.of_prefix4(first4(ipv4, len), len))
+        if !self.halves.may_have(ipv4) {
+            return None;
+        }
+        match self.lengths4[..] {
+            // Most tables.
+            [len] => self.of_prefix4(first4(ipv4, len), len),
+            _ => self.lengths4.iter().find_map(|&len| self.of_prefix4(first4(ipv4, len), len)),
+        }
     }
 
     /// The hashes by which the rule of an IPv4 address, or of an IPv6 address, is found, if its
@@ -199,9 +292,7 @@ impl Domains {
             by_ipv6.and_then(|hash| self.by_ipv6.likely_place(hash)),
         ];
         for place in places.into_iter().flatten() {
-            // A rule has two lines of memory. The next rule begins where this one ends.
-            prefetch(&self.rules, place);
-            prefetch(&self.rules, place + 1);
+            prefetch(&self.lines, place);
         }
         places
     }
@@ -210,23 +301,25 @@ impl Domains {
     /// [`Domains::find`] says about the address.
     #[inline]
     pub fn of_customer(&self, place: usize, psid: u16) -> Option<usize> {
-        let rule = &self.rules[place];
-        match rule.own_psid() {
+        match self.lines[place].arithmetic.own_psid {
             None => Some(place),
             Some(own) if own == psid => Some(place),
-            Some(_) => self.of_set(rule.parameters().ipv4, psid),
+            Some(_) => self.of_set(self.rules[place].parameters().ipv4, psid),
         }
     }
 
     /// The place of the rule with the longest IPv6 prefix that has an address.
     #[inline]
     pub fn find6(&self, address: u128) -> Option<usize> {
-        self.lengths6.iter().find_map(|&len| self.of_prefix6(first6(address, len), len))
+        match self.lengths6[..] {
+            [len] => self.of_prefix6(first6(address, len), len),
+            _ => self.lengths6.iter().find_map(|&len| self.of_prefix6(first6(address, len), len)),
+        }
     }
 
     /// True if a customer has an IPv6 address.
     pub fn has_customer(&self, address: u128) -> bool {
-        let has = |place: usize| self.rules[place].customer_of(address).is_some();
+        let has = |place: usize| self.line(place).arithmetic.customer_of(address).is_some();
         self.lengths6.iter().any(|&len| self.of_prefix6(first6(address, len), len).is_some_and(has))
     }
 
@@ -243,6 +336,9 @@ impl Domains {
     #[inline]
     pub fn dmr(&self, address: u128) -> Option<Pref64> {
         let address = Ipv6Addr::from_bits(address);
+        if let [one] = &self.dmrs[..] {
+            return one.contains(address).then_some(*one);
+        }
         let after = self.dmrs.partition_point(|dmr| dmr.prefix().first() <= address);
         let dmr = *self.dmrs.get(after.checked_sub(1)?)?;
         dmr.contains(address).then_some(dmr)

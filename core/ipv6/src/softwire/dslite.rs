@@ -150,6 +150,27 @@ impl Dslite {
         self.settings.b4.iter().any(|prefix| prefix.contains(address))
     }
 
+    /// The engine's realm of the hosts' numbers.
+    #[inline]
+    pub(super) fn realm(&self) -> u16 {
+        self.realm
+    }
+
+    /// The number of a host that sends through a tunnel, by its hash, if the tunnel and the inner
+    /// address may send and the subscriber always has this tunnel.
+    #[inline(always)]
+    pub(super) fn known(
+        &mut self,
+        now: Timestamp,
+        (b4, inner): (u128, u32),
+        hash: u64,
+    ) -> Option<u32> {
+        if self.hosts.have_ends() || !self.is_b4(b4) || !self.may_send(inner) {
+            return None;
+        }
+        self.hosts.known_behind(b4, inner, hash, now.0)
+    }
+
     /// Checks a packet in its tunnel.
     pub(super) fn admit(&self, bytes: &[u8], arrived: Arrived) -> Result<Admitted, DropReason> {
         let b4 = arrived.ends.0;

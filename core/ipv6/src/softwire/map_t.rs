@@ -117,15 +117,15 @@ impl Softwires {
         let header = Ipv4::new_header_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
         let (ipv4, ttl, old) = (header.destination(), header.ttl(), header.service());
         let mut customer = Customer { dmr, ipv4, address, error_source: None };
-        let converters = &self.converters[usize::from(self.converter_of[place])];
+        let group = self.group(place);
         if self.mss.is_some() {
             // The header of IPv6 is 20 bytes longer, and a tunnel's would be 40.
-            self.clamp_mss(packet, converters.mtu.saturating_add(20));
+            self.clamp_mss(packet, group.mtu.saturating_add(20));
         }
         if service != old {
             set_hop(packet.bytes_mut(), ttl, service);
         }
-        Ok(cut_of(converters.plain.to_ipv6(packet, &mut customer)?))
+        Ok(cut_of(self.group(place).plain.to_ipv6(packet, &mut customer)?))
     }
 
     /// Translates a packet back to IPv6 that has become IPv4 already.
@@ -145,7 +145,7 @@ impl Softwires {
         let (ipv4, ttl, service) = (header.destination(), header.ttl(), header.service());
         debug_assert!(from != Owner::Bindings, "a customer of lw4o6 has a tunnel");
         let dmr = match to.owner {
-            Owner::Rule(place) => match self.domains.rules()[place].parameters().mode {
+            Owner::Rule(place) => match self.domains.mode(place) {
                 super::MapMode::Translation(dmr) => Some((place, dmr)),
                 super::MapMode::Encapsulation(_) => None,
             },
@@ -160,8 +160,8 @@ impl Softwires {
         };
         let address = to.tunnel.customer;
         let mut customer = Customer { dmr, ipv4, address, error_source: None };
-        let converters = &self.converters[usize::from(self.converter_of[place])];
-        let cut = cut_of(converters.turning.to_ipv6(packet, &mut customer)?);
+        let group = self.group(place);
+        let cut = cut_of(group.turning.to_ipv6(packet, &mut customer)?);
         self.count_to(to.owner, packet.len());
         Ok(cut)
     }
@@ -183,21 +183,21 @@ impl Softwires {
             true => DropReason::IcmpNoSession.into(),
         };
         let place = self.domains.find6(address).ok_or(spoofed)?;
-        let rule = self.domains.rules()[place];
-        let is_of_dmr = rule.parameters().mode == super::MapMode::Translation(dmr);
+        let rule = self.domains.line(place).arithmetic;
+        let is_of_dmr = self.domains.mode(place) == super::MapMode::Translation(dmr);
         let Some((ipv4, psid)) = rule.customer_of(address).filter(|_| is_of_dmr) else {
             self.counter(Owner::Rule(place)).spoofed += 1;
             return Err(spoofed);
         };
         let mut ports = None;
         let mut port = port;
-        if is_later(port) && !rule.sets().is_whole() {
+        if is_later(port) && !rule.sets.is_whole() {
             let datagram = datagram6(&packet).ok_or(DropReason::FragmentTiny)?;
             ports = self.fragments.ports(&datagram);
             let Some(Ports { source, .. }) = ports else { return Ok(Err(datagram)) };
             port = source;
         }
-        let is_own = rule.sets().is_whole()
+        let is_own = rule.sets.is_whole()
             || matches!(port, Port::Number(port) if rule.psid_of(port) == Some(psid));
         if !is_own {
             self.counter(Owner::Rule(place)).spoofed += 1;
@@ -235,8 +235,8 @@ impl Softwires {
         let Origin { place, ipv4, address, ports } = origin;
         let mut customer = Customer { dmr, ipv4, address, error_source };
         let received = Head::of(packet);
-        let converters = &mut self.converters[usize::from(self.converter_of[place])];
-        let cut = cut_of(converters.plain.to_ipv4(packet, &mut customer)?);
+        let group = usize::from(self.domains.line(place).group);
+        let cut = cut_of(self.groups[group].plain.to_ipv4(packet, &mut customer)?);
         if self.mss.is_some() {
             self.clamp_mss(packet, self.mtu.saturating_add(20));
         }

@@ -48,7 +48,7 @@ use crate::convert::{Converter, ErrorMessage, Hops, Refusal};
 use crate::realms::{HostKind, HostRealms};
 use crate::settings::Settings;
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -105,8 +105,9 @@ pub struct SoftwireSettings {
     pub path_mtu: bool,
 }
 
-/// Packets of a domain, of lw4o6, or of DS-Lite.
+/// Packets of a domain, of lw4o6, or of DS-Lite. Each has a cache line of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(align(64))]
 pub struct DomainCounters {
     /// Packets and bytes from customers.
     pub outbound: (u64, u64),
@@ -193,9 +194,11 @@ impl From<Refusal> for Stopped {
     }
 }
 
-/// The converters of MAP-T for one MTU.
+/// Treatment of the packets of rules of MAP that have equal settings.
 #[derive(Clone, Debug)]
-struct Converters {
+struct Group {
+    softwire: SoftwireSettings,
+    /// Largest IPv6 packet of MAP-T, bytes, and its converters.
     mtu: u16,
     plain: Converter,
     /// The second half of a translation that turns round: the hop has been counted.
@@ -215,10 +218,7 @@ pub(crate) struct Softwires {
     dslite: Option<Dslite>,
     lw4o6: Option<Lw4o6Settings>,
     domains: Domains,
-    settings: Vec<SoftwireSettings>,
-    /// For each rule, the place of its converters.
-    converter_of: Vec<u8>,
-    converters: Vec<Converters>,
+    groups: Vec<Group>,
     /// MTU of the inside link, bytes.
     mtu: u16,
     /// Traffic class of outer headers; `None`: the type of service.
@@ -258,17 +258,17 @@ impl Softwires {
             return Ok(None);
         }
         let rules: Vec<MapRule> = settings.map.iter().map(|map| map.rule).collect();
-        let domains = Domains::new(&rules, seed).map_err(|conflict| {
+        let mut domains = Domains::new(&rules, seed).map_err(|conflict| {
             alloc::format!("rules of MAP contradict each other: {conflict:?}")
         })?;
         let mtu = settings.inside.mtu.max(crate::translator::LEAST_MTU);
-        let mut converters: Vec<Converters> = Vec::new();
-        let mut converter_of = Vec::new();
-        for map in &settings.map {
-            let mtu = map.softwire.mtu.unwrap_or(mtu).min(mtu);
-            let known = converters.iter().position(|one| one.mtu == mtu);
-            let place = known.unwrap_or(converters.len());
+        let mut groups: Vec<Group> = Vec::new();
+        let mut group_of = Vec::new();
+        for MapSettings { softwire, .. } in &settings.map {
+            let known = groups.iter().position(|one| one.softwire == *softwire);
+            let place = known.unwrap_or(groups.len());
             if known.is_none() {
+                let mtu = softwire.mtu.unwrap_or(mtu).min(mtu);
                 let converter = |hops| {
                     Converter::new(
                         settings.conversion.between(mtu, settings.outside.mtu, hops),
@@ -276,11 +276,12 @@ impl Softwires {
                     )
                 };
                 let (plain, turning) = (converter(Hops::Decrement), converter(Hops::Keep));
-                converters.push(Converters { mtu, plain, turning });
+                groups.push(Group { softwire: *softwire, mtu, plain, turning });
             }
             let place = u8::try_from(place);
-            converter_of.push(place.map_err(|_| "MAP has more than 256 MTUs".to_string())?);
+            group_of.push(place.map_err(|_| "MAP has more than 256 groups of settings")?);
         }
+        domains.set_groups(group_of.into_iter());
         let dslite = settings.dslite.clone().zip(realms.of(HostKind::Dslite));
         let dslite = dslite
             .map(|(dslite, realm)| Dslite::new(dslite, (realm, settings.share), config, seed));
@@ -290,9 +291,7 @@ impl Softwires {
             dslite,
             lw4o6: settings.lw4o6.clone(),
             domains,
-            settings: settings.map.iter().map(|map| map.softwire).collect(),
-            converter_of,
-            converters,
+            groups,
             mtu,
             traffic_class: settings.conversion.traffic_class,
             mss: config.tcp_mss,
@@ -375,11 +374,11 @@ impl Softwires {
         ipv4: u32,
         port: impl FnOnce() -> Result<Port, DropReason>,
     ) -> Result<Location, DropReason> {
-        let rule = &self.domains.rules()[place];
-        let psid = match rule.sets().is_whole() {
+        let sets = self.domains.line(place).arithmetic.sets;
+        let psid = match sets.is_whole() {
             true => Some(0),
             false => match port()? {
-                Port::Number(port) => rule.sets().set_of(port),
+                Port::Number(port) => sets.set_of(port),
                 Port::Later => return Ok(Location::NeedsPort),
                 Port::Absent => None,
             },
@@ -389,19 +388,26 @@ impl Softwires {
         else {
             return Ok(Location::Unbound);
         };
-        let rule = &self.domains.rules()[place];
-        let br = match rule.parameters().mode {
+        let br = match self.domains.mode(place) {
             MapMode::Encapsulation(br) => br.to_bits(),
             MapMode::Translation(_) => 0,
         };
-        let tunnel = Tunnel { br, customer: rule.address_of(ipv4, psid) };
+        let customer = self.domains.line(place).arithmetic.address_of(ipv4, psid);
+        let tunnel = Tunnel { br, customer };
         Ok(Location::Customer(Located { owner: Owner::Rule(place), tunnel }))
     }
 
+    /// Treatment of the packets of a rule.
+    #[inline]
+    fn group(&self, place: usize) -> &Group {
+        &self.groups[usize::from(self.domains.line(place).group)]
+    }
+
     /// Treatment of a customer's packets.
+    #[inline]
     fn softwire(&self, owner: Owner) -> SoftwireSettings {
         match owner {
-            Owner::Rule(place) => self.settings[place],
+            Owner::Rule(place) => self.group(place).softwire,
             Owner::Bindings => {
                 let none = SoftwireSettings { mtu: None, path_mtu: false };
                 self.lw4o6.as_ref().map_or(none, |lw4o6| lw4o6.softwire)
@@ -522,14 +528,14 @@ impl Softwires {
         Counts {
             counters: self.counters.clone(),
             next_identification: self.next_identification,
-            converters: self.converters.clone(),
+            groups: self.groups.clone(),
         }
     }
 
     /// Takes back what packets have counted since.
     pub(crate) fn restore(&mut self, counts: Counts) {
-        let Counts { counters, next_identification, converters } = counts;
-        (self.counters, self.converters) = (counters, converters);
+        let Counts { counters, next_identification, groups } = counts;
+        (self.counters, self.groups) = (counters, groups);
         self.next_identification = next_identification;
     }
 
@@ -544,7 +550,7 @@ impl Softwires {
 pub(crate) struct Counts {
     counters: Vec<DomainCounters>,
     next_identification: u32,
-    converters: Vec<Converters>,
+    groups: Vec<Group>,
 }
 
 /// Counts of a dropped group of packets.

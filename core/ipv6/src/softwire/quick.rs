@@ -2,14 +2,15 @@
 //! said against them. [`crate::quick`] has the reasons.
 
 use super::endpoint::Port;
-use super::tunnel::{IPV4, encapsulate, set_hop};
+use super::tunnel::{IPV4, encapsulate};
 use super::{Located, Location, MapMode, Owner, Softwires};
 use crate::Pref64;
 use crate::convert::{Plain4, Plain6};
 use crate::quick::{OwnFolded, Passed, is_ordinary, is_ordinary_ipv4};
 use crate::siit::is_forbidden;
+use crate::translator::Translator;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use natgate_engine::{Direction, Packet, Side};
+use natgate_engine::{Direction, Packet, Side, Timestamp};
 use natgate_wire::ipv6;
 
 /// Congestion marks of a traffic class.
@@ -62,7 +63,7 @@ impl Softwires {
     }
 
     /// Takes a packet from inside. `None`: the packet is unchanged, and has to go the complete way.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn pass_from_inside(
         &mut self,
         packet: &mut Packet<'_>,
@@ -99,8 +100,44 @@ impl Softwires {
         self.count_from(from.owner, ipv6::HEADER_LEN + payload_len);
         packet.set_start(packet.start() + ipv6::HEADER_LEN);
         packet.truncate(plain.len());
-        set_hop(packet.bytes_mut(), plain.ttl - 1, plain.service);
+        plain.count_hop(packet.bytes_mut());
         Some((Direction::Outbound, Side::Outside, ipv6::HEADER_LEN + payload_len))
+    }
+
+    /// Takes a packet of DS-Lite with a known host out of its tunnel, and gives its source the
+    /// number of the host, whose hash is known. Returns the number, and the length as received.
+    /// `None`: the packet is unchanged, and has to go the complete way.
+    #[inline(always)]
+    fn leave_tunnel_quickly(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        (hash, own): (u64, OwnFolded),
+    ) -> Option<(u32, usize)> {
+        let dslite = self.dslite.as_mut()?;
+        let bytes = packet.bytes();
+        let Outer { source, destination, class, payload_len } = Outer::read(bytes)?;
+        let len = ipv6::HEADER_LEN + payload_len;
+        let plain = Plain4::read(&bytes[ipv6::HEADER_LEN..len])?;
+        let is_fine = is_ordinary(source)
+            && is_ordinary(destination)
+            && source != destination
+            && !own.may_have(source)
+            && class & ECN == 0
+            && is_ordinary_ipv4(plain.source)
+            && plain.source != plain.destination
+            && !(self.mss.is_some() && plain.is_tcp());
+        if !is_fine {
+            return None;
+        }
+        let number = dslite.known(now, (source, plain.source), hash)?;
+        packet.set_start(packet.start() + ipv6::HEADER_LEN);
+        packet.truncate(plain.len());
+        plain.replace_source(packet.bytes_mut(), number);
+        packet.set_realm(dslite.realm());
+        let (packets, bytes) = &mut self.counter_of_dslite().outbound;
+        (*packets, *bytes) = (*packets + 1, *bytes + len as u64);
+        Some((number, len))
     }
 
     /// True if the receiver of a packet from a customer is certainly neither a customer nor the
@@ -128,7 +165,7 @@ impl Softwires {
     }
 
     /// Takes an IPv4 packet from outside, whose addresses are ordinary.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn pass_from_outside(
         &mut self,
         packet: &mut Packet<'_>,
@@ -139,7 +176,7 @@ impl Softwires {
             return None;
         }
         if let Owner::Rule(place) = to.owner
-            && let MapMode::Translation(dmr) = self.domains.rules()[place].parameters().mode
+            && let MapMode::Translation(dmr) = self.domains.mode(place)
         {
             self.pass_to_domain(packet, plain, (to, place, dmr))?;
         } else {
@@ -148,7 +185,7 @@ impl Softwires {
                 return None;
             }
             packet.truncate(plain.len());
-            set_hop(packet.bytes_mut(), plain.ttl - 1, plain.service);
+            plain.count_hop(packet.bytes_mut());
             let class = self.traffic_class;
             let class = class.map_or(plain.service, |it| it & !ECN | plain.service & ECN);
             encapsulate(packet, to.tunnel, class);
@@ -165,7 +202,7 @@ impl Softwires {
         plain: &Plain4,
         (to, place, dmr): (Located, usize, Pref64),
     ) -> Option<()> {
-        let converter = &self.converters[usize::from(self.converter_of[place])].plain;
+        let converter = &self.group(place).plain;
         let source = Ipv4Addr::from_bits(plain.source);
         if !converter.passes_to_ipv6(plain) || is_forbidden(dmr, source) {
             return None;
@@ -185,14 +222,15 @@ impl Softwires {
         let dmr = self.domains.dmr(plain.destination)?;
         let destination = dmr.extract(Ipv6Addr::from_bits(plain.destination))?;
         let place = self.domains.find6(plain.source)?;
-        let rule = &self.domains.rules()[place];
+        let rule = &self.domains.line(place).arithmetic;
         let (source, psid) = rule.customer_of(plain.source)?;
         let port = plain.source_port(packet.bytes());
-        let is_own = rule.parameters().mode == MapMode::Translation(dmr)
-            && (rule.sets().is_whole() || rule.psid_of(port) == Some(psid));
+        let is_own = self.domains.mode(place) == MapMode::Translation(dmr)
+            && (rule.sets.is_whole() || rule.psid_of(port) == Some(psid));
         let is_outside =
             is_ordinary_ipv4(destination.to_bits()) && !self.may_have(destination.to_bits());
-        let converter = &mut self.converters[usize::from(self.converter_of[place])].plain;
+        let group = usize::from(self.domains.line(place).group);
+        let converter = &mut self.groups[group].plain;
         let passes = converter.passes_to_ipv4(&plain);
         if !is_own || !is_outside || !passes || is_forbidden(dmr, destination) {
             return None;
@@ -200,5 +238,19 @@ impl Softwires {
         converter.plain_to_ipv4(packet, &plain, (source, destination.to_bits()));
         self.count_from(Owner::Rule(place), plain.len());
         Some((Direction::Outbound, Side::Outside, plain.len()))
+    }
+}
+
+impl Translator {
+    /// [`Softwires::leave_tunnel_quickly`].
+    #[inline]
+    pub(crate) fn leave_tunnel_quickly(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        hash: u64,
+    ) -> Option<(u32, usize)> {
+        let own = self.own_folded;
+        self.softwires.as_mut()?.leave_tunnel_quickly(now, packet, (hash, own))
     }
 }

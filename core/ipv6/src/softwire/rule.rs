@@ -106,13 +106,7 @@ impl Display for RuleError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapRule {
     parameters: MapParameters,
-    sets: PortSets,
-    /// Bits of the IPv4 address in the EA bits.
-    suffix: u8,
-    /// Bits of the identifier in the EA bits.
-    psid_bits: u8,
-    /// Bits behind the EA bits.
-    rest: u8,
+    arithmetic: Arithmetic,
 }
 
 /// A customer of a rule.
@@ -164,7 +158,21 @@ impl MapRule {
                 sets
             }
         };
-        Ok(Self { parameters, sets, suffix, psid_bits, rest })
+        let translates = matches!(parameters.mode, MapMode::Translation(_));
+        let arithmetic = Arithmetic {
+            ipv6: ipv6.first().to_bits(),
+            ipv4: ipv4.first(),
+            ipv6_len: ipv6.len,
+            ipv4_len: ipv4.len(),
+            ea_length: ea,
+            sets,
+            own_psid: psid.map(|(_, psid)| psid),
+            suffix,
+            psid_bits,
+            rest,
+            translates,
+        };
+        Ok(Self { parameters, arithmetic })
     }
 
     /// The parameters.
@@ -172,51 +180,111 @@ impl MapRule {
         &self.parameters
     }
 
+    /// The arithmetic of the rule.
+    pub(crate) fn arithmetic(&self) -> &Arithmetic {
+        &self.arithmetic
+    }
+
     /// The division of the ports of the rule's addresses.
-    #[inline]
     pub fn sets(&self) -> PortSets {
-        self.sets
+        self.arithmetic.sets
     }
 
     /// The identifier that the rule gives to its only customer.
     pub fn own_psid(&self) -> Option<u16> {
-        self.parameters.psid.map(|(_, psid)| psid)
+        self.arithmetic.own_psid
     }
 
     /// Length of a customer's IPv4 prefix, bits.
     pub fn ipv4_len(&self) -> u8 {
-        self.parameters.ipv4.len() + self.suffix
+        self.arithmetic.ipv4_len + self.arithmetic.suffix
     }
 
     /// True if packets are translated.
-    #[inline]
     pub fn translates(&self) -> bool {
-        matches!(self.parameters.mode, MapMode::Translation(_))
+        self.arithmetic.translates
     }
 
     /// The identifier of the port set that has a port; `None`: no customer has the port.
-    #[inline]
     pub fn psid_of(&self, port: u16) -> Option<u16> {
+        self.arithmetic.psid_of(port)
+    }
+
+    /// The IPv6 address of the customer that has an address of the rule's prefix and a port set.
+    pub fn address_of(&self, ipv4: u32, psid: u16) -> u128 {
+        self.arithmetic.address_of(ipv4, psid)
+    }
+
+    /// The IPv4 address and the port set of an IPv6 address that has the rule's prefix. `None`: no
+    /// customer has the address.
+    pub fn customer_of(&self, address: u128) -> Option<(u32, u16)> {
+        self.arithmetic.customer_of(address)
+    }
+
+    /// The customer that has an address of the rule's prefix and a port set.
+    pub fn customer(&self, ipv4: Ipv4Addr, psid: u16) -> Customer {
+        let len = self.ipv4_len();
+        let first = Prefix::new(ipv4, len).first();
+        let address = self.address_of(first, psid);
+        let prefix =
+            Prefix6 { address: Ipv6Addr::from_bits(address), len: 128 - self.arithmetic.rest };
+        Customer {
+            ipv4: Ipv4Addr::from_bits(first),
+            len,
+            psid,
+            address: Ipv6Addr::from_bits(address),
+            prefix,
+        }
+    }
+}
+
+/// What packets need of a rule. It fills less than a cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arithmetic {
+    /// First address of the IPv6 prefix, and of the IPv4 prefix; lengths of both, bits.
+    pub(crate) ipv6: u128,
+    pub(crate) ipv4: u32,
+    pub(crate) ipv6_len: u8,
+    pub(crate) ipv4_len: u8,
+    ea_length: u8,
+    /// The division of the ports of the rule's addresses.
+    pub(crate) sets: PortSets,
+    /// The identifier that the rule gives to its only customer.
+    pub(crate) own_psid: Option<u16>,
+    /// Bits of the IPv4 address in the EA bits.
+    suffix: u8,
+    /// Bits of the identifier in the EA bits.
+    psid_bits: u8,
+    /// Bits behind the EA bits.
+    rest: u8,
+    /// True if packets are translated.
+    pub(crate) translates: bool,
+}
+
+impl Arithmetic {
+    /// [`MapRule::psid_of`].
+    #[inline]
+    pub(crate) fn psid_of(&self, port: u16) -> Option<u16> {
         let psid = self.sets.set_of(port)?;
-        match self.parameters.psid {
-            Some((_, own)) if own != psid => None,
+        match self.own_psid {
+            Some(own) if own != psid => None,
             _ => Some(psid),
         }
     }
 
-    /// The IPv6 address of the customer that has an address of the rule's prefix and a port set.
+    /// [`MapRule::address_of`].
     //= rfc7597#section-5.2-address
     //= rfc7597#section-5.3-derive
     #[inline]
-    pub fn address_of(&self, ipv4: u32, psid: u16) -> u128 {
-        let spare = 32 - u32::from(self.parameters.ipv4.len()) - u32::from(self.suffix);
+    pub(crate) fn address_of(&self, ipv4: u32, psid: u16) -> u128 {
+        let spare = 32 - u32::from(self.ipv4_len) - u32::from(self.suffix);
         // A prefix of the customer's is padded with zeros. A translated packet has no other place
         // for the rest of the address.
-        let shown = match self.translates() {
+        let shown = match self.translates {
             true => ipv4,
             false => (u64::from(ipv4) >> spare << spare) as u32,
         };
-        let suffix = (u64::from(ipv4) & ((1 << (32 - self.parameters.ipv4.len())) - 1)) >> spare;
+        let suffix = (u64::from(ipv4) & ((1 << (32 - self.ipv4_len)) - 1)) >> spare;
         let embedded = match self.psid_bits {
             0 => suffix,
             bits => suffix << bits | u64::from(psid),
@@ -226,44 +294,28 @@ impl MapRule {
         let identifier = u128::from(shown) << 16 | u128::from(psid);
         let low = identifier & Prefix6::host_bits(128 - self.rest);
         let embedded = u128::from(embedded).checked_shl(self.rest.into()).unwrap_or(0);
-        self.parameters.ipv6.first().to_bits() | embedded | low
+        self.ipv6 | embedded | low
     }
 
-    /// The IPv4 address and the port set of an IPv6 address that has the rule's prefix. `None`: no
-    /// customer has the address.
-    pub fn customer_of(&self, address: u128) -> Option<(u32, u16)> {
-        let MapParameters { ipv6, ipv4, psid, .. } = self.parameters;
-        if !ipv6.contains(Ipv6Addr::from_bits(address)) {
+    /// [`MapRule::customer_of`].
+    #[inline]
+    pub(crate) fn customer_of(&self, address: u128) -> Option<(u32, u16)> {
+        if address & !Prefix6::host_bits(self.ipv6_len) != self.ipv6 {
             return None;
         }
         let embedded = address.checked_shr(self.rest.into()).unwrap_or(0);
-        let embedded = (embedded as u64) & ((1 << self.parameters.ea_length) - 1);
-        let spare = 32 - u32::from(ipv4.len()) - u32::from(self.suffix);
+        let embedded = (embedded as u64) & ((1 << self.ea_length) - 1);
+        let spare = 32 - u32::from(self.ipv4_len) - u32::from(self.suffix);
         let suffix = (embedded >> self.psid_bits << spare) as u32;
-        let psid = match psid {
-            Some((_, psid)) => psid,
+        let psid = match self.own_psid {
+            Some(psid) => psid,
             None => (embedded & ((1 << self.psid_bits) - 1)) as u16,
         };
-        let mut own = ipv4.first() | suffix;
-        if self.translates() && spare > 0 {
+        let mut own = self.ipv4 | suffix;
+        if self.translates && spare > 0 {
             own |= (address >> 16) as u32 & ((1_u64 << spare) - 1) as u32;
         }
         (self.address_of(own, psid) == address).then_some((own, psid))
-    }
-
-    /// The customer that has an address of the rule's prefix and a port set.
-    pub fn customer(&self, ipv4: Ipv4Addr, psid: u16) -> Customer {
-        let len = self.ipv4_len();
-        let first = Prefix::new(ipv4, len).first();
-        let address = self.address_of(first, psid);
-        let prefix = Prefix6 { address: Ipv6Addr::from_bits(address), len: 128 - self.rest };
-        Customer {
-            ipv4: Ipv4Addr::from_bits(first),
-            len,
-            psid,
-            address: Ipv6Addr::from_bits(address),
-            prefix,
-        }
     }
 }
 

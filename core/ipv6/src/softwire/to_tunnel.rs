@@ -50,7 +50,7 @@ impl Softwires {
         service: u8,
     ) -> Result<Option<Cut>, Refusal> {
         if let Owner::Rule(place) = to.owner
-            && let MapMode::Translation(dmr) = self.domains.rules()[place].parameters().mode
+            && let MapMode::Translation(dmr) = self.domains.mode(place)
         {
             return self.translate_to_customer(packet, place, dmr, to.tunnel.customer, service);
         }
