@@ -80,7 +80,8 @@ fn in_two_steps<I, R: Copy>(
 }
 
 impl Translator {
-    /// Starts to fetch what the packets of a batch need, which came in on a side.
+    /// Starts to fetch what the packets of a batch need, which came in on a side. Call it before
+    /// [`Translator::claims`], which looks at the same memory.
     #[inline]
     pub fn prepare<'p>(&self, from: Side, packets: impl Iterator<Item = &'p [u8]> + Clone) {
         let Some(softwires) = &self.softwires else { return };
@@ -98,6 +99,7 @@ impl Translator {
         if !domains.is_empty() {
             let approach = |packet| {
                 let (ipv4, ipv6) = ruled(from, packet);
+                let ipv4 = ipv4.filter(|ipv4| domains.may_have(*ipv4));
                 let hashes = domains.hashes(ipv4, ipv6);
                 domains.approach(hashes);
                 Some(hashes)

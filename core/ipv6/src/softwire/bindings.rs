@@ -355,8 +355,10 @@ impl BindingTable {
     /// Removes the key of a place.
     fn clear(&self, place: usize) {
         let version = self.key(place).load(Ordering::Relaxed).wrapping_add(1) & VERSION;
-        self.key(place).store(REMOVED | version, Ordering::Release);
+        // A reader that sees the removal sees a new number too, and reads again. A reader that
+        // began with the new number sees the place that the binding has moved to.
         self.removals.fetch_add(1, Ordering::Release);
+        self.key(place).store(REMOVED | version, Ordering::Release);
     }
 
     /// Says whether [`BindingTable::set`] can have a binding, apart from room.

@@ -32,7 +32,7 @@ pub(crate) struct RuleLine {
     /// Place of the rule's mode among those of all rules.
     mode: u32,
     /// A number that the user of the table gives the rule.
-    pub(crate) group: u8,
+    pub(crate) group: u16,
 }
 
 const _: () = assert!(size_of::<RuleLine>() == 64);
@@ -242,7 +242,7 @@ impl Domains {
     }
 
     /// Gives each rule the number of a group.
-    pub(crate) fn set_groups(&mut self, groups: impl Iterator<Item = u8>) {
+    pub(crate) fn set_groups(&mut self, groups: impl Iterator<Item = u16>) {
         self.lines.iter_mut().zip(groups).for_each(|(line, group)| line.group = group);
     }
 
@@ -250,6 +250,12 @@ impl Domains {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// False if certainly no rule has an IPv4 address.
+    #[inline]
+    pub(crate) fn may_have(&self, ipv4: u32) -> bool {
+        self.halves.may_have(ipv4)
     }
 
     /// The place of the rule with the longest IPv4 prefix that has an address. If several rules

@@ -265,10 +265,11 @@ impl Softwires {
         let mut groups: Vec<Group> = Vec::new();
         let mut group_of = Vec::new();
         for MapSettings { softwire, .. } in &settings.map {
-            let known = groups.iter().position(|one| one.softwire == *softwire);
+            let mtu = softwire.mtu.unwrap_or(mtu).min(mtu);
+            let softwire = SoftwireSettings { mtu: Some(mtu), ..*softwire };
+            let known = groups.iter().position(|one| one.softwire == softwire);
             let place = known.unwrap_or(groups.len());
             if known.is_none() {
-                let mtu = softwire.mtu.unwrap_or(mtu).min(mtu);
                 let converter = |hops| {
                     Converter::new(
                         settings.conversion.between(mtu, settings.outside.mtu, hops),
@@ -276,10 +277,10 @@ impl Softwires {
                     )
                 };
                 let (plain, turning) = (converter(Hops::Decrement), converter(Hops::Keep));
-                groups.push(Group { softwire: *softwire, mtu, plain, turning });
+                groups.push(Group { softwire, mtu, plain, turning });
             }
-            let place = u8::try_from(place);
-            group_of.push(place.map_err(|_| "MAP has more than 256 groups of settings")?);
+            let place = u16::try_from(place);
+            group_of.push(place.map_err(|_| "MAP has more than 65,536 groups of settings")?);
         }
         domains.set_groups(group_of.into_iter());
         let dslite = settings.dslite.clone().zip(realms.of(HostKind::Dslite));

@@ -232,10 +232,8 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         Self { stages, families, now, transmitters, leaving: Vec::new() }
     }
 
-    /// Takes packets that the translator claims.
+    /// Takes packets that the translator claims, and for which it is prepared.
     fn take_all(&mut self, from: Side, packets: &mut Packets<'d>) {
-        let frames = &packets.frames;
-        self.families.translator.prepare(from, frames.iter().map(|frame| frame.bytes()));
         if self.stages.captures.is_on() {
             // The counters tell what became of each.
             for number in 0..packets.len() {

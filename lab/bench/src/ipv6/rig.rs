@@ -227,6 +227,7 @@ impl Rig {
 #[inline(never)]
 fn turn(gateway: &mut Gateway, now: Timestamp, side: Side, packets: &mut [Packet<'_>]) -> usize {
     gateway.engine.advance(now);
+    gateway.translator.prepare(side, packets.iter().map(|packet| packet.bytes()));
     let is_claimed =
         |packet: &Packet<'_>| gateway.translator.claims(side, packet.realm(), packet.bytes());
     let claimed = packets.iter().filter(|packet| is_claimed(packet)).count();
@@ -240,7 +241,6 @@ fn turn(gateway: &mut Gateway, now: Timestamp, side: Side, packets: &mut [Packet
         return left;
     }
     assert_eq!(claimed, packets.len(), "a batch has packets of one kind");
-    gateway.translator.prepare(side, packets.iter().map(|packet| packet.bytes()));
     let mut rest = packets;
     while !rest.is_empty() {
         let Gateway { engine, translator, fates, .. } = gateway;

@@ -6,19 +6,33 @@ use natgate_engine::{Side, Timestamp};
 use natgate_io::Transmit;
 
 impl Stages {
-    /// Takes packets of either family through all stages.
+    /// Takes packets of either family through all stages. A gateway for IPv4 alone never comes
+    /// here, and one for both always does.
     #[cold]
     #[inline(never)]
-    pub(in crate::worker) fn carry_both<'d>(
+    pub(in crate::worker) fn carry_both(
         &mut self,
         now: Timestamp,
         from: Side,
-        packets: &mut Packets<'d>,
+        packets: &mut Packets<'_>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        self.carry_families(now, from, packets, transmitters);
+    }
+
+    #[inline(never)]
+    fn carry_families(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packets: &mut Packets<'_>,
         transmitters: &mut [&mut dyn Transmit],
     ) {
         let Some(mut families) = self.families.take() else { return };
         families.take_bindings();
         let translator = &families.translator;
+        // The question whose a packet is looks at the same lines of memory.
+        translator.prepare(from, packets.frames.iter().map(|frame| frame.bytes()));
         let (mut claimed, mut rest) =
             packets.divide(|bytes, realm| translator.claims(from, realm, bytes));
         if from == Side::Inside && self.algs.is_some() {
