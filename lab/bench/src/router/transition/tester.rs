@@ -115,7 +115,7 @@ impl Tester {
         let is_foreground = before(number + 1) > before(number);
         let traffic = if is_foreground { &self.foreground } else { &self.native };
         let mixed = (2 * number + from as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let place = (mixed >> 32) * traffic.flows.len() as u64 >> 32;
+        let place = ((mixed >> 32) * traffic.flows.len() as u64) >> 32;
         (traffic, place as usize)
     }
 
