@@ -49,7 +49,7 @@ fn what_cannot_be_run_is_said_with_what_to_do() {
     let (code, said) = run(&["--with", "rust", small]);
     assert_eq!(code, Some(2));
     assert!(
-        said.contains("is not among the programs compiled with this natgate (nat): "),
+        said.contains("is not among the programs compiled with this natgate (nat, nat64): "),
         "{said}"
     );
     // With DPDK the program is executed, so the devices must exist.

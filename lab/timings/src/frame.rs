@@ -69,7 +69,11 @@ fn finish(bytes: &mut [u8], protocol: u8, at: usize) {
     let word =
         |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let pseudo = checksum::pseudo_header(word(12), word(16), protocol, (LEN - 20) as u16);
-    let sum = !checksum::fold(checksum::sum(&bytes[20..], pseudo));
+    let sum = match !checksum::fold(checksum::sum(&bytes[20..], pseudo)) {
+        // A datagram with the checksum 0 has none, and a translator to IPv6 may drop it.
+        0 => u16::MAX,
+        sum => sum,
+    };
     bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 

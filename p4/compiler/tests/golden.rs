@@ -40,6 +40,7 @@ fn programs_for_swx() {
         ("small", SMALL),
         ("aligned", include_str!("../../examples/programs/aligned.p4")),
         ("nat", nat),
+        ("nat64", include_str!("../../nat64.p4")),
     ] {
         let made = compiled(name, text).swx();
         let pipeline = made.unwrap_or_else(|error| panic!("{}", error.rendered()));

@@ -129,7 +129,11 @@ impl Buffer {
         datagram[4..6].copy_from_slice(&(DATAGRAM as u16).to_be_bytes());
         datagram[NUMBER..NUMBER + 8].copy_from_slice(&number.to_be_bytes());
         let pseudo = pseudo_header_v6(source.0, destination.0, protocol::UDP, DATAGRAM as u32);
-        let checksum = !fold(sum(datagram, pseudo));
+        // 0 would say that there is no checksum, which IPv6 does not permit.
+        let checksum = match !fold(sum(datagram, pseudo)) {
+            0 => u16::MAX,
+            checksum => checksum,
+        };
         datagram[udp::CHECKSUM..][..2].copy_from_slice(&checksum.to_be_bytes());
     }
 

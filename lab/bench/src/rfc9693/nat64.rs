@@ -91,4 +91,21 @@ mod tests {
         assert!(!is_right(inside((internal.0 ^ 1, internal.1), remote).reversed(), 3));
         assert!(!is_right(Ends::Ipv4(remote, internal), 3));
     }
+
+    #[test]
+    fn every_datagram_has_a_checksum() {
+        let (internal, remote) = Tester::new(1).ends(0).expect("a connection");
+        for ends in [inside(internal, remote), Ends::Ipv4(remote, internal)] {
+            let mut buffer = Buffer::EMPTY;
+            // Some numbers among so many lead to the sum whose complement is zero.
+            for number in 0..1 << 17 {
+                buffer.write_numbered(ends, number);
+                let packet = buffer.packet();
+                // The datagram has 26 bytes.
+                let at = packet.len() - 26 + 6;
+                assert_ne!(packet.bytes()[at..at + 2], [0, 0], "{number}");
+                assert_eq!(Ends::read(packet.bytes()), Some((ends, number)));
+            }
+        }
+    }
 }

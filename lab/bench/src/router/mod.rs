@@ -3,13 +3,14 @@
 //! rate of new entries; and latency at shares of the highest rate without loss.
 //!
 //! The router without NAT is the same program with a rule that bypasses all packets. The module
-//! `bed` has the test bed and the count of processor time. `README.md` beside this file has the
-//! results of the paper.
+//! `bed` has the test bed and the count of processor time. `transition` measures technologies of
+//! IPv6 by RFC 8219 in memory. `README.md` beside this file has the results of the paper.
 
 mod paper;
 mod plan;
 mod report;
 mod transit;
+pub mod transition;
 
 pub use plan::{Part, Plan};
 

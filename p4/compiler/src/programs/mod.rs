@@ -6,6 +6,9 @@
 #[allow(dead_code, unused, unreachable_pub, clippy::all, reason = "made by a program")]
 #[rustfmt::skip]
 mod nat;
+#[allow(dead_code, unused, unreachable_pub, clippy::all, reason = "made by a program")]
+#[rustfmt::skip]
+mod nat64;
 
 use crate::Program;
 use crate::rt::Execute;
@@ -18,12 +21,20 @@ struct CompiledProgram {
     make: fn(u64) -> Box<dyn Execute>,
 }
 
-const PROGRAMS: [CompiledProgram; 1] = [CompiledProgram {
-    name: "nat",
-    text: include_str!("../../../nat.p4"),
-    source: include_str!("nat.rs"),
-    make: |seed| Box::new(nat::Nat::new(seed)),
-}];
+const PROGRAMS: [CompiledProgram; 2] = [
+    CompiledProgram {
+        name: "nat",
+        text: include_str!("../../../nat.p4"),
+        source: include_str!("nat.rs"),
+        make: |seed| Box::new(nat::Nat::new(seed)),
+    },
+    CompiledProgram {
+        name: "nat64",
+        text: include_str!("../../../nat64.p4"),
+        source: include_str!("nat64.rs"),
+        make: |seed| Box::new(nat64::Nat64::new(seed)),
+    },
+];
 
 fn compiled_program(name: &str) -> Option<&'static CompiledProgram> {
     PROGRAMS.iter().find(|one| one.name == name)

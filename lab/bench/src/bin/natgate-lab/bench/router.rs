@@ -1,8 +1,10 @@
-//! `natgate bench router`: delay, throughput, memory and processor time of a NAT router.
+//! `natgate bench router`: delay, throughput, memory and processor time of a NAT router; with
+//! `--transition` technologies of IPv6 by RFC 8219.
 
 use super::{Output, command, live, mappings, seconds};
-use crate::Failure;
+use crate::{Failure, memory};
 use natgate_lab::bed::BackEnd;
+use natgate_lab::router::transition::{self, Technology};
 use natgate_lab::router::{Part, Plan, measure};
 use std::time::Duration;
 
@@ -10,10 +12,15 @@ const AFTER_HELP: &str = "\
 The experiment makes its own network namespaces. It needs root, ip, ethtool, setpriv and nft. The
 whole experiment takes three quarters of an hour; RFC 2544 requires --trial 60, which takes days.
 
+With --transition it measures technologies of the transition to IPv6 by RFC 8219, between virtual
+links in memory. That needs neither root nor programs, and takes ten minutes.
+
 Examples:
 natgate bench router --quick
 natgate bench router --back-end af-packet --trial 2 --out /tmp/router
 natgate bench router --only transit,latency --trial 0.5
+natgate bench router --transition --out /tmp/transition
+natgate bench router --transition=nat64,464xlat --repetitions 5
 
 lab/bench/src/router/README.md describes the method and the results of the thesis.";
 
@@ -24,6 +31,18 @@ pub(super) struct Args {
     /// Packet I/O: af-packet, af-xdp
     #[arg(long, value_name = "NAME", default_value = "af-xdp", value_parser = back_end)]
     back_end: BackEnd,
+    /// Measure technologies of IPv6 by RFC 8219: nat64, siit, eam, clat, 464xlat, ds-lite, lw4o6
+    /// [default: all]
+    #[arg(
+        long,
+        value_name = "TECHNOLOGY",
+        num_args = 0..,
+        require_equals = true,
+        value_delimiter = ',',
+        value_parser = technology,
+        conflicts_with_all = ["back_end", "only", "fill", "trials", "rest"],
+    )]
+    transition: Option<Vec<Technology>>,
     /// Measured parts: transit (delay in one process), delay (and memory), throughput, latency,
     /// processor, creation [default: all]
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = part)]
@@ -31,10 +50,11 @@ pub(super) struct Args {
     /// Number of entries in the table at the end [default: 1M; quick: 20k]
     #[arg(long, value_name = "N", value_parser = mappings)]
     fill: Option<u32>,
-    /// Time of a trial [default: 0.2; quick: 0.1]
+    /// Time of a trial [default: 0.2; quick: 0.1; with --transition 0.02 of virtual time]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     trial: Option<Duration>,
-    /// Repetitions of delay and latency; throughput has half as many [default: 20; quick: 2]
+    /// Repetitions of delay and latency; throughput has half as many, but with --transition as many
+    /// [default: 20; quick: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=999))]
     repetitions: Option<u32>,
     /// Trials of one rate in the search for throughput; the majority decides [default: 1]
@@ -48,6 +68,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
+    if args.transition.is_some() {
+        return run_transition(args);
+    }
     let program = live::prepare(&[])?;
     let mut plan = if args.output.quick { Plan::quick(program) } else { Plan::full(program) };
     plan.back_end = args.back_end;
@@ -61,6 +84,27 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     plan.rest = args.rest.unwrap_or(plan.rest);
     let report = measure(&plan, &command());
     args.output.deliver("router", &report)
+}
+
+fn run_transition(args: Args) -> Result<(), Failure> {
+    let mut plan = args.output.choose(transition::Plan::quick, transition::Plan::full);
+    let chosen = args.transition.unwrap_or_default();
+    if !chosen.is_empty() {
+        plan.technologies.retain(|technology| chosen.contains(technology));
+    }
+    plan.trial = args.trial.unwrap_or(plan.trial);
+    plan.repetitions = args.repetitions.unwrap_or(plan.repetitions);
+    memory::require(plan.memory(), "measuring the delays of such a trial")
+        .map_err(|lack| Failure::Input(vec![format!("{lack}; give a shorter --trial")]))?;
+    let report = transition::measure(&plan, &command());
+    args.output.deliver(transition::NAME, &report)
+}
+
+fn technology(text: &str) -> Result<Technology, String> {
+    let technology = Technology::ALL.into_iter().find(|technology| technology.key() == text);
+    technology.ok_or_else(|| {
+        format!("a technology is one of {}", Technology::ALL.map(Technology::key).join(", "))
+    })
 }
 
 fn back_end(text: &str) -> Result<BackEnd, String> {
