@@ -15,6 +15,7 @@ use natgate_engine::{
 use natgate_payload::{
     CallStep, Counterpart, Endpoints, Expectation, FurtherFlow, Kind, Ports, Uses, Wanted,
 };
+use natgate_wire::protocol::TCP;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
@@ -157,6 +158,9 @@ impl Ports for EnginePorts<'_> {
             let of = (wanted.protocol, flow.realm, end(internal));
             let keeper = Keeper { nonce: OWNER, number: number(flow), filter };
             self.engine.withdraw(self.now, of, keeper);
+            if wanted.protocol == TCP && !self.engine.is_requested(TCP, flow.realm, of.2) {
+                self.further.end(flow, wanted.internal, seconds(self.now));
+            }
         }
     }
 
