@@ -178,11 +178,13 @@ impl Ports for EnginePorts<'_> {
     }
 }
 
-/// Number of a control flow among those of one internal host and one remote address, not 0. A flow
-/// that gets another external port has another number, as the framework does not know it any more.
+/// Number of a control flow among those of one internal host, not 0. Two numbers are equal by chance
+/// only. A flow that gets another external port has another number, as the framework does not know
+/// it any more.
 pub(super) fn number(flow: &Endpoints) -> u32 {
     let external = u32::from(flow.external.port()) << 16 | u32::from(flow.remote.port());
-    (external ^ u32::from(flow.internal.port()).wrapping_mul(0x9e37_79b1)).max(1)
+    let remote = flow.remote.ip().to_bits().wrapping_mul(0x85eb_ca6b);
+    (external ^ remote ^ u32::from(flow.internal.port()).wrapping_mul(0x9e37_79b1)).max(1)
 }
 
 /// The filter for an expectation's remote endpoint. `None`: any.
