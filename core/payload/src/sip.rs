@@ -214,11 +214,11 @@ impl Sip {
         self.take_body(message, context, &mut edits);
         edits.sort_by_key(|(range, _)| range.start);
         edits.dedup_by_key(|(range, _)| range.start);
-        let is_new = |(range, text): &&Edit| message.bytes[range.clone()] != text[..];
-        edits
-            .iter()
-            .filter(is_new)
-            .try_for_each(|(range, text)| context.replace(range.clone(), text))
+        edits.retain(|(range, text)| message.bytes[range.clone()] != text[..]);
+        if context.is_between_families() {
+            edits = joined(edits, message.bytes);
+        }
+        edits.iter().try_for_each(|(range, text)| context.replace(range.clone(), text))
     }
 
     /// Forgets what has passed. Of times only the low bits are kept, which mean another time after
@@ -503,6 +503,26 @@ impl Sip {
             edits.push((header.value.clone(), format!("{len}").into_bytes()));
         }
     }
+}
+
+/// Edits that stand close to each other, joined. Between families a message has many, and the room
+/// for edits that the receiver has not acknowledged is limited by number.
+fn joined(edits: Vec<Edit>, bytes: &[u8]) -> Vec<Edit> {
+    const NEAR: usize = 32;
+    let mut all: Vec<Edit> = Vec::new();
+    for (range, text) in edits {
+        match all.last_mut() {
+            Some((place, before))
+                if range.start.checked_sub(place.end).is_some_and(|gap| gap <= NEAR) =>
+            {
+                before.extend_from_slice(&bytes[place.end..range.start]);
+                before.extend_from_slice(&text);
+                place.end = range.end;
+            }
+            _ => all.push((range, text)),
+        }
+    }
+    all
 }
 
 /// The edit of a remote host's endpoint between families.

@@ -221,6 +221,41 @@ fn endpoints_come_back_as_the_host_wrote_them() {
     assert_eq!(telephone.send(Outside, &text(out, out)), text(short, long));
 }
 
+/// A proxy says much before the client acknowledges anything.
+#[test]
+fn many_messages_on_the_way_are_read() {
+    let mut link = Link::open(Opening::new(Kind::Sip, client_inside_v6(5060), Inside));
+    let text = |own: &str, other: &str, seen: &str, media: &str| {
+        let headers = format!(
+            "Via: SIP/2.0/TCP {own};branch=z9hG4bK1234567;{seen}\r\n\
+             Record-Route: <sip:{other};lr>\r\nTo: <sip:u@{other}>\r\nCall-ID: 1\r\n\
+             Contact: <sip:b@{other}:5062>\r\n"
+        );
+        let media = typed_description(media, "m=audio 6000 RTP/AVP 0\r\n");
+        message("SIP/2.0 183 Progress", &headers, &media)
+    };
+    let told = text(
+        "203.0.113.1:50000",
+        "192.0.2.9",
+        "received=203.0.113.1;rport=50000",
+        "IP4 198.51.100.9",
+    );
+    let heard = text(
+        "[2001:db8:2::31]:40000",
+        "[64:ff9b::c000:209]",
+        "received=2001:db8:2::31;rport=40000",
+        "IP6 64:ff9b::c633:6409",
+    );
+    for number in 0..8 {
+        let start = link.write(Outside, told.as_bytes());
+        let packet = link.hosts[1].segment(start, start + told.len(), false);
+        let out = link.process(Outside, &packet);
+        let [(Inside, packet)] = &out[..] else { panic!("{} packets", out.len()) };
+        let text = String::from_utf8_lossy(packet);
+        assert!(text.ends_with(&heard), "{number}: {text}");
+    }
+}
+
 /// A form that a browser sends opens no port, wherever the forged message begins in a segment.
 #[test]
 fn a_forged_registration_in_a_form_opens_no_port() {

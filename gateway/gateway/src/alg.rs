@@ -105,7 +105,11 @@ impl Control {
             SocketAddr::V4(remote) => remote,
             SocketAddr::V6(_) => remote,
         };
-        match host.in_engine(internal) {
+        // A flow of a host with a number is known before a packet from outside.
+        if matches!(host, Host::OfFlow(..)) {
+            return self;
+        }
+        match host.in_engine(engine, internal) {
             Some(internal) => self.under_rules_between(engine, internal, remote),
             None => self,
         }
@@ -436,7 +440,7 @@ impl Stage {
             permit_cut(room.bytes_mut(), self.identification);
         }
         while let Some(event) = self.payloads.poll_event() {
-            let internal = host.in_engine(event.opened.expectation.internal);
+            let internal = host.in_engine(engine, event.opened.expectation.internal);
             let arrived = Arrived { realm: endpoints.realm, ..arrived };
             for made in AlgExpectation::of(arrived, &event, internal) {
                 if made.kind != Kind::Pptp {

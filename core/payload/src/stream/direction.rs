@@ -229,8 +229,8 @@ impl Direction {
             && work.edits.are_between(self.acked, self.next)
     }
 
-    /// True if held bytes reach the next byte, but for the number of a FIN: the bytes that come next
-    /// can be read then.
+    /// True if held bytes reach the next byte, but for the number of a FIN: then the bytes that
+    /// come next can be read.
     pub(crate) fn can_go_on(&self, pool: &Pool) -> bool {
         let reached = if self.has_held(pool) { pool.get(self.work).held.end() } else { self.next };
         distance(self.next, reached) <= i32::from(self.is_ended)

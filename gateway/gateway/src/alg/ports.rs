@@ -112,7 +112,7 @@ impl EnginePorts<'_> {
 
 impl Ports for EnginePorts<'_> {
     fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
-        let internal = self.host.in_engine(wanted.internal)?;
+        let internal = self.host.in_engine(self.engine, wanted.internal)?;
         let address = *flow.external.ip();
         let request = Request { flow, wanted, internal, external: (address, 0) };
         match wanted.wanted {
@@ -130,7 +130,7 @@ impl Ports for EnginePorts<'_> {
     }
 
     fn limit(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
-        let first = self.host.in_engine(wanted.internal)?;
+        let first = self.host.in_engine(self.engine, wanted.internal)?;
         let filter = filter(wanted)?;
         let mut limit = |internal: SocketAddrV4| {
             self.engine.admit_only(wanted.protocol, flow.realm, end(internal), OWNER, filter)
@@ -143,7 +143,7 @@ impl Ports for EnginePorts<'_> {
     }
 
     fn shorten(&mut self, flow: &Endpoints, wanted: &Expectation) {
-        let internal = self.host.in_engine(wanted.internal);
+        let internal = self.host.in_engine(self.engine, wanted.internal);
         if let Some((internal, filter)) = internal.zip(filter(wanted)) {
             let lifetime = Duration::from_secs(wanted.lifetime.into());
             let of = (wanted.protocol, flow.realm, end(internal));
@@ -153,7 +153,7 @@ impl Ports for EnginePorts<'_> {
     }
 
     fn withdraw(&mut self, flow: &Endpoints, wanted: &Expectation) {
-        let internal = self.host.in_engine(wanted.internal);
+        let internal = self.host.in_engine(self.engine, wanted.internal);
         if let Some((internal, filter)) = internal.zip(filter(wanted)) {
             let of = (wanted.protocol, flow.realm, end(internal));
             let keeper = Keeper { nonce: OWNER, number: number(flow), filter };
@@ -182,9 +182,9 @@ impl Ports for EnginePorts<'_> {
     }
 }
 
-/// Number of a control flow among those of one internal host, not 0. Two numbers are equal by chance
-/// only. A flow that gets another external port has another number, as the framework does not know
-/// it any more.
+/// Number of a control flow among those of one internal host, not 0. Two numbers are equal only by
+/// chance. A flow that gets another external port has another number, as the framework does not
+/// know it any more.
 pub(super) fn number(flow: &Endpoints) -> u32 {
     let external = u32::from(flow.external.port()) << 16 | u32::from(flow.remote.port());
     let remote = flow.remote.ip().to_bits().wrapping_mul(0x85eb_ca6b);

@@ -49,8 +49,12 @@ impl HostEnds {
 pub(super) enum Host<'t> {
     /// The realm has no numbers: the engine knows the address as it is.
     Unnumbered,
-    /// The host's own address, and its number if the host can be told, with the translator.
-    Numbered(Option<&'t Translator>, IpAddr, Option<Ipv4Addr>),
+    /// The host's own address, and its number if it has one, with the translator.
+    Numbered(&'t Translator, IpAddr, Option<Ipv4Addr>),
+    /// The host that has the mapping of a flow of this IP protocol.
+    OfFlow(&'t Translator, u8, Endpoints),
+    /// The host cannot be told.
+    Unknown,
 }
 
 impl<'t> Host<'t> {
@@ -66,36 +70,41 @@ impl<'t> Host<'t> {
         if config.is_none_or(|realm| realm.host_bits.is_none()) {
             return Self::Unnumbered;
         }
+        let (Some(translator), Some(ends)) = (translator, Ends::read(packet)) else {
+            return Self::Unknown;
+        };
         let own = endpoints.internal.ip();
-        let number = translator.and_then(|translator| match (from, own, *b4) {
-            (Side::Inside, IpAddr::V6(host), _) => {
-                translator.number_of(Requester::Ipv6(host)).map(|(_, number)| number)
-            }
-            (Side::Inside, IpAddr::V4(inner), Some(b4)) => {
-                let host = Requester::Tunneled { b4, inner };
-                translator.number_of(host).map(|(_, number)| number)
-            }
-            (Side::Inside, IpAddr::V4(_), None) => None,
-            (Side::Outside, ..) => owner(engine, translator, endpoints, packet),
-        });
+        let requester = match (from, own, *b4) {
+            (Side::Outside, ..) => return Self::OfFlow(translator, ends.protocol, *endpoints),
+            (Side::Inside, IpAddr::V6(host), _) => Requester::Ipv6(host),
+            (Side::Inside, IpAddr::V4(inner), Some(b4)) => Requester::Tunneled { b4, inner },
+            (Side::Inside, IpAddr::V4(_), None) => return Self::Unknown,
+        };
+        let number = translator.number_of(requester).map(|(_, number)| number);
         Self::Numbered(translator, own, number)
     }
 
     /// An internal endpoint of the host as the engine knows it. `None`: it is another host's, or
     /// the host cannot be told.
-    pub(super) fn in_engine(self, internal: SocketAddr) -> Option<SocketAddrV4> {
-        match (self, internal) {
-            (Self::Unnumbered, SocketAddr::V4(internal)) => Some(internal),
-            (Self::Numbered(_, own, number), _) if internal.ip() == own => {
-                number.map(|number| SocketAddrV4::new(number, internal.port()))
+    pub(super) fn in_engine(self, engine: &Engine, internal: SocketAddr) -> Option<SocketAddrV4> {
+        let number = match (self, internal) {
+            (Self::Unnumbered, SocketAddr::V4(internal)) => return Some(internal),
+            (Self::Numbered(_, own, number), _) if internal.ip() == own => number,
+            (Self::OfFlow(translator, protocol, flow), _)
+                if internal.ip() == flow.internal.ip() =>
+            {
+                owner(engine, translator, protocol, &flow)
             }
             _ => None,
-        }
+        };
+        number.map(|number| SocketAddrV4::new(number, internal.port()))
     }
 
     /// The address of a remote host in the other family.
     pub(super) fn across(self, flow: &Endpoints, address: IpAddr) -> Option<IpAddr> {
-        let Self::Numbered(Some(translator), ..) = self else { return None };
+        let (Self::Numbered(translator, ..) | Self::OfFlow(translator, ..)) = self else {
+            return None;
+        };
         match (flow.remote_inside.ip(), address) {
             (IpAddr::V6(_), IpAddr::V6(remote)) => {
                 translator.remote_of(HostKind::Nat64, remote).map(IpAddr::V4)
@@ -114,10 +123,9 @@ impl<'t> Host<'t> {
 fn owner(
     engine: &Engine,
     translator: &Translator,
+    protocol: u8,
     flow: &Endpoints,
-    packet: &[u8],
 ) -> Option<Ipv4Addr> {
-    let protocol = Ends::read(packet)?.protocol;
     let external = Endpoint { address: *flow.external.ip(), port: flow.external.port() };
     let mut found: Vec<ByEndpoint> = Vec::with_capacity(1);
     let mut cursor = Cursor::at_endpoint(protocol, external);

@@ -1,5 +1,5 @@
-//! SIP of hosts with numbers: a telephone of NAT64, and one behind a B4 of DS-Lite, talk to a server
-//! with IPv4.
+//! SIP of hosts with numbers: a telephone of NAT64, and one behind a B4 of DS-Lite, talk to a
+//! server with IPv4.
 
 use super::algs::{self, Connection};
 use super::world::*;
