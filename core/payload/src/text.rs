@@ -146,7 +146,8 @@ fn port(rest: &mut &[u8]) -> Option<Option<u16>> {
     let port = opt(preceded(':', dec_uint::<_, u16, winnow::error::ContextError>));
     let port = { port }.parse_next(rest).ok().flatten();
     let is_cut = |from: usize| rest.get(from).is_some_and(u8::is_ascii_digit);
-    (!is_cut(0) && !(rest.first() == Some(&b':') && is_cut(1))).then_some(port)
+    let is_longer = is_cut(0) || rest.first() == Some(&b':') && is_cut(1);
+    (!is_longer).then_some(port)
 }
 
 /// All addresses of a family in a part of a text, with their ports.
