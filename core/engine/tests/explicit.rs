@@ -496,7 +496,7 @@ fn what_a_hold_admits_can_become_less() {
 }
 
 #[test]
-fn a_hold_for_one_remote_address_can_end_sooner_and_never_later() {
+fn a_hold_for_remote_addresses_can_end_sooner_and_never_later() {
     let mut lab = Lab::new(&asking());
     let filter = |last| RemoteFilter {
         address: u32::from_be_bytes([198, 51, 100, last]),
@@ -519,7 +519,8 @@ fn a_hold_for_one_remote_address_can_end_sooner_and_never_later() {
     assert_eq!(shorten(&mut lab, NONCE, 1, 60), Some(60));
     assert_eq!(shorten(&mut lab, NONCE, 1, 90), Some(60));
     lab.engine.admit_only(UDP, 0, end(HOST), NONCE, filter(2));
-    assert_eq!(shorten(&mut lab, NONCE, 1, 9), Some(60), "another address is admitted");
+    assert_eq!(shorten(&mut lab, NONCE, 3, 9), Some(60), "an address that is not admitted");
+    assert_eq!(shorten(&mut lab, NONCE, 1, 9), Some(9));
 }
 
 //= test rfc6887#section-15-sooner

@@ -125,6 +125,21 @@ fn the_end_of_the_last_keeper_leaves_the_time_of_others() {
     assert_eq!(admitted.map(|left| left.as_secs()), Some(600));
 }
 
+/// The registrar of the second keeper grants less time, or none.
+#[test]
+fn a_keeper_beside_another_remote_address_can_end_sooner() {
+    let mut lab = asking();
+    ask(&mut lab, (1, 1), 600);
+    ask(&mut lab, (2, 2), 3600);
+    assert_eq!(shorten(&mut lab, (2, 3), 60), 3600, "an address that is not admitted");
+    assert_eq!(shorten(&mut lab, (2, 2), 900), 900);
+    assert_eq!(shorten(&mut lab, (2, 2), 60), 600);
+    for last in [1, 2] {
+        let admitted = lab.engine.admits_requested(UDP, 0, end(HOST), Some(filter(last)));
+        assert_eq!(admitted.map(|left| left.as_secs()), Some(600));
+    }
+}
+
 /// Asks for a hold that admits everybody.
 fn open(lab: &mut Lab, number: u32, seconds: u64) -> Result<u64, ExplicitError> {
     let request = request(seconds, &[]);
@@ -168,14 +183,16 @@ fn no_keeper_loses_its_time() {
     let seed = 3;
     println!("seed {seed}");
     let mut random = Random(seed);
-    for _ in 0..300 {
+    for round in 0..300_u16 {
         let mut lab = asking();
         // The end that each keeper needs, and the latest that anybody has asked for.
         let (mut needs, mut latest, mut now) = ([0_u64; 3], 0, 0);
         for _ in 0..40 {
             let number = random.below(3) as usize;
             let seconds = 30 * (1 + random.below(20));
-            let of = (number as u32 + 1, 1);
+            // All have one remote address, or each has its own.
+            let last = 1 + number as u8 * (round % 2) as u8;
+            let of = (number as u32 + 1, last);
             let had = now + left(&lab).map_or(0, |left| left.as_secs());
             let end = now
                 + match random.below(4) {

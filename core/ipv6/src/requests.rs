@@ -144,6 +144,15 @@ impl Translator {
         Some(Ipv4Addr::from_bits(address))
     }
 
+    /// The address by which a host of NAT64 knows a remote host, with the prefix of the address
+    /// `beside`, by which it knows another one. `None`: packets to that address are not translated.
+    pub fn known_beside(&self, beside: Ipv6Addr, remote: Ipv4Addr) -> Option<Ipv6Addr> {
+        let (place, _) = self.nat64.as_ref()?.extract(beside.to_bits()).ok()?;
+        let prefix = *self.settings.nat64.as_ref()?.prefixes.get(place)?;
+        let address = prefix.embed(remote);
+        (self.remote_of(HostKind::Nat64, address) == Some(remote)).then_some(address)
+    }
+
     /// Notes by which prefix a host of NAT64, with realm and number, reaches a remote host.
     pub fn note_remote(&mut self, (realm, number): (u16, Ipv4Addr), remote: Ipv6Addr) {
         if let Some(nat64) = &mut self.nat64

@@ -158,6 +158,13 @@ pub trait Ports {
     /// configuration. `None`: it is the same address, or there is none.
     fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart>;
 
+    /// The address of a remote host in the other family, for a control flow between families: the
+    /// IPv4 address of one that the internal host knows by IPv6, and back. `None`: packets of the
+    /// internal host do not reach it.
+    fn across(&self, _flow: &Endpoints, _address: IpAddr) -> Option<IpAddr> {
+        None
+    }
+
     /// Takes a step of a call of PPTP. Calls begin by [`Ports::expect`] with [`Wanted::CallId`].
     /// `None`: the control flow has no such call.
     fn call(&mut self, _flow: &Endpoints, _step: CallStep) -> Option<u16> {

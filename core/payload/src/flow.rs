@@ -229,7 +229,10 @@ impl Flow {
         let second = Direction::restore(pool, from);
         flow.directions[1] = second.unwrap_or(Direction::new());
         let has_streams = flow.directions.iter().any(|direction| direction.is_started);
-        if second.is_none() || !from.is_empty() || has_streams && !is_stream {
+        // Bytes that are not read any more pass without those that are held.
+        let can_go_on =
+            left.is_some() || flow.directions.iter().all(|direction| direction.can_go_on(pool));
+        if second.is_none() || !from.is_empty() || has_streams && !is_stream || !can_go_on {
             flow.close(pool);
             return None;
         }

@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use h225::ras;
 use natgate_wire::protocol::{TCP, UDP};
-use per::{Fault, Found, Notes, Role, Value, walk};
+use per::{Fault, Found, Notes, Role, Value, walk, walk_each};
 
 /// Length of the header of TPKT, bytes.
 const HEADER: usize = 4;
@@ -230,7 +230,7 @@ impl H323 {
             self.talk = if *first == Q931 { Talk::Signalling } else { Talk::Control };
         }
         let notes = if self.talk == Talk::Control {
-            walk(packet, (HEADER, packet.len()), &h245::MESSAGE)
+            walk_each(packet, (HEADER, packet.len()), &h245::MESSAGE)
         } else if *first == Q931 {
             user_information(packet).and_then(|element| match element {
                 Some(element) => walk(packet, element, &h225::USER_INFORMATION),

@@ -11,8 +11,9 @@ use crate::expectation::{
 use crate::reason::Reason;
 use crate::saved::saved;
 use crate::stream::edits::Edits;
+use crate::text::Family;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use core::ops::Range;
 use natgate_wire::protocol;
 
@@ -114,6 +115,26 @@ impl Context<'_> {
     /// True if the internal host has an IPv6 address.
     pub(crate) fn is_between_families(&self) -> bool {
         self.flow.internal.is_ipv6()
+    }
+
+    /// The family of the addresses that the sender writes.
+    pub(crate) fn family(&self) -> Family {
+        match self.from {
+            Side::Inside => Family::of(self.flow.internal.ip()),
+            Side::Outside => Family::Ipv4,
+        }
+    }
+
+    /// Between families, the address by which the receiver knows a remote host that the sender
+    /// names. `None`: there is none, or both sides have one family.
+    pub(crate) fn across(&self, address: IpAddr) -> Option<IpAddr> {
+        match (self.is_between_families(), address) {
+            (false, _) => None,
+            // Held media have no address (RFC 3264 section 8.4).
+            (true, IpAddr::V4(Ipv4Addr::UNSPECIFIED)) => Some(Ipv6Addr::UNSPECIFIED.into()),
+            (true, IpAddr::V6(Ipv6Addr::UNSPECIFIED)) => Some(Ipv4Addr::UNSPECIFIED.into()),
+            (true, address) => self.ports.across(self.flow, address),
+        }
     }
 
     /// Replaces bytes of the message. The ranges of one message come in order.

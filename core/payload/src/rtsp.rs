@@ -17,7 +17,7 @@ use crate::saved::saved;
 use crate::text::{self, Header};
 use alloc::format;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use natgate_wire::protocol::UDP;
 use winnow::Parser;
@@ -306,13 +306,13 @@ impl<'h> Transport<'h> {
     /// The address that is the whole value but quotes.
     fn address(&self, value: Range<usize>) -> Option<(Range<usize>, IpAddr)> {
         let text = &self.head[value.clone()];
-        if let Some(address) = host(text).filter(IpAddr::is_ipv6) {
+        if let Some(address) = text::address(text).filter(IpAddr::is_ipv6) {
             return Some((value, address));
         }
         let place = text::addresses(self.head, value).into_iter().next()?;
         let quotes = text.iter().filter(|byte| **byte == b'"').count();
         let is_whole = place.port.is_none() && place.range.len() + quotes == text.len();
-        is_whole.then(|| (place.range, place.address.into()))
+        is_whole.then_some((place.range, place.address))
     }
 
     /// Reads `"10.0.0.5:4588"/"10.0.0.5:4589"` or `":4588"/":4589"` (RFC 7826 section 18.54).
@@ -323,22 +323,13 @@ impl<'h> Transport<'h> {
                 let colon = quoted.iter().rposition(|byte| *byte == b':')?;
                 let (port, is_pair) = ports(&quoted[colon + 1..])?;
                 let named = &quoted[..colon];
-                let address = host(named);
+                let address = text::address(named);
                 let is_readable = named.is_empty() || address.is_some();
                 let range = part.start + 1..part.end - 1;
                 (is_readable && !is_pair).then_some(End { range, address, port })
             })
             .collect()
     }
-}
-
-/// Reads an address; an IPv6 one may stand in brackets.
-fn host(text: &[u8]) -> Option<IpAddr> {
-    if let Ok(address) = text::ipv4.parse(text) {
-        return Some(address.into());
-    }
-    let bare = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]")).unwrap_or(text);
-    core::str::from_utf8(bare).ok()?.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
 }
 
 /// Parts of a text between separators.

@@ -8,20 +8,22 @@
 //! internal port would be an endpoint of another subscriber. A medium without a port keeps its
 //! text. If it shares the address of the session with media that have ports, then each of these
 //! gets the external address in a line of its own.
+//!
+//! Between families, an address changes together with its type: `IP6` of the host inside, `IP4`
+//! outside. So do addresses of remote hosts in both directions.
 
 use crate::expectation::{Expectation, Uses, Wanted};
 use crate::message::Context;
 use crate::reason::Reason;
-use crate::text;
+use crate::text::{self, Family};
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::Range;
 use natgate_wire::protocol::{TCP, UDP};
+use winnow::Parser;
 use winnow::ascii::dec_uint;
-use winnow::combinator::preceded;
-use winnow::token::literal;
-use winnow::{ModalResult, Parser};
 
 /// Lifetime of an expectation, seconds: a telephone may ring so long.
 const LIFETIME: u16 = 180;
@@ -35,13 +37,14 @@ pub(crate) type Edit = (Range<usize>, Vec<u8>);
 /// The connection data of a session or of a medium.
 #[derive(Clone, Debug)]
 enum Connection {
-    Address(Range<usize>, Ipv4Addr),
-    /// Another family, a group, or several addresses.
+    /// Place of the type and the address, and the address.
+    Address(Range<usize>, IpAddr),
+    /// Another family than the sender's, a group, or several addresses.
     Other,
 }
 
 impl Connection {
-    fn address(&self) -> Option<Ipv4Addr> {
+    fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Address(_, address) => Some(*address),
             Self::Other => None,
@@ -84,22 +87,36 @@ struct Medium {
 /// A description: the addresses in it, and its media.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Description {
-    origin: Option<(Range<usize>, Ipv4Addr)>,
+    origin: Option<(Range<usize>, IpAddr)>,
     connection: Option<Connection>,
     media: Vec<Medium>,
 }
 
-/// Reads `IN IP4 10.0.0.5` up to the address.
-fn address(input: &mut &[u8]) -> ModalResult<Ipv4Addr> {
-    preceded(literal("IN IP4 "), text::ipv4).parse_next(input)
+/// Reads `IP4 10.0.0.5` or `IP6 2001:db8::5`, if the address is of the family. A TTL behind a slash
+/// is one of multicast, which is not translated.
+fn address(text: &[u8], family: Family) -> Option<IpAddr> {
+    match family {
+        Family::Ipv4 => text::ipv4.parse(text.strip_prefix(b"IP4 ")?).ok().map(IpAddr::V4),
+        Family::Ipv6 => text::ipv6(text.strip_prefix(b"IP6 ")?).map(IpAddr::V6),
+    }
 }
 
-/// Reads connection data that end at `end`. A TTL behind a slash is one of multicast, which is not
-/// translated.
-fn connection(value: &[u8], end: usize) -> Connection {
-    match address.parse(value) {
-        Ok(address) => Connection::Address(end - address_len(address)..end, address),
-        Err(_) => Connection::Other,
+/// Writes what [`address`] reads.
+fn typed(address: IpAddr) -> String {
+    let number = if address.is_ipv4() { 4 } else { 6 };
+    format!("IP{number} {address}")
+}
+
+fn edit(range: &Range<usize>, address: IpAddr) -> Edit {
+    (range.clone(), typed(address).into_bytes())
+}
+
+/// Reads `IN IP4 10.0.0.5` that ends at `end`.
+fn connection(value: &[u8], end: usize, family: Family) -> Connection {
+    let text = value.strip_prefix(b"IN ");
+    match text.and_then(|text| Some((text.len(), address(text, family)?))) {
+        Some((len, address)) => Connection::Address(end - len..end, address),
+        None => Connection::Other,
     }
 }
 
@@ -119,21 +136,22 @@ fn medium(value: &[u8], at: usize) -> (Port, bool) {
 }
 
 impl Description {
-    /// Reads a description that is a part of a message.
-    pub(crate) fn read(message: &[u8], part: Range<usize>) -> Self {
+    /// Reads a description that is a part of a message of a sender with addresses of a family.
+    pub(crate) fn read(message: &[u8], part: Range<usize>, family: Family) -> Self {
         let mut description = Self::default();
         let mut at = part.start;
         for line in message[part].split_inclusive(|byte| *byte == b'\n') {
             let text = line.strip_suffix(b"\n").unwrap_or(line);
             let text = text.strip_suffix(b"\r").unwrap_or(text);
-            description.read_line(text, at, at + line.len());
+            description.read_line(text, at..at + line.len(), family);
             at += line.len();
         }
         description
     }
 
-    /// Reads a line that begins at `at`; the next line begins at `next`.
-    fn read_line(&mut self, line: &[u8], at: usize, next: usize) {
+    /// Reads a line at a place, which includes its end.
+    fn read_line(&mut self, line: &[u8], place: Range<usize>, family: Family) {
+        let Range { start: at, end: next } = place;
         let (Some(kind), Some(value)) = (line.get(..2), line.get(2..)) else { return };
         let end = at + line.len();
         match kind {
@@ -141,12 +159,17 @@ impl Description {
                 let medium = self.media.last_mut().map(|medium| &mut medium.connection);
                 let place = medium.unwrap_or(&mut self.connection);
                 let is_first = place.is_none();
-                *place = Some(if is_first { connection(value, end) } else { Connection::Other });
+                *place = Some(match is_first {
+                    true => connection(value, end, family),
+                    false => Connection::Other,
+                });
             }
             b"o=" => {
-                let Some(blank) = value.iter().rposition(|byte| *byte == b' ') else { return };
-                if let Ok(address) = text::ipv4.parse(&value[blank + 1..]) {
-                    self.origin = Some((at + 2 + blank + 1..end, address));
+                let mut words = value.rsplitn(3, |byte| *byte == b' ');
+                let len = words.by_ref().take(2).map(<[u8]>::len).sum::<usize>() + 1;
+                let Some(start) = value.len().checked_sub(len) else { return };
+                if let Some(address) = address(&value[start..], family) {
+                    self.origin = Some((end - len..end, address));
                 }
             }
             b"m=" => {
@@ -163,33 +186,48 @@ impl Description {
             b"a=" => {
                 let Some(text) = value.strip_prefix(b"rtcp:") else { return };
                 if let Some(medium) = self.media.last_mut() {
-                    medium.read_rtcp(text, end);
+                    medium.read_rtcp(text, end, family);
                 }
             }
             _ => {}
         }
     }
 
-    /// The address of the first medium.
+    /// The address of the first medium of a description from outside.
     pub(crate) fn address(&self) -> Option<Ipv4Addr> {
-        let Some(medium) = self.media.first() else {
-            return self.connection.as_ref().and_then(Connection::address).filter(is_of_host);
+        let address = match self.media.first() {
+            Some(medium) => self.address_of(medium),
+            None => self.connection.as_ref().and_then(Connection::address),
         };
-        self.address_of(medium).filter(is_of_host)
+        address.and_then(of_host_outside)
     }
 
     /// The connection address of a medium.
-    fn address_of(&self, medium: &Medium) -> Option<Ipv4Addr> {
+    fn address_of(&self, medium: &Medium) -> Option<IpAddr> {
         medium.connection.as_ref().or(self.connection.as_ref()).and_then(Connection::address)
     }
 
-    /// The addresses of the media, in their order.
+    /// The addresses of the media of a description from outside, in their order.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = Option<Ipv4Addr>> {
         let is_used = |medium: &&Medium| !matches!(medium.port, Port::Zero);
         self.media.iter().map(move |medium| {
             let used = Some(medium).filter(is_used)?;
-            self.address_of(used).filter(is_of_host)
+            self.address_of(used).and_then(of_host_outside)
         })
+    }
+
+    /// Between families, writes the addresses of remote hosts as the receiver knows them, and
+    /// collects the edits.
+    pub(crate) fn translate(&self, context: &Context<'_>, edits: &mut Vec<Edit>) {
+        let connections = self.media.iter().flat_map(Medium::connections);
+        let connections = self.connection.iter().chain(connections).filter_map(|one| match one {
+            Connection::Address(range, address) => Some((range, *address)),
+            Connection::Other => None,
+        });
+        let origin = self.origin.iter().map(|(range, address)| (range, *address));
+        edits.extend(origin.chain(connections).filter_map(|(range, address)| {
+            context.across(address).map(|address| edit(range, address))
+        }));
     }
 
     /// Expects the media of a host inside, from the address of the other side if it is known, and
@@ -200,19 +238,21 @@ impl Description {
         context: &mut Context<'_>,
         edits: &mut Vec<Edit>,
     ) -> Vec<(usize, Expectation)> {
-        let external = *context.flow().external.ip();
-        let write = |range: &Range<usize>| (range.clone(), format!("{external}").into_bytes());
+        let external = IpAddr::V4(*context.flow().external.ip());
+        let write = |range: &Range<usize>| edit(range, external);
         if let Some((range, address)) = &self.origin
-            && context.is_own((*address).into())
+            && context.is_own(*address)
         {
             edits.push(write(range));
         }
+        self.translate(context, edits);
         let mut all = Vec::new();
         // Media with the address of the session: those that get a port, and true if one does not.
         let (mut served, mut is_refused) = (Vec::new(), false);
         for (number, medium) in self.media.iter().enumerate() {
             let Some(address) = self.address_of(medium).filter(is_of_host) else { continue };
-            if matches!(medium.port, Port::Zero) {
+            // A remote host receives the medium.
+            if matches!(medium.port, Port::Zero) || context.across(address).is_some() {
                 continue;
             }
             let made = if number < MOST_MEDIA {
@@ -231,7 +271,7 @@ impl Description {
             }
         }
         match &self.connection {
-            Some(Connection::Address(range, address)) if context.is_own((*address).into()) => {
+            Some(Connection::Address(range, address)) if context.is_own(*address) => {
                 if is_refused {
                     edits.extend(served.iter().map(|medium| medium.own_line(external)));
                 } else {
@@ -245,8 +285,14 @@ impl Description {
 }
 
 impl Medium {
+    /// Connection data of the medium, and of its RTCP.
+    fn connections(&self) -> impl Iterator<Item = &Connection> {
+        let rtcp = self.rtcp.as_ref().and_then(|rtcp| rtcp.connection.as_ref());
+        self.connection.iter().chain(rtcp)
+    }
+
     /// Reads `53020` or `53020 IN IP4 10.0.0.5` that ends at `end` (RFC 3605 section 2.1).
-    fn read_rtcp(&mut self, text: &[u8], end: usize) {
+    fn read_rtcp(&mut self, text: &[u8], end: usize, family: Family) {
         let blank = text.iter().position(|byte| *byte == b' ');
         let digits = &text[..blank.unwrap_or(text.len())];
         let port = dec_uint::<_, u16, winnow::error::ContextError>.parse(digits);
@@ -254,12 +300,12 @@ impl Medium {
         let start = end - text.len();
         let range = start..start + digits.len();
         let rest = &text[digits.len()..].trim_ascii_start();
-        let connection = (!rest.is_empty()).then(|| connection(rest, end));
+        let connection = (!rest.is_empty()).then(|| connection(rest, end, family));
         self.rtcp = port.ok().map(|port| Rtcp { range, port, connection });
     }
 
     /// The edit that gives the medium connection data of its own.
-    fn own_line(&self, address: Ipv4Addr) -> Edit {
+    fn own_line(&self, address: IpAddr) -> Edit {
         let (last, place) = &self.last;
         let (before, behind) = match place.len() {
             1 => ("\r\n", ""),
@@ -267,18 +313,18 @@ impl Medium {
             _ => ("\r\n", "\r\n"),
         };
         let mut text = Vec::from([*last]);
-        text.extend_from_slice(format!("{before}c=IN IP4 {address}{behind}").as_bytes());
+        text.extend_from_slice(format!("{before}c=IN {}{behind}", typed(address)).as_bytes());
         (place.clone(), text)
     }
 
     /// Expects the medium, and collects the edits of its ports. `None`: it stays as it is.
     fn expect(
         &self,
-        (address, remote): (Ipv4Addr, Option<Ipv4Addr>),
+        (address, remote): (IpAddr, Option<Ipv4Addr>),
         context: &mut Context<'_>,
         edits: &mut Vec<Edit>,
     ) -> Option<Vec<Expectation>> {
-        if !context.is_own(address.into()) {
+        if !context.is_own(address) {
             context.refuse(Reason::ForeignAddress);
             return None;
         }
@@ -294,7 +340,7 @@ impl Medium {
                 protocol: if self.is_tcp { TCP } else { UDP },
                 remote,
                 remote_port: 0,
-                internal: SocketAddr::new(address.into(), port),
+                internal: SocketAddr::new(address, port),
                 wanted,
                 lifetime: LIFETIME,
                 uses: Uses::Many,
@@ -316,7 +362,7 @@ impl Medium {
         } else {
             expect(rtcp.port, Wanted::AddressOfFlow)
         };
-        rtcp.edit(external, (address, *context.flow().external.ip()), edits);
+        rtcp.edit(external, (address, (*context.flow().external.ip()).into()), edits);
         Some(all)
     }
 }
@@ -324,31 +370,30 @@ impl Medium {
 impl Rtcp {
     /// Collects the edits of the port and its address. Without an external port both stay, and the
     /// address is written, because the medium's becomes another.
-    fn edit(
-        &self,
-        port: Option<u16>,
-        (own, external): (Ipv4Addr, Ipv4Addr),
-        edits: &mut Vec<Edit>,
-    ) {
+    fn edit(&self, port: Option<u16>, (own, external): (IpAddr, IpAddr), edits: &mut Vec<Edit>) {
         let text = match (port, &self.connection) {
             (Some(port), _) => format!("{port}"),
-            (None, None) => format!("{} IN IP4 {own}", self.port),
+            (None, None) => format!("{} IN {}", self.port, typed(own)),
             (None, Some(_)) => return,
         };
         edits.push((self.range.clone(), text.into_bytes()));
         if let (Some(_), Some(Connection::Address(range, _))) = (port, &self.connection) {
-            edits.push((range.clone(), format!("{external}").into_bytes()));
+            edits.push(edit(range, external));
         }
     }
 }
 
 /// True if an address is one that media can go to.
-fn is_of_host(address: &Ipv4Addr) -> bool {
+fn is_of_host(address: &IpAddr) -> bool {
     !address.is_unspecified()
 }
 
-fn address_len(address: Ipv4Addr) -> usize {
-    format!("{address}").len()
+/// The address of a remote host in a description from outside, which has IPv4.
+fn of_host_outside(address: IpAddr) -> Option<Ipv4Addr> {
+    match address {
+        IpAddr::V4(address) if !address.is_unspecified() => Some(address),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -360,25 +405,25 @@ mod tests {
         let text = b"v=0\r\no=a 1 1 IN IP4 10.0.0.5\r\nc=IN IP4 10.0.0.5\r\nt=0 0\r\n\
             m=audio 49170 RTP/AVP 0\r\na=rtcp:53020 IN IP4 10.0.0.5\r\n\
             m=video 0 RTP/AVP 31\r\nc=IN IP4 0.0.0.0\r\nm=x 5000/2 RTP/AVP 1\r\n";
-        let description = Description::read(text, 0..text.len());
-        let own = Ipv4Addr::new(10, 0, 0, 5);
-        assert_eq!(description.address(), Some(own));
+        let description = Description::read(text, 0..text.len(), Family::Ipv4);
+        let own = IpAddr::from([10, 0, 0, 5]);
+        assert_eq!(description.address().map(IpAddr::V4), Some(own));
         assert_eq!(description.media.len(), 3);
         let (origin, address) = description.origin.clone().expect("an origin");
-        assert_eq!((&text[origin], address), (&b"10.0.0.5"[..], own));
+        assert_eq!((&text[origin], address), (&b"IP4 10.0.0.5"[..], own));
         let places = |of: &Option<Connection>| match of {
             Some(Connection::Address(range, address)) => Some((&text[range.clone()], *address)),
             _ => None,
         };
-        assert_eq!(places(&description.connection), Some((&b"10.0.0.5"[..], own)));
+        assert_eq!(places(&description.connection), Some((&b"IP4 10.0.0.5"[..], own)));
         let audio = &description.media[0];
         assert!(matches!(&audio.port, Port::One(range, 49170) if text[range.clone()] == *b"49170"));
         let rtcp = audio.rtcp.as_ref().expect("a port");
         assert_eq!((&text[rtcp.range.clone()], rtcp.port), (&b"53020"[..], 53020));
-        assert_eq!(places(&rtcp.connection), Some((&b"10.0.0.5"[..], own)));
+        assert_eq!(places(&rtcp.connection), Some((&b"IP4 10.0.0.5"[..], own)));
         let video = &description.media[1];
         assert!(matches!(video.port, Port::Zero));
-        let nowhere = (&b"0.0.0.0"[..], Ipv4Addr::UNSPECIFIED);
+        let nowhere = (&b"IP4 0.0.0.0"[..], IpAddr::from([0; 4]));
         assert_eq!(places(&video.connection), Some(nowhere));
         assert!(matches!(description.media[2].port, Port::Other));
     }
@@ -387,7 +432,7 @@ mod tests {
     fn what_contradicts_itself_is_odd() {
         let read = |text: &str| {
             let text = format!("m=audio 4000 RTP/AVP 0\r\n{text}");
-            Description::read(text.as_bytes(), 0..text.len()).media[0].clone()
+            Description::read(text.as_bytes(), 0..text.len(), Family::Ipv4).media[0].clone()
         };
         assert!(!read("a=rtcp:5000 \r\n").is_odd);
         for odd in ["a=rtcp:1\r\na=rtcp:2\r\n", "a=rtcp:x\r\n", "a=rtcp:05000\r\n"] {

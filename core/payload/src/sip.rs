@@ -10,7 +10,10 @@
 //! The media of an offer may come from anywhere until the other side's description says from where.
 //! A message from outside can only limit an expectation.
 //!
-//! Between families, SIP is left alone.
+//! Between families, the host inside has IPv6. Addresses of remote hosts change too then, in both
+//! directions, and so do `received` and `rport`: the other side's address would mean nothing to a
+//! host of the other family. The URI of credentials stays, because their hash covers it (RFC 3261
+//! section 22.4).
 
 mod message;
 mod registrations;
@@ -22,14 +25,14 @@ use crate::message::{Context, Protocol, Step};
 use crate::reason::Reason;
 use crate::saved::saved;
 use crate::sdp::{Description, Edit};
-use crate::text::{self, Place};
+use crate::text::{self, Family, Place};
 use alloc::format;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::ops::Range;
 use message::{
-    Message, asked, body_len, call, contacts, endpoints, ends_all, expires, may_be_message, named,
-    record, request, status,
+    Message, asked, body_len, call, contacts, endpoints, ends_all, expires, is_via, may_be_message,
+    named, record, request, seen, status,
 };
 use natgate_wire::protocol::{TCP, UDP};
 use registrations::{Registration, Registrations};
@@ -112,7 +115,7 @@ impl Part {
         match name {
             None | Some("contact" | "m") => Self::Contact,
             Some("via" | "v") => Self::Via,
-            Some("route" | "record-route" | "path") => Self::Route,
+            Some("route" | "record-route" | "path" | "service-route") => Self::Route,
             Some(_) => Self::User,
         }
     }
@@ -152,9 +155,6 @@ impl Sip {
 
 impl Protocol for Sip {
     fn read(&mut self, bytes: &[u8], context: &mut Context<'_>) -> Step {
-        if context.is_between_families() {
-            return Step::Leave(Reason::Families);
-        }
         // Empty lines, or a zero, keep a flow alive (RFC 5626 section 3.5.1).
         let blanks = bytes.iter().take_while(|byte| b"\r\n".contains(byte)).count();
         if blanks > 0 {
@@ -206,14 +206,19 @@ impl Sip {
                 self.edit_inbound(message, part, context, &mut edits);
             }
         }
+        if context.is_between_families() {
+            for header in message.headers.iter().filter(|header| is_via(&header.name)) {
+                edits.extend(self.edit_seen(header.value.clone(), message, context));
+            }
+        }
         self.take_body(message, context, &mut edits);
         edits.sort_by_key(|(range, _)| range.start);
         edits.dedup_by_key(|(range, _)| range.start);
-        let is_new = |(range, text): &&Edit| message.bytes[range.clone()] != text[..];
-        edits
-            .iter()
-            .filter(is_new)
-            .try_for_each(|(range, text)| context.replace(range.clone(), text))
+        edits.retain(|(range, text)| message.bytes[range.clone()] != text[..]);
+        if context.is_between_families() {
+            edits = joined(edits, message.bytes);
+        }
+        edits.iter().try_for_each(|(range, text)| context.replace(range.clone(), text))
     }
 
     /// Forgets what has passed. Of times only the low bits are kept, which mean another time after
@@ -230,9 +235,9 @@ impl Sip {
         let contacts = asked(message);
         let mut wishes: Vec<Wish> = Vec::new();
         for (contact, seconds) in &contacts {
-            for place in endpoints(message.bytes, contact.clone()) {
+            for place in endpoints(message.bytes, contact.clone(), context.family()) {
                 let port = place.port.unwrap_or(DEFAULT_PORT);
-                if !context.is_own(place.address.into()) {
+                if !context.is_own(place.address) {
                     continue;
                 }
                 // One contact of a port may take the place of another.
@@ -242,7 +247,7 @@ impl Sip {
                 }
             }
         }
-        let (record, request) = (record(message), request(message));
+        let (record, request) = (record(message, context.family()), request(message));
         let all = self.registrations.ports(record).filter(|_| ends_all(message, &contacts));
         let ended = wishes.iter().filter(|wish| wish.seconds == 0).map(|wish| wish.port);
         for port in all.chain(ended) {
@@ -264,8 +269,9 @@ impl Sip {
         let is_contact = matches!(name, Some("contact" | "m"));
         let written = Part::of(name);
         let is_reached = name.is_some() && matches!(written, Part::Contact | Part::Via);
-        for place in endpoints(message.bytes, part) {
-            if !context.is_own(place.address.into()) {
+        for place in endpoints(message.bytes, part, context.family()) {
+            if !context.is_own(place.address) {
+                edits.extend(across(place, context));
                 continue;
             }
             let port = place.port.unwrap_or(DEFAULT_PORT);
@@ -305,24 +311,64 @@ impl Sip {
         let flow = context.flow();
         // A URI with the usual port differs from one without (RFC 3261 section 19.1.4).
         let is_short = self.short & Part::of(name) as u8 != 0;
-        for place in endpoints(message.bytes, part) {
-            if place.address != *flow.external.ip() {
-                continue;
-            }
+        for place in endpoints(message.bytes, part, context.family()) {
             let port = place.port.unwrap_or(DEFAULT_PORT);
-            let internal = if port == flow.external.port() {
-                Some(flow.internal.port())
-            } else {
-                self.known(|known| known.external == port).map(|known| known.internal)
-            };
-            if let Some(internal) = internal {
-                let text = match internal {
-                    DEFAULT_PORT if is_short => format!("{}", flow.internal.ip()),
-                    _ => format!("{}", SocketAddr::new(flow.internal.ip(), internal)),
-                };
-                edits.push((place.range, text.into_bytes()));
+            let is_external = place.address == IpAddr::V4(*flow.external.ip());
+            match self.internal(port, flow).filter(|_| is_external) {
+                Some(internal) => {
+                    let text = match internal {
+                        DEFAULT_PORT if is_short => text::host(flow.internal.ip()),
+                        _ => format!("{}", SocketAddr::new(flow.internal.ip(), internal)),
+                    };
+                    edits.push((place.range, text.into_bytes()));
+                }
+                None => edits.extend(across(place, context)),
             }
         }
+    }
+
+    /// The internal port of an external one.
+    fn internal(&self, port: u16, flow: &Endpoints) -> Option<u16> {
+        if port == flow.external.port() {
+            return Some(flow.internal.port());
+        }
+        self.known(|known| known.external == port).map(|known| known.internal)
+    }
+
+    /// Between families, writes what one side has seen of the other as the receiver knows it: the
+    /// address in `received`, and with the host's own address the port in `rport` (RFC 3581).
+    fn edit_seen(
+        &self,
+        part: Range<usize>,
+        message: &Message<'_>,
+        context: &Context<'_>,
+    ) -> Vec<Edit> {
+        let flow = context.flow();
+        let mut edits: Vec<Edit> = Vec::new();
+        for seen in seen(message.bytes, part, context.family()) {
+            let (range, address) = seen.address;
+            let own = match context.from() {
+                Side::Inside => context.is_own(address).then(|| (*flow.external.ip()).into()),
+                Side::Outside => {
+                    (address == IpAddr::V4(*flow.external.ip())).then(|| flow.internal.ip())
+                }
+            };
+            if let Some(other) = context.across(address).filter(|_| own.is_none()) {
+                edits.push((range, format!("{other}").into_bytes()));
+                continue;
+            }
+            let port = |port: u16| match context.from() {
+                Side::Inside => (port == flow.internal.port()).then(|| flow.external.port()),
+                Side::Outside => self.internal(port, flow),
+            };
+            let port = seen.port.map(|(range, own)| Some((range, port(own)?)));
+            if let (Some(own), None | Some(Some(_))) = (own, &port) {
+                edits.push((range, format!("{own}").into_bytes()));
+                let port = port.flatten().map(|(range, port)| (range, format!("{port}")));
+                edits.extend(port.map(|(range, port)| (range, port.into_bytes())));
+            }
+        }
+        edits
     }
 
     fn known(&self, is_it: impl Fn(&Port) -> bool) -> Option<Port> {
@@ -338,7 +384,7 @@ impl Sip {
         context: &mut Context<'_>,
     ) -> Option<SocketAddrV4> {
         let external = self.expect(port, lifetime, context)?;
-        let of = (record(message), port);
+        let of = (record(message, context.family()), port);
         self.registrations.ask(of, request(message), asked, context.now);
         Some(external)
     }
@@ -367,7 +413,7 @@ impl Sip {
     /// granted here: a message from outside prolongs nothing.
     fn take_answer(&mut self, message: &Message<'_>, context: &mut Context<'_>) {
         let Some(status @ 200..) = status(message) else { return };
-        let of = (record(message), request(message));
+        let of = (record(message, context.family()), request(message));
         let (ports, flow) = (self.ports, *context.flow());
         let granted = |port| granted(message, port, &ports, &flow);
         let answered = self.registrations.answer(of, status >= 300, &granted, context.now);
@@ -430,18 +476,23 @@ impl Sip {
         if !is_description {
             return;
         }
-        let description = Description::read(message.bytes, message.head..message.bytes.len());
+        let body = message.head..message.bytes.len();
+        let description = Description::read(message.bytes, body, context.family());
         let call = call(message);
+        let before = edits.len();
         if context.from() == Side::Outside {
             self.media = description.address().map(|address| (call, address));
             self.limit(call, &description, context);
-            return;
+            description.translate(context, edits);
+        } else {
+            let known = self.media.filter(|(of, _)| *of == call).map(|(_, address)| address);
+            let made = description.expect(known, context, edits);
+            if known.is_none() {
+                self.note_open(call, &made, context.now);
+            }
         }
-        let known = self.media.filter(|(of, _)| *of == call).map(|(_, address)| address);
-        let before = edits.len();
-        let made = description.expect(known, context, edits);
-        if known.is_none() {
-            self.note_open(call, &made, context.now);
+        if edits.len() == before && context.from() == Side::Outside {
+            return;
         }
         let (mut added, mut removed) = (0, 0);
         for (range, text) in &edits[before..] {
@@ -452,6 +503,36 @@ impl Sip {
             edits.push((header.value.clone(), format!("{len}").into_bytes()));
         }
     }
+}
+
+/// Edits that stand close to each other, joined. Between families a message has many, and the room
+/// for edits that the receiver has not acknowledged is limited by number.
+fn joined(edits: Vec<Edit>, bytes: &[u8]) -> Vec<Edit> {
+    const NEAR: usize = 32;
+    let mut all: Vec<Edit> = Vec::new();
+    for (range, text) in edits {
+        match all.last_mut() {
+            Some((place, before))
+                if range.start.checked_sub(place.end).is_some_and(|gap| gap <= NEAR) =>
+            {
+                before.extend_from_slice(&bytes[place.end..range.start]);
+                before.extend_from_slice(&text);
+                place.end = range.end;
+            }
+            _ => all.push((range, text)),
+        }
+    }
+    all
+}
+
+/// The edit of a remote host's endpoint between families.
+fn across(place: Place, context: &Context<'_>) -> Option<Edit> {
+    let host = text::host(context.across(place.address)?);
+    let text = match place.port {
+        Some(port) => format!("{host}:{port}"),
+        None => host,
+    };
+    Some((place.range, text.into_bytes()))
 }
 
 /// The expectation of messages of a flow's remote host at a port of the host.
@@ -478,9 +559,9 @@ fn granted(message: &Message<'_>, port: u16, ports: &[Port], flow: &Endpoints) -
     };
     let is_it = |place: Place| {
         let port = place.port.unwrap_or(DEFAULT_PORT);
-        (place.address, port) == (*flow.external.ip(), external)
+        (place.address, port) == (IpAddr::V4(*flow.external.ip()), external)
     };
-    let own =
-        contacts(message).filter(|contact| endpoints(message.bytes, contact.clone()).any(is_it));
+    let own = contacts(message)
+        .filter(|contact| endpoints(message.bytes, contact.clone(), Family::Ipv4).any(is_it));
     own.filter_map(|contact| expires(message, &message.bytes[contact])).max()
 }

@@ -4,6 +4,7 @@
 mod common;
 
 use common::h323::{self, bytes, with};
+use common::telephone::between_families;
 use common::{Host, Link, Opening, Random, client_inside, client_inside_v6, pptp, server_inside};
 use natgate_payload::Side::{self, Inside, Outside};
 use natgate_payload::{Expectation, Kind, Limits, Payloads, RestoreError};
@@ -171,6 +172,11 @@ fn conversations() -> Vec<Conversation> {
         ftp("rtsp", Opening::new(Kind::Rtsp, client_inside(554), Inside), RTSP_CLIENT),
         ftp("sip", Opening::new(Kind::Sip, client_inside(5060), Inside), SIP),
         ftp("sip call", Opening::new(Kind::Sip, client_inside(5060), Inside), SIP_CALL),
+        Conversation {
+            name: "sip families",
+            opening: Opening::new(Kind::Sip, client_inside_v6(5060), Inside),
+            messages: between_families(),
+        },
         ftp("irc", Opening::new(Kind::Irc, client_inside(6667), Inside), IRC),
         pptp("pptp client", client_inside(1723), Inside, pptp::outgoing(Inside)),
         pptp("pptp server", server_inside(1723), Outside, pptp::outgoing(Outside)),

@@ -181,6 +181,34 @@ fn logical_channels_become_external() {
     assert_eq!(refused(&link, Reason::Unread), 0);
 }
 
+/// Messages of H.245 that share a packet of TPKT.
+#[test]
+fn all_messages_of_a_packet_are_read() {
+    let contents = |all: &[Vec<u8>]| {
+        let content: Vec<u8> = all.iter().flat_map(|one| one[4..].to_vec()).collect();
+        packet(&content)
+    };
+    let [determination, open, video] =
+        [h323::DETERMINATION, h323::OPEN, h323::OPEN_VIDEO].map(h323::bytes);
+    // The acknowledgments of a determination and of capabilities.
+    let acks = ["0300000020a0", "030000002180012080"].map(h323::bytes);
+    let ends = [("10.0.0.5:5002", "203.0.113.1:60004"), ("10.0.0.5:5003", "203.0.113.1:60005")];
+    let external =
+        [with(h323::OPEN, &[(MEDIA_CONTROL, "203.0.113.1:60003")]), with(h323::OPEN_VIDEO, &ends)];
+    for before in [&[][..], &[determination], &acks] {
+        let mut link = control();
+        let all = |last: &[Vec<u8>; 2]| contents(&[before, &last[..], before].concat());
+        let said = all(&[open.clone(), video.clone()]);
+        assert_eq!(says(&mut link, Inside, &said), all(&external), "{before:x?}");
+        assert_eq!((refused(&link, Reason::Unread), link.book.made.len()), (0, 2));
+        // Behind the first one, each has to be read.
+        let request = [&[0; 4][..], &[0x02, 0x70, 1]].concat();
+        let said = contents(&[before, &[open.clone(), request]].concat());
+        assert_eq!(says(&mut link, Inside, &said), said);
+        assert_eq!((refused(&link, Reason::Unread), link.book.made.len()), (1, 2));
+    }
+}
+
 #[test]
 fn ports_of_a_channel_that_are_no_pair_are_expected_one_by_one() {
     let mut link = control();

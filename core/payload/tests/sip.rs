@@ -2,7 +2,6 @@
 
 mod common;
 
-use common::client_inside_v6;
 use common::telephone::{Telephone, client, description, message};
 use natgate_payload::Side::{Inside, Outside};
 use natgate_payload::{Reason, Uses, Wanted};
@@ -151,14 +150,6 @@ fn other_datagrams_end_it_only_from_inside() {
         assert_eq!(telephone.send(Inside, &register), register);
         assert_eq!(telephone.book.made, []);
     }
-}
-
-#[test]
-fn between_families_it_is_left_alone() {
-    let mut telephone = Telephone::new(client_inside_v6(5060));
-    let register = message("REGISTER a SIP/2.0", "m: <sip:u@[2001:db8:2::31]>\r\n", "");
-    assert_eq!(telephone.send(Inside, &register), register);
-    assert_eq!(telephone.refused(Reason::Families), 1);
 }
 
 /// The description of a message that the other side gets, and the offer it came from.

@@ -38,8 +38,8 @@ use ports::EnginePorts;
 pub use settings::{AlgSettings, RuleAlgs};
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use tunneled::Host;
 pub(crate) use tunneled::HostEnds;
-use tunneled::Hosts;
 use watched::WatchedPorts;
 
 /// Time and side of a packet's arrival, and its realm.
@@ -97,14 +97,22 @@ struct Control {
 }
 
 impl Control {
-    /// The same, if the rules of the translator let the protocol take the flow. A flow that is
-    /// known stays its protocol's.
-    fn under_rules(self, engine: &Engine) -> Self {
-        let Endpoints { internal, remote_inside, .. } = self.endpoints;
-        let (SocketAddr::V4(internal), SocketAddr::V4(remote)) = (internal, remote_inside) else {
-            return self;
+    /// The same, if the rules of the translator let the protocol take the flow of a host. A flow
+    /// that is known stays its protocol's.
+    fn under_rules(self, engine: &Engine, host: Host<'_>) -> Self {
+        let Endpoints { internal, remote, remote_inside, .. } = self.endpoints;
+        let remote = match remote_inside {
+            SocketAddr::V4(remote) => remote,
+            SocketAddr::V6(_) => remote,
         };
-        self.under_rules_between(engine, internal, remote)
+        // A flow of a host with a number is known before a packet from outside.
+        if matches!(host, Host::OfFlow(..)) {
+            return self;
+        }
+        match host.in_engine(engine, internal) {
+            Some(internal) => self.under_rules_between(engine, internal, remote),
+            None => self,
+        }
     }
 
     fn under_rules_between(
@@ -370,11 +378,11 @@ impl Stage {
         Some(Control { kind, endpoints, new_flow, b4: None })
     }
 
-    /// Takes a packet through the engine and the framework. `losses` counts an input packet that
-    /// the engine does not see.
+    /// Takes a packet through the engine and the framework. The translator has the hosts with
+    /// numbers. `losses` counts an input packet that the engine does not see.
     pub(crate) fn take(
         &mut self,
-        engine: &mut Engine,
+        (engine, translator): (&mut Engine, Option<&Translator>),
         arrived: Arrived,
         room: &mut Room<'_>,
         losses: &mut Losses,
@@ -386,7 +394,7 @@ impl Stage {
             (Side::Outside, Some(ends)) => {
                 let len = room.bytes().len();
                 if let Some(control) = self.inbound(ends)
-                    && self.edit((engine, None), arrived, control, room) == Fate::Held
+                    && self.edit((engine, translator), arrived, control, room) == Fate::Held
                 {
                     losses.keep(Origin::forwarded(Side::Outside, Side::Inside, len));
                     return Taken::Kept;
@@ -411,8 +419,7 @@ impl Stage {
         }
     }
 
-    /// Gives a packet to the framework. The translator has the hosts with numbers, if the packet is
-    /// of one.
+    /// Gives a packet to the framework.
     fn edit(
         &mut self,
         (engine, translator): (&mut Engine, Option<&Translator>),
@@ -421,14 +428,11 @@ impl Stage {
         room: &mut Room<'_>,
     ) -> Fate {
         let Arrived { now, from, .. } = arrived;
-        let control = match translator {
-            Some(translator) => control.under_rules_of_hosts(engine, translator),
-            None => control.under_rules(engine),
-        };
-        let Control { kind, endpoints, new_flow, b4 } = control;
-        let hosts = Hosts::of(engine, translator, endpoints.realm, b4);
+        let host = Host::of((&*engine, translator), from, &control, room.bytes());
+        let control = control.under_rules(engine, host);
+        let Control { kind, endpoints, new_flow, .. } = control;
         let Self { addresses, calls, further, .. } = self;
-        let mut ports = EnginePorts { engine, hosts, now, kind, addresses, calls, further };
+        let mut ports = EnginePorts { engine, host, now, kind, addresses, calls, further };
         let packet = ControlPacket { kind, from, endpoints, new_flow };
         let before = room.bytes().len();
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
@@ -441,7 +445,8 @@ impl Stage {
             permit_cut(room.bytes_mut(), self.identification);
         }
         while let Some(event) = self.payloads.poll_event() {
-            let internal = hosts.in_engine(event.opened.expectation.internal);
+            let internal = host.in_engine(engine, event.opened.expectation.internal);
+            let arrived = Arrived { realm: endpoints.realm, ..arrived };
             for made in AlgExpectation::of(arrived, &event, internal) {
                 if made.kind != Kind::Pptp {
                     self.open.add(made, &event);

@@ -93,8 +93,8 @@ impl Engine {
 
     /// Lets a hold end sooner, after `lifetime`, but not before the mapping's sessions, nor before
     /// the end for which others have asked. A hold that ends before stays as it is. So does one for
-    /// which another keeper has asked last, and one that admits another remote endpoint than that
-    /// of the keeper's filter. Nothing is made.
+    /// which another keeper has asked last, and one that does not admit the remote endpoint of the
+    /// keeper's filter. All filters last until the end. Nothing is made.
     pub fn shorten(
         &mut self,
         now: Timestamp,
@@ -106,7 +106,7 @@ impl Engine {
         let Some(hold) = self.hold_of(keeper, protocol, realm, internal) else { return };
         let Hold { slot, until, others, filters, .. } = *self.holds.get(hold);
         let sooner = self.until(slot, lifetime).max(others);
-        if sooner >= until || *filters.as_slice() != [keeper.filter] {
+        if sooner >= until || !filters.as_slice().contains(&keeper.filter) {
             return;
         }
         let host = Host::new(realm, internal.address.to_bits());

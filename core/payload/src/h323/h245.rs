@@ -1,7 +1,8 @@
 //! Messages of H.245 (version 13, 5/2006), as far as natgate reads them: the requests that open
 //! logical channels, and their answers.
 //!
-//! Names are those of the recommendation. All other messages pass unread.
+//! Names are those of the recommendation. Messages that often share a packet with these are read to
+//! their ends. All other messages pass unread.
 
 use super::per::{Role, Type, may, must};
 use super::types::{FLAG, LONG, NULL, OCTET, WORD, fixed};
@@ -243,10 +244,17 @@ const OPEN_LOGICAL_CHANNEL_ACK: Type = Type::Open(
 /// A message that passes unread.
 const PASSES: &Type = &Type::Rest;
 
+const SEQUENCE_NUMBER: Type = Type::Number(256);
+const MASTER_SLAVE_DETERMINATION: Type =
+    Type::Open(&[must(&Type::Number(256)), must(&Type::Number(1 << 24))], &[]);
+const MASTER_SLAVE_DETERMINATION_ACK: Type =
+    Type::Open(&[must(&Type::ClosedChoice(&[NULL, NULL]))], &[]);
+const TERMINAL_CAPABILITY_SET_ACK: Type = Type::Open(&[must(&SEQUENCE_NUMBER)], &[]);
+
 const REQUEST: Type = Type::Choice(
     &[
         PASSES,
-        PASSES,
+        &MASTER_SLAVE_DETERMINATION,
         PASSES,
         &OPEN_LOGICAL_CHANNEL,
         PASSES,
@@ -263,9 +271,9 @@ const REQUEST: Type = Type::Choice(
 const RESPONSE: Type = Type::Choice(
     &[
         PASSES,
+        &MASTER_SLAVE_DETERMINATION_ACK,
         PASSES,
-        PASSES,
-        PASSES,
+        &TERMINAL_CAPABILITY_SET_ACK,
         PASSES,
         &OPEN_LOGICAL_CHANNEL_ACK,
         PASSES,

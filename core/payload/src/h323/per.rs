@@ -151,11 +151,32 @@ pub(super) fn walk(
     (start, end): (usize, usize),
     of: &'static Type,
 ) -> Result<Notes, Fault> {
-    let bytes = bytes.get(..end).ok_or(Fault::Malformed)?;
-    let mut walk =
-        Walk { bytes, at: start * 8, parts: 0, role: None, group: 0, notes: Notes::default() };
+    let mut walk = Walk::new(bytes, (start, end))?;
     walk.whole(end, of, 0)?;
     Ok(walk.notes)
+}
+
+/// Walks encodings of a type, one behind the other, that fill `bytes[start..end]`. Only the first
+/// one may end with bytes that nobody reads: those are the rest.
+///
+/// # Errors
+/// The cause, if the encodings are not wholly read.
+pub(super) fn walk_each(
+    bytes: &[u8],
+    (start, end): (usize, usize),
+    of: &'static Type,
+) -> Result<Notes, Fault> {
+    let mut walk = Walk::new(bytes, (start, end))?;
+    loop {
+        let start = walk.at;
+        walk.read(of, 0)?;
+        walk.at = walk.at.max(start + 1);
+        walk.align();
+        if walk.at == end * 8 {
+            return Ok(walk.notes);
+        }
+        walk.is_later = true;
+    }
 }
 
 /// Bits of a number below `count`.
@@ -171,9 +192,17 @@ struct Walk<'b> {
     role: Option<Role>,
     group: u16,
     notes: Notes,
+    /// True behind the first encoding.
+    is_later: bool,
 }
 
-impl Walk<'_> {
+impl<'b> Walk<'b> {
+    fn new(bytes: &'b [u8], (start, end): (usize, usize)) -> Result<Self, Fault> {
+        let bytes = bytes.get(..end).ok_or(Fault::Malformed)?;
+        let (at, notes) = (start * 8, Notes::default());
+        Ok(Self { bytes, at, parts: 0, role: None, group: 0, notes, is_later: false })
+    }
+
     /// Reads an encoding that ends before the octet `end`.
     fn whole(&mut self, end: usize, of: &'static Type, depth: u8) -> Result<(), Fault> {
         let outer = self.bytes;
@@ -314,6 +343,7 @@ impl Walk<'_> {
                 Ok(())
             }
             Type::Noted(value, of) => self.note(*value, of, depth),
+            Type::Rest if self.is_later => Err(Fault::Beyond),
             Type::Rest => {
                 self.at = self.bytes.len() * 8;
                 Ok(())

@@ -2,12 +2,13 @@
 
 use crate::lifetime::REGISTRATION;
 use crate::message::Context;
-use crate::text::{self, Header, Place};
+use crate::text::{self, Family, Header, Place};
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::ops::Range;
 
 /// Headers with endpoints of the hosts, and their compact forms (RFC 3261 section 7.3.3).
-const HEADERS: [&str; 14] = [
+const HEADERS: [&str; 15] = [
     "via",
     "v",
     "contact",
@@ -15,6 +16,7 @@ const HEADERS: [&str; 14] = [
     "route",
     "record-route",
     "path",
+    "service-route",
     "from",
     "f",
     "to",
@@ -50,6 +52,11 @@ pub(super) fn named<'m>(message: &'m Message<'_>) -> impl Iterator<Item = &'m He
     message.headers.iter().filter(|header| HEADERS.contains(&&header.name[..]))
 }
 
+/// True for the name of Via.
+pub(super) fn is_via(name: &str) -> bool {
+    matches!(name, "via" | "v")
+}
+
 /// The contacts of a message, one by one.
 pub(super) fn contacts(message: &Message<'_>) -> impl Iterator<Item = Range<usize>> {
     let is_contact = |header: &&Header| header.name == "contact" || header.name == "m";
@@ -57,9 +64,13 @@ pub(super) fn contacts(message: &Message<'_>) -> impl Iterator<Item = Range<usiz
     headers.flat_map(|header| text::list(message.bytes, header.value.clone(), b','))
 }
 
-/// Endpoints in a part of a message, without values of parameters such as `received`, and without
-/// names in quotes.
-pub(super) fn endpoints(bytes: &[u8], part: Range<usize>) -> impl Iterator<Item = Place> {
+/// Endpoints of a family in a part of a message, without values of parameters such as `received`,
+/// without users before the host of a URI, and without names in quotes.
+pub(super) fn endpoints(
+    bytes: &[u8],
+    part: Range<usize>,
+    family: Family,
+) -> impl Iterator<Item = Place> {
     let (mut at, mut is_quoted, mut is_escaped) = (part.start, false, false);
     let is_endpoint = move |place: &Place| {
         for byte in &bytes[at..place.range.start] {
@@ -67,10 +78,52 @@ pub(super) fn endpoints(bytes: &[u8], part: Range<usize>) -> impl Iterator<Item 
             is_escaped = is_quoted && *byte == b'\\' && !is_escaped;
         }
         at = place.range.start;
-        let before = at.checked_sub(1).map(|before| bytes[before]);
-        !is_quoted && before != Some(b'=')
+        let before = bytes[..at].trim_ascii_end().last();
+        let is_user = bytes.get(place.range.end) == Some(&b'@');
+        !is_quoted && !is_user && before != Some(&b'=')
     };
-    text::addresses(bytes, part).into_iter().filter(is_endpoint)
+    text::places(bytes, part, family).into_iter().filter(is_endpoint)
+}
+
+/// What the receiver of a request has seen of its sender: place and value of the address, and of
+/// the port.
+pub(super) struct Seen {
+    pub(super) address: (Range<usize>, IpAddr),
+    pub(super) port: Option<(Range<usize>, u16)>,
+}
+
+/// What a header Via says in `received` (RFC 3261 section 18.2.1) and `rport` (RFC 3581 section 4),
+/// for each of its values with an address of the family. Some write brackets around the address.
+pub(super) fn seen(bytes: &[u8], via: Range<usize>, family: Family) -> impl Iterator<Item = Seen> {
+    let values = text::list(bytes, via, b',').into_iter();
+    values.filter_map(move |value| {
+        let (address, _) = parameter(bytes, value.clone(), b"received")?;
+        let own = text::address(&bytes[address.clone()]).filter(|ip| Family::of(*ip) == family)?;
+        let port = parameter(bytes, value, b"rport").and_then(|(port, text)| {
+            let number = text::number(text).and_then(|number| u16::try_from(number).ok())?;
+            Some((port, number))
+        });
+        Some(Seen { address: (address, own), port })
+    })
+}
+
+/// Place and text of the value of a parameter.
+fn parameter<'b>(
+    bytes: &'b [u8],
+    of: Range<usize>,
+    name: &[u8],
+) -> Option<(Range<usize>, &'b [u8])> {
+    let parameters = text::list(bytes, of, b';').into_iter().skip(1);
+    let mut values = parameters.filter_map(|parameter| {
+        let text = &bytes[parameter.clone()];
+        let sign = text.iter().position(|byte| *byte == b'=')?;
+        let value = &text[sign + 1..];
+        let start = parameter.end - value.trim_ascii_start().len();
+        let value = value.trim_ascii();
+        let is_it = text[..sign].trim_ascii().eq_ignore_ascii_case(name);
+        is_it.then_some((start..start + value.len(), value))
+    });
+    values.next()
 }
 
 /// True if bytes can be the start of a message (RFC 3261 section 7): a method or the version, and
@@ -95,12 +148,18 @@ pub(super) fn call(message: &Message<'_>) -> u32 {
     hash(message.only("call-id", "i").map_or(&[][..], |header| message.value(header)))
 }
 
-/// A hash of the address of record that a message registers, which is not 0.
-pub(super) fn record(message: &Message<'_>) -> u16 {
-    let value = message.only("to", "t").map_or(&[][..], |header| message.value(header));
+/// A hash of the address of record that a message registers, which is not 0. An address of a host
+/// in it counts for nothing: both sides know the host by different ones.
+pub(super) fn record(message: &Message<'_>, family: Family) -> u16 {
+    let header = message.only("to", "t");
+    let place = header.map_or(0..0, |header| header.value.clone());
+    let value = &message.bytes[place.clone()];
     let start = value.iter().position(|byte| *byte == b'<').map_or(0, |at| at + 1);
     let uri = value[start..].split(|byte| b">;".contains(byte)).next().unwrap_or_default();
-    let hash = hash(uri);
+    let part = place.start + start..place.start + start + uri.len();
+    let host = endpoints(message.bytes, part.clone(), family).next();
+    let end = host.map_or(part.end, |host| host.range.start);
+    let hash = hash(&message.bytes[part.start..end]);
     ((hash >> 16 ^ hash) as u16).max(1)
 }
 
@@ -154,14 +213,7 @@ pub(super) fn ends_all(message: &Message<'_>, asked: &[(Range<usize>, u16)]) -> 
 /// Lifetime of one contact, seconds: by its parameter, else by the header Expires. `None`: neither
 /// says it.
 pub(super) fn expires(message: &Message<'_>, contact: &[u8]) -> Option<u16> {
-    let parameters = text::list(contact, 0..contact.len(), b';').into_iter().skip(1);
-    let mut values = parameters.filter_map(|parameter| {
-        let mut halves = contact[parameter].splitn(2, |byte| *byte == b'=');
-        let name = halves.next()?.trim_ascii();
-        halves.next().filter(|_| name.eq_ignore_ascii_case(b"expires"))
-    });
-    let parameter = values.next().map(|value| {
-        let digits = value.trim_ascii_start();
+    let parameter = parameter(contact, 0..contact.len(), b"expires").map(|(_, digits)| {
         let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
         // Values without a meaning count as an hour (RFC 3261 section 10.2.1.1).
         text::number(&digits[..count]).unwrap_or(REGISTRATION.into())

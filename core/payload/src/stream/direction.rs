@@ -229,6 +229,13 @@ impl Direction {
             && work.edits.are_between(self.acked, self.next)
     }
 
+    /// True if held bytes reach the next byte, but for the number of a FIN: then the bytes that
+    /// come next can be read.
+    pub(crate) fn can_go_on(&self, pool: &Pool) -> bool {
+        let reached = if self.has_held(pool) { pool.get(self.work).held.end() } else { self.next };
+        distance(self.next, reached) <= i32::from(self.is_ended)
+    }
+
     /// Starts the stream behind a SYN.
     pub(crate) fn start(&mut self, syn: u32, mss: Option<u16>) {
         self.next = syn.wrapping_add(1);

@@ -16,7 +16,7 @@ use natgate_payload::{
     CallStep, Counterpart, Endpoints, Expectation, FurtherFlow, Ports, Side, Uses, Wanted,
 };
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 /// A generator of test choices (SplitMix64); a test prints its seed.
 #[derive(Clone, Debug)]
@@ -119,6 +119,20 @@ impl Ports for Book {
             _ => None,
         };
         self.addresses.iter().find_map(of)
+    }
+
+    fn across(&self, flow: &Endpoints, address: IpAddr) -> Option<IpAddr> {
+        let SocketAddr::V6(known) = flow.remote_inside else { return None };
+        let prefix = known.ip().to_bits() >> 32 << 32;
+        match address {
+            IpAddr::V4(address) => {
+                Some(Ipv6Addr::from_bits(prefix | u128::from(address.to_bits())).into())
+            }
+            IpAddr::V6(address) => {
+                let low = address.to_bits() ^ prefix;
+                u32::try_from(low).ok().map(|low| Ipv4Addr::from_bits(low).into())
+            }
+        }
     }
 
     fn follow(&mut self, _: &Endpoints, further: &FurtherFlow, _: u16) -> bool {

@@ -63,5 +63,47 @@ pub(crate) fn message(line: &str, headers: &str, body: &str) -> String {
 }
 
 pub(crate) fn description(address: &str, media: &str) -> String {
-    format!("v=0\r\no=- 1 1 IN IP4 {address}\r\ns=-\r\nc=IN IP4 {address}\r\nt=0 0\r\n{media}")
+    typed_description(&format!("IP4 {address}"), media)
+}
+
+/// A conversation by TCP of a client with IPv6: registration, a call in each direction, a hold.
+pub(crate) fn between_families() -> Vec<(Side, Vec<u8>)> {
+    let register = |own: &str, other: &str, line: &str, seen: &str| {
+        let headers = format!(
+            "Via: SIP/2.0/TCP {own};branch=z9hG4bK1{seen}\r\nTo: <sip:u@{other}>\r\n\
+             Call-ID: 1@[2001:db8:2::31]\r\nCSeq: 1 REGISTER\r\n\
+             m: <sip:u@{own};transport=tcp>;expires=600\r\n"
+        );
+        message(line, &headers, "")
+    };
+    let asked = register(HOST6, SERVER6, &format!("REGISTER sip:{SERVER6} SIP/2.0"), ";rport");
+    let seen = ";received=203.0.113.1;rport=50000";
+    let granted = register("203.0.113.1:50000", "198.51.100.2", "SIP/2.0 200 OK", seen);
+    let offer = |line: &str, address: &str, port: u16| {
+        let media = format!("m=audio {port} RTP/AVP 0\r\na=rtcp:{}\r\n", port + 1);
+        message(line, "i: 2\r\n", &typed_description(address, &media))
+    };
+    let called = offer("INVITE sip:u@203.0.113.1:50000 SIP/2.0", "IP4 198.51.100.9", 6000);
+    let answered = offer("SIP/2.0 200 OK", "IP6 2001:db8:2::31", 4000);
+    let lines = "m=audio 4002 RTP/AVP 0\r\nm=x 500 RTP/AVP 0\r\nm=y 4004 RTP/AVP 0\r\n";
+    let calls = typed_description("IP6 2001:db8:2::31", lines);
+    let calls = message(&format!("INVITE sip:b@{SERVER6} SIP/2.0"), "i: 3\r\n", &calls);
+    let held = offer("INVITE sip:u@203.0.113.1:50000 SIP/2.0", "IP4 0.0.0.0", 6000);
+    let messages = [
+        (Side::Inside, format!("\r\n{asked}")),
+        (Side::Outside, granted + &called),
+        (Side::Inside, answered),
+        (Side::Inside, calls),
+        (Side::Outside, held),
+    ];
+    messages.into_iter().map(|(from, text)| (from, text.into_bytes())).collect()
+}
+
+/// The client with IPv6, and its server as the client knows it.
+const HOST6: &str = "[2001:db8:2::31]:40000";
+const SERVER6: &str = "[64:ff9b::c633:6402]";
+
+/// A description whose address has its type.
+pub(crate) fn typed_description(address: &str, media: &str) -> String {
+    format!("v=0\r\no=- 1 1 IN {address}\r\ns=-\r\nc=IN {address}\r\nt=0 0\r\n{media}")
 }

@@ -8,6 +8,7 @@ use crate::counters::Losses;
 use crate::limits::LONGEST;
 use natgate_engine::{Config, Engine, Verdict};
 use natgate_io::HEADROOM;
+use natgate_ipv6::Translator;
 use natgate_payload::Room;
 
 /// Parts of a worker for application-level gateways.
@@ -42,16 +43,16 @@ impl Algs {
         self.stage.counters()
     }
 
-    /// Takes the packet of `len` bytes in the buffer through the engine and the framework. `None`:
-    /// nothing leaves.
+    /// Takes the packet of `len` bytes in the buffer through the engine and the framework. The
+    /// translator has the hosts with numbers. `None`: nothing leaves.
     pub(crate) fn take(
         &mut self,
-        (engine, losses): (&mut Engine, &mut Losses),
+        (engine, translator, losses): (&mut Engine, Option<&Translator>, &mut Losses),
         arrived: Arrived,
         len: usize,
     ) -> Option<(Verdict, u16, usize)> {
         let mut room = Room::new(&mut self.buffer[HEADROOM..], len);
-        match self.stage.take(engine, arrived, &mut room, losses) {
+        match self.stage.take((engine, translator), arrived, &mut room, losses) {
             Taken::Decided(verdict, realm) => Some((verdict, realm, room.bytes().len())),
             Taken::Kept => None,
         }

@@ -2,7 +2,7 @@
 
 use super::calls::Calls;
 use super::dns::Addresses;
-use super::{Arrived, Control, Ends, Stage, endpoints, seconds};
+use super::{Arrived, Control, Ends, Host, Stage, endpoints, seconds};
 use natgate_engine::{Becomes, End, Engine, Explanation, Side, Verdict};
 use natgate_payload::{
     CallStep, ControlPacket, Counterpart, Endpoints, Expectation, NewFlow, Ports, Wanted,
@@ -77,7 +77,8 @@ impl Stage {
             Side::Inside => self.outbound_if(realm, ends, becomes)?,
             Side::Outside => (ends.destination, self.inbound_if(ends, becomes)?),
         };
-        let Control { kind, endpoints, new_flow, .. } = control.under_rules(engine);
+        let Control { kind, endpoints, new_flow, .. } =
+            control.under_rules(engine, Host::Unnumbered);
         let is_server = self.servers.contains_key(&(ends.protocol, external))
             || self.further.has_server(ends.protocol, external);
         let client = if is_server { Side::Outside } else { Side::Inside };

@@ -108,6 +108,17 @@ impl FurtherFlows {
         true
     }
 
+    /// Lets the entry of a server inside, which `flow` has named, end with its flows.
+    pub(super) fn end(&mut self, flow: &Endpoints, internal: SocketAddr, now: u32) {
+        let SocketAddr::V4(internal) = internal else { return };
+        if let Some(one) = self.inside.get_mut(&(internal, flow.realm))
+            && one.remote == *flow.remote.ip()
+        {
+            one.until = one.until.min(now);
+            self.next_search = 0;
+        }
+    }
+
     /// True if a packet from inside, of whatever realm, may be of a flow.
     pub(super) fn may_have(&self, Ends { protocol, source, destination }: Ends) -> bool {
         let client = (*source.ip(), destination);
@@ -266,6 +277,24 @@ mod tests {
         all.add(Kind::H323, &flow(), &inside(41_000), 99);
         all.keep(|_| false);
         assert!(all.is_empty() && all.external.is_empty());
+    }
+
+    #[test]
+    fn an_entry_that_ends_lasts_for_its_flow() {
+        let mut all = FurtherFlows::default();
+        all.add(Kind::H323, &flow(), &inside(41_000), 99);
+        let end_it = |all: &mut FurtherFlows, remote: &str| {
+            let named = Endpoints { remote: end(remote), ..flow() };
+            all.end(&named, inside(41_000).internal, 10);
+            let mut call = flow();
+            (call.internal, call.external) = (inside(41_000).internal, end("203.0.113.1:41000"));
+            all.expire(11, || [(Kind::H323, protocol::TCP, call)].into_iter());
+            all.has_server(protocol::TCP, end("203.0.113.1:41000"))
+        };
+        assert!(end_it(&mut all, "198.51.100.9:1719"), "another gatekeeper");
+        assert!(end_it(&mut all, "198.51.100.2:1719"), "a call lasts");
+        all.expire(30, std::iter::empty);
+        assert!(all.is_empty());
     }
 
     #[test]

@@ -121,14 +121,3 @@ impl Stage {
         self.control(named, known, Endpoints { internal, external, remote, remote_inside, realm })
     }
 }
-
-impl Control {
-    /// The same, if the rules let the protocol take the flow of a host of NAT64. The host has a
-    /// number.
-    pub(super) fn under_rules_of_hosts(self, engine: &Engine, translator: &Translator) -> Self {
-        let Endpoints { internal, remote, .. } = self.endpoints;
-        let SocketAddr::V6(host) = internal else { return self };
-        let Some((_, number)) = translator.number_of((*host.ip()).into()) else { return self };
-        self.under_rules_between(engine, SocketAddrV4::new(number, host.port()), remote)
-    }
-}

@@ -7,7 +7,7 @@ use super::calls::Calls;
 use super::dns::Addresses;
 use super::further::FurtherFlows;
 use super::seconds;
-use super::tunneled::Hosts;
+use super::tunneled::Host;
 use natgate_engine::{
     Endpoint, Engine, ExplicitError, Keeper, MapRequest, Nonce, RemoteFilter, Side, Timestamp,
     WantedEndpoint,
@@ -15,7 +15,8 @@ use natgate_engine::{
 use natgate_payload::{
     CallStep, Counterpart, Endpoints, Expectation, FurtherFlow, Kind, Ports, Uses, Wanted,
 };
-use std::net::{Ipv4Addr, SocketAddrV4};
+use natgate_wire::protocol::TCP;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 /// Owner of all mappings of this module: any control flow of a host may renew what another made.
@@ -27,8 +28,8 @@ const DRAWS: usize = 8;
 /// The ports of an engine.
 pub(super) struct EnginePorts<'e> {
     pub(super) engine: &'e mut Engine,
-    /// The hosts with numbers, if the flow is theirs.
-    pub(super) hosts: Hosts<'e>,
+    /// The internal host of the flow.
+    pub(super) host: Host<'e>,
     pub(super) now: Timestamp,
     /// The protocol of the control flow.
     pub(super) kind: Kind,
@@ -111,7 +112,7 @@ impl EnginePorts<'_> {
 
 impl Ports for EnginePorts<'_> {
     fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
-        let internal = self.hosts.in_engine(wanted.internal)?;
+        let internal = self.host.in_engine(self.engine, wanted.internal)?;
         let address = *flow.external.ip();
         let request = Request { flow, wanted, internal, external: (address, 0) };
         match wanted.wanted {
@@ -129,7 +130,7 @@ impl Ports for EnginePorts<'_> {
     }
 
     fn limit(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
-        let first = self.hosts.in_engine(wanted.internal)?;
+        let first = self.host.in_engine(self.engine, wanted.internal)?;
         let filter = filter(wanted)?;
         let mut limit = |internal: SocketAddrV4| {
             self.engine.admit_only(wanted.protocol, flow.realm, end(internal), OWNER, filter)
@@ -142,7 +143,7 @@ impl Ports for EnginePorts<'_> {
     }
 
     fn shorten(&mut self, flow: &Endpoints, wanted: &Expectation) {
-        let internal = self.hosts.in_engine(wanted.internal);
+        let internal = self.host.in_engine(self.engine, wanted.internal);
         if let Some((internal, filter)) = internal.zip(filter(wanted)) {
             let lifetime = Duration::from_secs(wanted.lifetime.into());
             let of = (wanted.protocol, flow.realm, end(internal));
@@ -152,16 +153,23 @@ impl Ports for EnginePorts<'_> {
     }
 
     fn withdraw(&mut self, flow: &Endpoints, wanted: &Expectation) {
-        let internal = self.hosts.in_engine(wanted.internal);
+        let internal = self.host.in_engine(self.engine, wanted.internal);
         if let Some((internal, filter)) = internal.zip(filter(wanted)) {
             let of = (wanted.protocol, flow.realm, end(internal));
             let keeper = Keeper { nonce: OWNER, number: number(flow), filter };
             self.engine.withdraw(self.now, of, keeper);
+            if wanted.protocol == TCP && !self.engine.is_requested(TCP, flow.realm, of.2) {
+                self.further.end(flow, wanted.internal, seconds(self.now));
+            }
         }
     }
 
     fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {
         self.addresses.counterpart(self.engine, flow, from, address)
+    }
+
+    fn across(&self, flow: &Endpoints, address: IpAddr) -> Option<IpAddr> {
+        self.host.across(flow, address)
     }
 
     fn call(&mut self, flow: &Endpoints, step: CallStep) -> Option<u16> {
@@ -174,11 +182,13 @@ impl Ports for EnginePorts<'_> {
     }
 }
 
-/// Number of a control flow among those of one internal host and one remote address, not 0. A flow
-/// that gets another external port has another number, as the framework does not know it any more.
+/// Number of a control flow among those of one internal host, not 0. Two numbers are equal only by
+/// chance. A flow that gets another external port has another number, as the framework does not
+/// know it any more.
 pub(super) fn number(flow: &Endpoints) -> u32 {
     let external = u32::from(flow.external.port()) << 16 | u32::from(flow.remote.port());
-    (external ^ u32::from(flow.internal.port()).wrapping_mul(0x9e37_79b1)).max(1)
+    let remote = flow.remote.ip().to_bits().wrapping_mul(0x85eb_ca6b);
+    (external ^ remote ^ u32::from(flow.internal.port()).wrapping_mul(0x9e37_79b1)).max(1)
 }
 
 /// The filter for an expectation's remote endpoint. `None`: any.

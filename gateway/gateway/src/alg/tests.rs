@@ -102,7 +102,7 @@ impl World {
         let mut room = Room::new(&mut buffer, bytes.len());
         let arrived = Arrived { now: self.now, from, realm: 0 };
         let taken = if self.stage.claims(from, bytes) {
-            self.stage.take(&mut self.engine, arrived, &mut room, &mut self.losses)
+            self.stage.take((&mut self.engine, None), arrived, &mut room, &mut self.losses)
         } else {
             translate(&mut self.engine, arrived, &mut room)
         };

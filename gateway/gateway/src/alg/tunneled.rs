@@ -1,16 +1,17 @@
-//! Control flows of hosts behind B4s of DS-Lite: FTP from a client inside.
+//! Control flows of hosts with numbers, and those behind B4s of DS-Lite: a client inside.
 //!
 //! As with NAT64, the translator and the engine take a packet from inside first, and what leaves
 //! goes through the payload framework. The client's endpoint is the inner one, which its messages
 //! name. The engine knows the host by a number, which the tunnel and the inner address give. A
-//! packet from outside tells no tunnel, so nothing is expected or withdrawn because of it.
+//! packet from outside tells no tunnel: there the mapping of the flow gives the number.
 
 use super::nat64::Asked;
 use super::{AlgSettings, Control, Ends, Ends6, Kind, Stage};
-use natgate_engine::Engine;
-use natgate_ipv6::{Requester, Translator};
+use natgate_engine::{ByEndpoint, Cursor, Endpoint, Engine, Filter, MappingId, Side};
+use natgate_ipv6::{HostKind, Requester, Translator};
+use natgate_payload::Endpoints;
 use natgate_wire::ipv6;
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 /// Next header of an IPv4 packet in a tunnel.
 const IPV4: u8 = 4;
@@ -43,50 +44,97 @@ impl HostEnds {
     }
 }
 
-/// The hosts with numbers that a flow's internal endpoint may be one of.
+/// The internal host of a control flow, as the engine knows it.
 #[derive(Clone, Copy)]
-pub(super) enum Hosts<'t> {
-    /// The realm has no numbers: the engine knows the endpoint as it is.
+pub(super) enum Host<'t> {
+    /// The realm has no numbers: the engine knows the address as it is.
     Unnumbered,
-    /// Hosts of IPv6, if the translator is at hand.
-    Ipv6(Option<&'t Translator>),
-    /// Hosts behind a B4.
-    Behind(&'t Translator, Ipv6Addr),
+    /// The host's own address, and its number if it has one, with the translator.
+    Numbered(&'t Translator, IpAddr, Option<Ipv4Addr>),
+    /// The host that has the mapping of a flow of this IP protocol.
+    OfFlow(&'t Translator, u8, Endpoints),
+    /// The host cannot be told.
+    Unknown,
 }
 
-impl<'t> Hosts<'t> {
-    /// The hosts that a flow of a realm may be of. `b4`: the tunnel of the packet.
+impl<'t> Host<'t> {
+    /// The host of a flow, by a packet from one side.
     pub(super) fn of(
-        engine: &Engine,
-        translator: Option<&'t Translator>,
-        realm: u16,
-        b4: Option<Ipv6Addr>,
+        (engine, translator): (&Engine, Option<&'t Translator>),
+        from: Side,
+        Control { endpoints, b4, .. }: &Control,
+        packet: &[u8],
     ) -> Self {
-        let realm = usize::from(realm).checked_sub(1);
+        let realm = usize::from(endpoints.realm).checked_sub(1);
         let config = realm.and_then(|realm| engine.config().realms.get(realm));
-        match (config.is_some_and(|realm| realm.host_bits.is_some()), translator.zip(b4)) {
-            (false, _) => Self::Unnumbered,
-            (true, Some((translator, b4))) => Self::Behind(translator, b4),
-            (true, None) => Self::Ipv6(translator),
+        if config.is_none_or(|realm| realm.host_bits.is_none()) {
+            return Self::Unnumbered;
         }
+        let (Some(translator), Some(ends)) = (translator, Ends::read(packet)) else {
+            return Self::Unknown;
+        };
+        let own = endpoints.internal.ip();
+        let requester = match (from, own, *b4) {
+            (Side::Outside, ..) => return Self::OfFlow(translator, ends.protocol, *endpoints),
+            (Side::Inside, IpAddr::V6(host), _) => Requester::Ipv6(host),
+            (Side::Inside, IpAddr::V4(inner), Some(b4)) => Requester::Tunneled { b4, inner },
+            (Side::Inside, IpAddr::V4(_), None) => return Self::Unknown,
+        };
+        let number = translator.number_of(requester).map(|(_, number)| number);
+        Self::Numbered(translator, own, number)
     }
 
-    /// An internal endpoint as the engine knows it. `None`: the host has no number, or cannot be
-    /// told.
-    pub(super) fn in_engine(self, internal: SocketAddr) -> Option<SocketAddrV4> {
-        let (translator, host) = match (self, internal) {
+    /// An internal endpoint of the host as the engine knows it. `None`: it is another host's, or
+    /// the host cannot be told.
+    pub(super) fn in_engine(self, engine: &Engine, internal: SocketAddr) -> Option<SocketAddrV4> {
+        let number = match (self, internal) {
             (Self::Unnumbered, SocketAddr::V4(internal)) => return Some(internal),
-            (Self::Ipv6(translator), SocketAddr::V6(host)) => {
-                (translator?, Requester::Ipv6(*host.ip()))
+            (Self::Numbered(_, own, number), _) if internal.ip() == own => number,
+            (Self::OfFlow(translator, protocol, flow), _)
+                if internal.ip() == flow.internal.ip() =>
+            {
+                owner(engine, translator, protocol, &flow)
             }
-            (Self::Behind(translator, b4), SocketAddr::V4(inner)) => {
-                (translator, Requester::Tunneled { b4, inner: *inner.ip() })
-            }
-            _ => return None,
+            _ => None,
         };
-        let (_, number) = translator.number_of(host)?;
-        Some(SocketAddrV4::new(number, internal.port()))
+        number.map(|number| SocketAddrV4::new(number, internal.port()))
     }
+
+    /// The address of a remote host in the other family.
+    pub(super) fn across(self, flow: &Endpoints, address: IpAddr) -> Option<IpAddr> {
+        let (Self::Numbered(translator, ..) | Self::OfFlow(translator, ..)) = self else {
+            return None;
+        };
+        match (flow.remote_inside.ip(), address) {
+            (IpAddr::V6(_), IpAddr::V6(remote)) => {
+                translator.remote_of(HostKind::Nat64, remote).map(IpAddr::V4)
+            }
+            (IpAddr::V6(beside), IpAddr::V4(remote)) => {
+                translator.known_beside(beside, remote).map(IpAddr::V6)
+            }
+            (IpAddr::V4(_), _) => None,
+        }
+    }
+}
+
+/// Number of the host that has the mapping of a flow now. A packet from outside tells no tunnel,
+/// and a number may have become another host's. So the mapping's host must have the internal
+/// endpoint of the flow.
+fn owner(
+    engine: &Engine,
+    translator: &Translator,
+    protocol: u8,
+    flow: &Endpoints,
+) -> Option<Ipv4Addr> {
+    let external = Endpoint { address: *flow.external.ip(), port: flow.external.port() };
+    let mut found: Vec<ByEndpoint> = Vec::with_capacity(1);
+    let mut cursor = Cursor::at_endpoint(protocol, external);
+    engine.scan_endpoints(&mut cursor, 1, &Filter::default(), &mut found);
+    let MappingId { external: at, internal, realm, .. } = found.first()?.0.id;
+    let is_flow = (at, internal.port, realm) == (external, flow.internal.port(), flow.realm);
+    let host = translator.host(realm, internal.address)?.address?;
+    let is_host = IpAddr::V6(host).to_canonical() == flow.internal.ip().to_canonical();
+    (is_flow && is_host).then_some(internal.address)
 }
 
 impl Stage {
@@ -97,7 +145,7 @@ impl Stage {
         let ends = may_have.then(|| HostEnds::read(translator, packet)).flatten();
         let Some(HostEnds::Tunneled(TunneledEnds { inner, .. })) = ends else { return false };
         let kind = |settings: &AlgSettings| settings.kind(inner.protocol, inner.destination.port());
-        kind(&self.settings).or_else(|| kind(&self.former)) == Some(Kind::Ftp)
+        kind(&self.settings).or_else(|| kind(&self.former)).is_some_and(is_read_in_tunnels)
     }
 
     /// The flow of a packet from a tunnel that has been translated.
@@ -110,6 +158,15 @@ impl Stage {
         let remote = inner.destination;
         let asked = Asked { internal: inner.source.into(), remote, remote_inside: remote.into() };
         let control = self.control_of_numbered(translator, asked, packet)?;
-        (control.kind == Kind::Ftp).then_some(Control { b4: Some(b4), ..control })
+        is_read_in_tunnels(control.kind).then_some(Control { b4: Some(b4), ..control })
+    }
+}
+
+/// True if a protocol reads flows of hosts behind B4s. Calls of PPTP and connections of H.245 are
+/// known by an address, which hosts behind several B4s may have; DNS is read without flows.
+fn is_read_in_tunnels(kind: Kind) -> bool {
+    match kind {
+        Kind::Ftp | Kind::Tftp | Kind::Sip | Kind::Rtsp | Kind::Irc => true,
+        Kind::Dns | Kind::Pptp | Kind::H323 => false,
     }
 }

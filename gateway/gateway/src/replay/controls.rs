@@ -21,7 +21,8 @@ impl<W: Write> Replay<'_, W> {
         let mut work = self.room_for(bytes);
         let mut room = Room::new(&mut work[HEADROOM..], bytes.len());
         let arrived = Arrived { now: self.now, from: side, realm };
-        let taken = alg.take(engine, arrived, &mut room, &mut self.losses);
+        let tools = (&mut *engine, self.translator.as_ref());
+        let taken = alg.take(tools, arrived, &mut room, &mut self.losses);
         let end = HEADROOM + room.bytes().len();
         let sent = match taken {
             Taken::Decided(Verdict::Forward(Side::Inside), realm) if self.is_of_hosts(realm) => {

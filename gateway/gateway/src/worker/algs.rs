@@ -124,8 +124,9 @@ impl Stages {
             self.captures.before(std::iter::once((packet, realm)));
         }
         algs.buffer[HEADROOM..][..packet.len()].copy_from_slice(packet);
-        let engine = (&mut self.engine, self.router.losses_mut());
-        let decided = algs.take(engine, arrived, packet.len());
+        let translator = self.families.as_deref().map(|families| &families.translator);
+        let tools = (&mut self.engine, translator, self.router.losses_mut());
+        let decided = algs.take(tools, arrived, packet.len());
         let (verdict, realm, len) = decided.unwrap_or((Verdict::Held, realm, packet.len()));
         let frame = Frame::of(&mut algs.buffer, HEADROOM, HEADROOM + len);
         self.send_control(arrived, Packets::one(frame, realm), verdict, transmitters);

@@ -21,25 +21,25 @@ fn settings(kind: AlgKind) -> Settings {
 }
 
 /// The data of a segment.
-fn text(packet: &[u8]) -> String {
+pub(super) fn text(packet: &[u8]) -> String {
     let header = if packet[0] >> 4 == 4 { 20 } else { 40 };
     let data = header + usize::from(packet[header + 12] >> 4) * 4;
     String::from_utf8_lossy(&packet[data..]).into_owned()
 }
 
 /// A connection to a server, and the packets on it.
-struct Connection {
+pub(super) struct Connection {
     /// Ports: of the host, of the server, and the external one.
-    ports: (u16, u16, u16),
+    pub(super) ports: (u16, u16, u16),
     /// Next numbers of the host and of the server, as each sends them.
-    numbers: (u32, u32),
+    pub(super) numbers: (u32, u32),
     /// Bytes that the host's stream has more outside, and the server's inside.
     longer: (i32, i32),
     packets: Vec<Came>,
 }
 
 impl Connection {
-    fn open(settings: &Settings, port: u16) -> Self {
+    pub(super) fn open(settings: &Settings, port: u16) -> Self {
         let mut new = Self {
             ports: (4000, port, 0),
             numbers: (1000, 5000),
@@ -59,7 +59,7 @@ impl Connection {
     }
 
     /// The host says something; outside it has `more` bytes.
-    fn host(&mut self, data: &str, more: i32) {
+    pub(super) fn host(&mut self, data: &str, more: i32) {
         let (own, other) = self.numbers;
         let numbers = (own, other.wrapping_add_signed(self.longer.1));
         let bytes = segment((self.ports.0, self.ports.1), numbers, ACK, data);
@@ -69,13 +69,20 @@ impl Connection {
     }
 
     /// The server says something; inside it has `more` bytes.
-    fn server(&mut self, data: &str, more: i32) {
+    pub(super) fn server(&mut self, data: &str, more: i32) {
         let (other, own) = self.numbers;
         let numbers = (own, other.wrapping_add_signed(self.longer.0));
         let bytes = segment((self.ports.1, self.ports.2), numbers, ACK, data);
         self.packets.push((Side::Outside, 1.0, ip4(SERVER, EXTERNAL, TCP, &bytes)));
         self.numbers.1 += data.len() as u32;
         self.longer.1 += more;
+    }
+}
+
+impl Connection {
+    /// What leaves for the last packet.
+    pub(super) fn last(&self, settings: &Settings) -> Vec<Sent> {
+        last(settings, &self.packets)
     }
 }
 

@@ -1,4 +1,4 @@
-//! FTP for clients behind B4s of DS-Lite: messages in tunnels are edited as those of IPv4 hosts.
+//! Clients behind B4s of DS-Lite: messages in tunnels are edited as those of IPv4 hosts.
 
 use super::world::*;
 use natgate_engine::{Behavior, Change, Event, Prefix, Side};
@@ -15,6 +15,10 @@ const SYN: u8 = 2;
 const ACK: u8 = 16;
 
 fn settings() -> Settings {
+    settings_of(AlgKind::Ftp)
+}
+
+fn settings_of(kind: AlgKind) -> Settings {
     let mut settings = super::world::settings();
     settings.ipv6.dslite = Some(DsliteSettings {
         subscriber_length: 128,
@@ -26,13 +30,17 @@ fn settings() -> Settings {
     });
     settings.engine.filtering = Behavior::AddressAndPortDependent;
     settings.engine.subscribers = vec![Prefix::new([10, 0, 0, 0].into(), 8)];
-    settings.alg.set(AlgKind::Ftp, AlgSettings::usual_ports(AlgKind::Ftp).to_vec());
+    settings.alg.set(kind, AlgSettings::usual_ports(kind).to_vec());
     settings.alg.reserve(&mut settings.engine.limits);
     settings
 }
 
 fn in_tunnel(b4: &str, segment: &[u8]) -> Vec<u8> {
-    raw6(v6(b4), v6(AFTR), 4, &ip4(INNER, SERVER, TCP, segment))
+    in_tunnel_by(TCP, b4, segment)
+}
+
+fn in_tunnel_by(protocol: u8, b4: &str, bytes: &[u8]) -> Vec<u8> {
+    raw6(v6(b4), v6(AFTR), 4, &ip4(INNER, SERVER, protocol, bytes))
 }
 
 /// The data of an IPv4 packet's segment.
@@ -43,16 +51,21 @@ fn text(packet: &[u8]) -> String {
 
 /// A control connection that a client behind a B4 has opened: packets, and the external port.
 fn connection(settings: &Settings, b4: &str) -> (Vec<Came>, u16) {
-    let syn = in_tunnel(b4, &segment((4000, 21), (1000, 0), SYN, ""));
-    let external = port(single(&one(settings, Side::Inside, &syn), Side::Outside), 0);
-    let answer = segment((21, external), (5000, 1001), SYN | ACK, "");
+    let (mut packets, external) = connection_to(settings, b4, 21);
     let ready = segment((21, external), (5001, 1001), ACK, "220 ready\r\n");
-    let from_server = |bytes: &[u8]| ip4(SERVER, EXTERNAL, TCP, bytes);
+    packets.push((Side::Outside, 1.0, ip4(SERVER, EXTERNAL, TCP, &ready)));
+    (packets, external)
+}
+
+/// The same to a server that has said nothing.
+fn connection_to(settings: &Settings, b4: &str, server: u16) -> (Vec<Came>, u16) {
+    let syn = in_tunnel(b4, &segment((4000, server), (1000, 0), SYN, ""));
+    let external = port(single(&one(settings, Side::Inside, &syn), Side::Outside), 0);
+    let answer = segment((server, external), (5000, 1001), SYN | ACK, "");
     let packets = vec![
         (Side::Inside, 1.0, syn),
-        (Side::Outside, 1.0, from_server(&answer)),
-        (Side::Inside, 1.0, in_tunnel(b4, &segment((4000, 21), (1001, 5001), ACK, ""))),
-        (Side::Outside, 1.0, from_server(&ready)),
+        (Side::Outside, 1.0, ip4(SERVER, EXTERNAL, TCP, &answer)),
+        (Side::Inside, 1.0, in_tunnel(b4, &segment((4000, server), (1001, 5001), ACK, ""))),
     ];
     (packets, external)
 }
@@ -149,4 +162,69 @@ fn a_long_message_to_a_client_is_cut_outside_its_tunnel() {
     assert!(pieces.iter().all(|(_, bytes)| bytes.len() <= 1280 && bytes[6] == 44));
     let inner = [&pieces[0].1[48..], &pieces[1].1[48..]].concat();
     assert_eq!((text(&inner), ends4(&inner)), (long, ends(SERVER, INNER)));
+}
+
+/// What leaves for a further packet.
+fn then(settings: &Settings, packets: &[Came], side: Side, packet: Vec<u8>) -> Vec<Sent> {
+    let all = [packets, &[(side, 1.0, packet)]].concat();
+    run(settings, &all).sent.pop().unwrap()
+}
+
+/// Where a packet of the server, from any port, goes in the tunnel.
+fn reaches(sent: &[Sent]) -> u16 {
+    let came = single(sent, Side::Inside);
+    assert_eq!((ends6(came), ends4(&came[40..])), (ends(AFTR, B4), ends(SERVER, INNER)));
+    port(&came[40..], 2)
+}
+
+#[test]
+fn a_server_of_tftp_answers_a_client_behind_a_b4() {
+    let settings = settings_of(AlgKind::Tftp);
+    let request = in_tunnel_by(UDP, B4, &udp(4000, 69, b"\0\x01boot.img\0octet\0"));
+    let external = port(single(&one(&settings, Side::Inside, &request), Side::Outside), 0);
+    let answer = |from: u16| ip4(SERVER, EXTERNAL, UDP, &udp(from, external, b"\0\x03\0\x01data"));
+    let mut packets: Vec<Came> = vec![(Side::Inside, 1.0, request)];
+    assert_eq!(reaches(&then(&settings, &packets, Side::Outside, answer(50_000))), 4000);
+    packets.push((Side::Outside, 1.0, answer(50_000)));
+    assert!(then(&settings, &packets, Side::Outside, answer(50_001)).is_empty());
+}
+
+#[test]
+fn media_of_rtsp_reach_a_client_behind_a_b4() {
+    let settings = settings_of(AlgKind::Rtsp);
+    let (mut packets, _) = connection_to(&settings, B4, 554);
+    let setup = |first: u16| {
+        let ports = format!("{first}-{}", first + 1);
+        format!("SETUP rtsp://a/b RTSP/1.0\r\nTransport: RTP/AVP;client_port={ports}\r\n\r\n")
+    };
+    let bytes = segment((4000, 554), (1001, 5001), ACK, &setup(4588));
+    packets.push((Side::Inside, 1.0, in_tunnel(B4, &bytes)));
+    let outcomes = run(&settings, &packets);
+    let first = made(&outcomes.events, 4588).expect("a mapping");
+    assert_eq!(text(single(outcomes.sent.last().unwrap(), Side::Outside)), setup(first));
+    for further in [0, 1] {
+        let media = ip4(SERVER, EXTERNAL, UDP, &udp(6000, first + further, b"rtp"));
+        assert_eq!(reaches(&then(&settings, &packets, Side::Outside, media)), 4588 + further);
+    }
+}
+
+#[test]
+fn an_offer_of_irc_names_the_external_endpoint_of_a_client_behind_a_b4() {
+    let settings = settings_of(AlgKind::Irc);
+    let (mut packets, external) = connection_to(&settings, B4, 6667);
+    let (nick, welcome) = ("NICK a\r\nUSER a 0 * :a\r\n", ":s 001 a :x\r\n");
+    let bytes = segment((4000, 6667), (1001, 5001), ACK, nick);
+    packets.push((Side::Inside, 1.0, in_tunnel(B4, &bytes)));
+    let number = 1001 + nick.len() as u32;
+    let bytes = segment((6667, external), (5001, number), ACK, welcome);
+    packets.push((Side::Outside, 1.0, ip4(SERVER, EXTERNAL, TCP, &bytes)));
+    let offer =
+        |address: u32, port: u16| format!("PRIVMSG b :\u{1}DCC SEND f {address} {port} 9\u{1}\r\n");
+    let numbers = (number, 5001 + welcome.len() as u32);
+    let bytes = segment((4000, 6667), numbers, ACK, &offer(v4(INNER), 5000));
+    packets.push((Side::Inside, 1.0, in_tunnel(B4, &bytes)));
+    let outcomes = run(&settings, &packets);
+    let port = made(&outcomes.events, 5000).expect("a mapping");
+    let said = single(outcomes.sent.last().unwrap(), Side::Outside);
+    assert_eq!(text(said), offer(v4(EXTERNAL), port));
 }

@@ -11,4 +11,5 @@ mod routing;
 mod stateless;
 mod strict;
 mod team;
+mod telephones;
 mod world;

@@ -8,7 +8,8 @@ mod messages;
 
 use super::*;
 use messages::{
-    CONNECT_H245, DETERMINATION, OPEN, OPEN_ACK, OPEN_VIDEO, REGISTRATION, SETUP_H245, bytes,
+    CONNECT_H245, DETERMINATION, OPEN, OPEN_ACK, OPEN_VIDEO, REGISTRATION, SETUP_H245,
+    UNREGISTRATION, bytes,
 };
 
 const CALLER: &str = "10.0.0.5:40000";
@@ -150,20 +151,43 @@ fn a_connection_that_the_other_host_waits_for_is_read() {
     assert_eq!(other.say(&mut world, Side::Inside, &open), open);
 }
 
-#[test]
-fn a_registered_host_is_called_and_its_call_is_read() {
-    let mut world = world();
+/// The host sends a message of RAS to its gatekeeper. Returns what leaves.
+fn tells_gatekeeper(world: &mut World, message: &[u8]) -> Vec<u8> {
     let (own, gatekeeper) = (end("10.0.0.5:1719"), end("198.51.100.2:1719"));
-    let message = bytes(REGISTRATION);
     let mut udp = [own.port().to_be_bytes(), gatekeeper.port().to_be_bytes()].concat();
     udp.extend((8 + message.len() as u16).to_be_bytes());
     udp.extend([0, 0]);
-    udp.extend(&message);
-    let packet = packet(own, gatekeeper, protocol::UDP, 6, &udp);
-    let out = world.send(Side::Inside, &packet);
-    let heard = &out[0].1[28..];
+    udp.extend(message);
+    let out = world.send(Side::Inside, &packet(own, gatekeeper, protocol::UDP, 6, &udp));
+    out[0].1[28..].to_vec()
+}
+
+/// The host registers: its external endpoint for calls.
+fn registers(world: &mut World) -> SocketAddrV4 {
+    let message = bytes(REGISTRATION);
+    let heard = tells_gatekeeper(world, &message);
     let at = message.windows(6).position(|six| six == messages::octets("10.0.0.5:1720"));
-    let calls = last(&heard[..at.expect("an endpoint") + 6]);
+    last(&heard[..at.expect("an endpoint") + 6])
+}
+
+/// A request ends what it has registered: no further connection to its port is read.
+#[test]
+fn the_port_of_a_host_that_unregisters_is_not_read() {
+    let mut world = world();
+    let calls = registers(&mut world);
+    let is_read = |world: &World| world.stage.further.has_server(protocol::TCP, calls);
+    assert!(is_read(&world));
+    tells_gatekeeper(&mut world, &bytes(UNREGISTRATION));
+    world.now = Timestamp(world.now.0 + 1_000_000_000);
+    let now = world.now;
+    world.stage.sweep(&mut world.engine, now);
+    assert!(!is_read(&world));
+}
+
+#[test]
+fn a_registered_host_is_called_and_its_call_is_read() {
+    let mut world = world();
+    let calls = registers(&mut world);
     assert_eq!(*calls.ip(), Ipv4Addr::new(203, 0, 113, 1));
     let external = calls.to_string();
     let mut call =

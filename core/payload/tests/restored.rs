@@ -1,0 +1,67 @@
+//! Flows that another process has saved: held bytes with a hole before the next byte.
+
+mod common;
+
+use common::{Host, Link, Opening, client_inside};
+use natgate_payload::Side::{self, Inside, Outside};
+use natgate_payload::{Kind, Limits, Payloads, RestoreError};
+
+const COMMAND: &[u8] = b"PORT 10,0,0,5,200,13\r\n";
+
+/// A connection on which the first bytes of a command are acknowledged to the client, and its rest
+/// has left: the server acknowledges nothing.
+fn unanswered(with_end: bool) -> Link {
+    let mut link = Link::open(Opening::new(Kind::Ftp, client_inside(21), Inside));
+    link.say(Outside, "220 ready\r\n");
+    let start = link.write(Inside, COMMAND);
+    link.send(Inside, start, start + 14);
+    let packet = link.hosts[0].segment(start + 14, start + COMMAND.len(), with_end);
+    link.pass(Inside, &packet);
+    link
+}
+
+fn saved(link: &Link) -> Vec<u8> {
+    link.payloads.save().next().expect("a flow")
+}
+
+fn restored(flow: &[u8]) -> Result<(), RestoreError> {
+    Payloads::new(Limits { flows: 8, buffers: 4 }, [9; 32]).restore(flow, |_, _, _| true)
+}
+
+/// The flow without the last `count` bytes of the command.
+fn without(flow: &[u8], count: usize) -> Vec<u8> {
+    let at = flow.windows(COMMAND.len()).position(|bytes| bytes == COMMAND).expect("held bytes");
+    let (end, len) = (at + COMMAND.len(), (COMMAND.len() - count) as u16);
+    [&flow[..at - 2], &len.to_le_bytes(), &flow[at..end - count], &flow[end..]].concat()
+}
+
+#[test]
+fn held_bytes_reach_the_next_byte() {
+    let flow = saved(&unanswered(false));
+    assert_eq!(restored(&flow), Ok(()));
+    for count in 1..9 {
+        assert_eq!(restored(&without(&flow, count)), Err(RestoreError::Damaged), "{count}");
+    }
+}
+
+/// A FIN has a number and no byte.
+#[test]
+fn the_end_of_a_stream_is_no_hole() {
+    let flow = saved(&unanswered(true));
+    assert_eq!(restored(&flow), Ok(()));
+    assert_eq!(restored(&without(&flow, 1)), Err(RestoreError::Damaged));
+}
+
+/// Bytes that are not read any more leave before earlier ones.
+#[test]
+fn a_flow_that_is_not_read_may_have_holes() {
+    let mut link = unanswered(false);
+    link.say(Outside, "\u{16}\u{3}\u{1}\r\n");
+    let late = link.write(Inside, b"abcdef");
+    let packet = link.hosts[0].segment(late + 3, late + 6, false);
+    link.pass(Inside, &packet);
+    let flow = saved(&link);
+    assert_eq!(restored(&flow), Ok(()));
+    let [_, outside]: &[Host; 2] = &link.hosts;
+    assert_eq!(outside.received.len(), 0, "the server has got nothing of {:?}", Side::Inside);
+}
