@@ -38,13 +38,12 @@ pub(super) struct Worker {
 }
 
 impl Allotment {
-    /// Ports of each address that several workers share, of two words of 64 or more. Few ports, so
-    /// that a port that two workers give out leads to two hosts soon.
+    /// Ports of each address that several workers share: whole words of 64.
     pub(super) fn wide_ports(self) -> (u16, u16) {
         match self {
             Self::Arithmetic => self.ports(),
             Self::Many => (2048, 6143),
-            _ => (2100, 2139),
+            _ => (2048, 2239),
         }
     }
 }
