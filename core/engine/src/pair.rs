@@ -10,7 +10,7 @@ use crate::protocols::has_ports;
 use crate::session::{Idle, State};
 use crate::table::{Mapping, SessionRef};
 use crate::time::{TICK, nanos};
-use crate::{AddressRange, Copies, Endpoint, Timestamp};
+use crate::{AddressRange, Endpoint, Timestamp};
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
@@ -77,6 +77,10 @@ pub struct CopyFacts {
     pub is_settled: bool,
     /// True if the mapping's protocol is TCP.
     pub is_tcp: bool,
+    /// True if the mapping is static. Each of several engines that share the work has all of these.
+    pub is_static: bool,
+    /// Realm and address of the internal host.
+    pub host: (u16, Ipv4Addr),
 }
 
 /// State of an engine that is one of a pair.
@@ -214,7 +218,25 @@ impl Engine {
             created: Timestamp(self.time_of(self.created(mapping))),
             is_settled,
             is_tcp,
+            is_static: mapping.is_static() || mapping.is_fixed(),
+            host: (mapping.host().realm(), Ipv4Addr::from_bits(mapping.host().address())),
         })
+    }
+
+    /// True if a mapping here has an external port.
+    pub fn is_mapped(&self, protocol: u8, Endpoint { address, port }: Endpoint) -> bool {
+        let index = self.external.index(address.to_bits()).filter(|_| has_ports(protocol));
+        index.is_some_and(|index| self.external.owner(protocol, index, port).is_some())
+    }
+
+    /// Keeps a port from new mappings until [`Engine::end_rest`], because another engine that
+    /// shares the work has its mapping. A port that is held rests instead. Returns false if the
+    /// address is unknown, the protocol has no ports, or a mapping here has the port.
+    pub fn guard(&mut self, PairPort { protocol, external, .. }: PairPort) -> bool {
+        let index = self.external.index(external.address.to_bits());
+        let Some(index) = index.filter(|_| has_ports(protocol)) else { return false };
+        let external = External::new(index, external.port);
+        self.external.guard(protocol, external, self.present_tick())
     }
 
     /// Ends the rest of a port: the partner has no copy of its mapping any more. The hold-down
@@ -231,12 +253,13 @@ impl Engine {
         }
     }
 
-    /// Ends mappings of a range of addresses that are no copies: the other engine, which assigns
-    /// the ports, does not have them. Looks at `most` slots from `from` on. Returns the next slot;
-    /// `None`: all have been looked at. Poll the events before the next call.
+    /// Ends mappings of a range of addresses whose slots `is_copy` does not accept: the other
+    /// engines, which assign the ports, do not have them. Looks at `most` slots from `from` on.
+    /// Returns the next slot; `None`: all have been looked at. Poll the events before the next
+    /// call.
     pub fn end_strangers(
         &mut self,
-        copies: &Copies,
+        is_copy: impl Fn(u32) -> bool,
         has: impl Fn(Ipv4Addr) -> bool,
         from: u32,
         most: u32,
@@ -246,7 +269,7 @@ impl Engine {
             if !self.has_room_for_events() {
                 return Some(slot);
             }
-            let is_stranger = self.table.is_live(slot) && copies.key(slot).is_none() && {
+            let is_stranger = self.table.is_live(slot) && !is_copy(slot) && {
                 let mapping = self.table.mapping(slot);
                 let address = self.external.address(mapping.external().index);
                 let is_dynamic = !mapping.is_static() && !mapping.is_fixed();

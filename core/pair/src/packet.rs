@@ -22,15 +22,25 @@ const STREAM: usize = 29;
 /// The length that stands for "to the end of the packet".
 const REST: u16 = u16::MAX;
 
-/// Identity of the stream of one worker of the owner.
+/// Identity of the stream of one worker of the owner, and of one reader of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId {
     /// Number of the slice in the configuration.
     pub slice: u16,
     /// Number of the worker of the owner.
-    pub worker: u16,
+    pub worker: u8,
+    /// Number of the worker of the partner that a message to the owner comes from. 0 in a message
+    /// to the partner: all its workers read it.
+    pub reader: u8,
     /// The two starts, and the epoch.
     pub stream: Stream,
+}
+
+impl StreamId {
+    /// The identity that all readers of the stream have in common.
+    pub fn common(self) -> Self {
+        Self { reader: 0, ..self }
+    }
 }
 
 /// A message of one stream. Packets and digests go to the partner, the others to the owner.
@@ -145,10 +155,10 @@ fn take_record<'a>(rest: &mut &'a [u8]) -> Option<(u32, &'a [u8])> {
 }
 
 fn begin(kind: u8, id: StreamId) -> Vec<u8> {
-    let StreamId { slice, worker, stream: Stream { from, to, epoch } } = id;
+    let StreamId { slice, worker, reader, stream: Stream { from, to, epoch } } = id;
     let mut bytes = Vec::from([kind]);
     bytes.extend(slice.to_le_bytes());
-    bytes.extend(worker.to_le_bytes());
+    bytes.extend([worker, reader]);
     [from, to, epoch].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
     bytes
 }
@@ -226,15 +236,34 @@ pub fn write_refused(id: StreamId, keys: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Workers that a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// The worker of the owner with this number.
+    Owner(u8),
+    /// All workers of the partner.
+    Partner,
+}
+
+/// Tells the workers that a message is for, without reading it whole. `None`: it is too short.
+pub fn recipient(bytes: &[u8]) -> Option<Recipient> {
+    let [kind, _, _, worker] = bytes.first_chunk()?;
+    Some(match kind {
+        2 | 4 | 6 | 8 => Recipient::Owner(*worker),
+        _ => Recipient::Partner,
+    })
+}
+
 /// Reads a message. `None`: it is damaged, or of a later version.
 pub fn read(bytes: &[u8]) -> Option<(StreamId, Message<'_>)> {
     let (kind, rest) = bytes.split_first()?;
     let (slice, rest) = rest.split_first_chunk()?;
-    let (worker, rest) = rest.split_first_chunk()?;
+    let ([worker, reader], rest) = rest.split_first_chunk()?;
     let ([from, to, epoch], rest) = (numbers(rest)?, &rest[24..]);
     let id = StreamId {
         slice: u16::from_le_bytes(*slice),
-        worker: u16::from_le_bytes(*worker),
+        worker: *worker,
+        reader: *reader,
         stream: Stream { from, to, epoch },
     };
     let message = match kind {

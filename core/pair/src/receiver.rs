@@ -42,6 +42,24 @@ pub struct ReceivedCounters {
     pub divergent: u64,
 }
 
+impl ReceivedCounters {
+    /// The sum of two receivers' counters.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            records: self.records + other.records,
+            repeated: self.repeated + other.repeated,
+            foreign: self.foreign + other.foreign,
+            damaged: self.damaged + other.damaged,
+            gaps: self.gaps + other.gaps,
+            without_room: self.without_room + other.without_room,
+            void: self.void + other.void,
+            compared: self.compared + other.compared,
+            divergent: self.divergent + other.divergent,
+        }
+    }
+}
+
 /// The last record of a key: the number of its packet, and its fingerprint; 0: no mapping.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
@@ -86,8 +104,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Begins to receive a stream. The copy is empty. A packet with a key from `most` on is
-    /// refused.
+    /// Begins to receive a stream, as the reader that `id` names. The copy is empty. A packet with
+    /// a key from `most` on is refused.
     pub fn new(id: StreamId, most: u32) -> Self {
         Self {
             id,
@@ -128,7 +146,7 @@ impl Receiver {
             self.counters.damaged += 1;
             return None;
         };
-        if id != self.id {
+        if id != self.id.common() {
             self.counters.foreign += 1;
             return None;
         }

@@ -13,6 +13,7 @@ use crate::digest::{BUCKETS, Digests};
 use crate::keys::KeySet;
 use crate::packet::{self, Confirmation, PACKET_HEAD, RECORD_HEAD, StreamId, WINDOW};
 use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// Packets after which an unconfirmed packet counts as lost, if later ones have arrived.
@@ -20,6 +21,9 @@ const REORDERED: u64 = 3;
 
 /// Most keys that one call of [`Sender::write`] looks at.
 const LOOKS: usize = 4096;
+
+/// Most readers: a packet has a bit for each.
+const MOST_READERS: usize = 64;
 
 /// What a source says about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +67,35 @@ pub struct Sent {
     pub repaired: u64,
 }
 
+impl Sent {
+    /// The sum of two senders' counters.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            records: self.records + other.records,
+            bytes: self.bytes + other.bytes,
+            lost: self.lost + other.lost,
+            repaired: self.repaired + other.repaired,
+        }
+    }
+}
+
 /// A packet on its way. A confirmed or lost packet has no keys.
 #[derive(Debug)]
 struct Flying {
     keys: Vec<u32>,
     sent: u64,
+    /// A bit for each reader that has confirmed the packet.
+    confirmed: u64,
     is_settled: bool,
+}
+
+/// What the latest confirmation of a reader says of its part of the copy.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reader {
+    latest: u64,
+    missing: u32,
+    is_swept: bool,
 }
 
 /// The owner's side of a stream.
@@ -99,9 +126,8 @@ pub struct Sender {
     /// Ports whose end is confirmed, before the partner has no mappings without a key.
     early: Vec<u128>,
     released: Vec<u128>,
-    /// What the latest confirmation says of the copy.
-    latest: u64,
-    missing: u32,
+    /// The workers of the partner. What counts is what all of them have confirmed.
+    readers: Vec<Reader>,
     is_swept: bool,
     /// Where the search for changed keys goes on.
     cursor: u32,
@@ -113,9 +139,15 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Begins a stream. The partner has no copy. The caller reports every present key by
-    /// [`Sender::change`].
+    /// Begins a stream to a partner with one worker. The partner has no copy. The caller reports
+    /// every present key by [`Sender::change`].
     pub fn new(id: StreamId) -> Self {
+        Self::to_readers(id, 1)
+    }
+
+    /// Begins a stream that `readers` workers of the partner read, 64 at most. Each has a part of
+    /// the copy.
+    pub fn to_readers(id: StreamId, readers: usize) -> Self {
         Self {
             id,
             next: 1,
@@ -131,8 +163,7 @@ impl Sender {
             resting: BTreeSet::new(),
             early: Vec::new(),
             released: Vec::new(),
-            latest: 0,
-            missing: 0,
+            readers: vec![Reader::default(); readers.clamp(1, MOST_READERS)],
             is_swept: false,
             cursor: 0,
             oldest: None,
@@ -236,7 +267,7 @@ impl Sender {
         self.counters.packets += 1;
         self.counters.records += keys.len() as u64;
         self.counters.bytes += packet.len() as u64;
-        self.flying.push_back(Flying { keys, sent: now, is_settled: false });
+        self.flying.push_back(Flying { keys, sent: now, confirmed: 0, is_settled: false });
         self.next += 1;
         debug_assert!(packet.len() >= PACKET_HEAD);
         Written::Packet(packet)
@@ -271,18 +302,21 @@ impl Sender {
         self.lost.remove(key);
     }
 
-    /// The partner has confirmed packets. A confirmation of a packet that was never sent is
-    /// ignored.
-    pub fn confirm(&mut self, confirmation: &Confirmation, now: u64) {
+    /// A reader has confirmed packets. A confirmation of a packet that was never sent is ignored,
+    /// and so is one of a reader that there is not.
+    pub fn confirm(&mut self, reader: u8, confirmation: &Confirmation, now: u64) {
         let greatest = confirmation.greatest();
+        let all = u64::MAX >> (MOST_READERS - self.readers.len());
+        let Some(its) = self.readers.get_mut(usize::from(reader)) else { return };
         if greatest >= self.next {
             return;
         }
-        if confirmation.number > self.latest {
-            self.latest = confirmation.number;
-            self.missing = confirmation.missing;
+        if confirmation.number > its.latest {
+            its.latest = confirmation.number;
+            its.missing = confirmation.missing;
         }
-        if confirmation.is_swept && !self.is_swept {
+        its.is_swept |= confirmation.is_swept;
+        if !self.is_swept && self.readers.iter().all(|reader| reader.is_swept) {
             self.is_swept = true;
             self.released.append(&mut self.early);
         }
@@ -295,7 +329,11 @@ impl Sender {
                 continue;
             }
             if confirmation.contains(number) {
-                self.settle(at, number);
+                let confirmed = &mut self.flying[at].confirmed;
+                *confirmed |= 1 << reader;
+                if *confirmed == all {
+                    self.settle(at, number);
+                }
             } else if number + REORDERED <= greatest {
                 self.lose(at, now);
             }
@@ -316,7 +354,7 @@ impl Sender {
         self.advance();
     }
 
-    /// A packet has arrived.
+    /// A packet has arrived at all readers.
     fn settle(&mut self, at: usize, number: u64) {
         let flying = &mut self.flying[at];
         flying.is_settled = true;
@@ -394,7 +432,7 @@ impl Sender {
     /// [`Present::NotYet`] are not included: before a planned move the source has none.
     pub fn is_complete(&self) -> bool {
         let nothing_waits = self.changed.len() == 0 && self.repairs.is_empty();
-        nothing_waits && self.flying.is_empty() && self.missing == 0
+        nothing_waits && self.flying.is_empty() && self.missing() == 0
     }
 
     /// True if the partner has said that it has no mapping of the slice without a key.
@@ -404,7 +442,7 @@ impl Sender {
 
     /// Keys whose mapping the partner has no place for, as far as this node knows.
     pub fn missing(&self) -> u32 {
-        self.missing
+        self.readers.iter().fold(0, |sum, reader| sum.saturating_add(reader.missing))
     }
 
     /// Time for which the oldest change has been waiting to be sent or confirmed, nanoseconds.

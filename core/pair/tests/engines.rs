@@ -106,7 +106,7 @@ impl Pair {
         }
         let stream = of_a.destination(0).expect("A is the owner and knows B");
         assert_eq!(of_b.source(0), Some(stream));
-        let id = StreamId { slice: 0, worker: 0, stream };
+        let id = StreamId { slice: 0, worker: 0, reader: 0, stream };
         let mut origin = Vec::new();
         a.copy_origin(&mut origin);
         let copies = b.begin_copies(&origin).expect("an origin");
@@ -188,7 +188,7 @@ impl Pair {
             if let Message::Confirmation(confirmation) = message
                 && self.random.below(4) > 0
             {
-                self.sender.confirm(&confirmation, self.now);
+                self.sender.confirm(0, &confirmation, self.now);
             }
         }
     }

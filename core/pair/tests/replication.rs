@@ -11,7 +11,8 @@ use natgate_pair::{
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-const ID: StreamId = StreamId { slice: 3, worker: 1, stream: Stream { from: 7, to: 5, epoch: 2 } };
+const ID: StreamId =
+    StreamId { slice: 3, worker: 1, reader: 0, stream: Stream { from: 7, to: 5, epoch: 2 } };
 
 /// A mapping: its port, and a number of its own.
 type Mapping = (u64, u64);
@@ -51,7 +52,7 @@ fn ends() -> (Sender, Receiver) {
     let (mut sender, mut receiver) = (Sender::new(ID), Receiver::new(ID, u32::MAX));
     let swept = receiver.swept();
     let Some((ID, Message::Confirmation(confirmation))) = read(&swept) else { panic!("it is one") };
-    sender.confirm(&confirmation, 0);
+    sender.confirm(0, &confirmation, 0);
     (sender, receiver)
 }
 
@@ -138,7 +139,7 @@ impl Pair {
     fn at_owner(&mut self, message: &[u8]) {
         match read(message) {
             Some((ID, Message::Confirmation(confirmation))) => {
-                self.sender.confirm(&confirmation, self.now);
+                self.sender.confirm(0, &confirmation, self.now);
             }
             Some((ID, Message::Repair(buckets))) => self.sender.repair(&buckets),
             other => panic!("{other:?}"),

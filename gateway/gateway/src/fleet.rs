@@ -1,13 +1,18 @@
 //! One of two gateways that share external addresses (`docs/design/pair.md`).
 //!
-//! The worker's thread does everything but the transport: the ownership of slices, records of the
-//! engine's mappings, copies of the partner's. [`PartnerLink`] carries the messages; it has a
-//! thread of its own.
+//! The workers' threads do everything but the transport. The first worker leads: it decides about
+//! the ownership of slices ([`lead`]), and tells all workers by a board ([`board`]). Each worker
+//! sends records of its own engine's mappings, and has the copies of those whose hosts are its own.
+//! [`PartnerLink`] carries the messages; it has a thread of its own.
 
+mod board;
 mod history;
 mod inbound;
+mod lead;
+mod outbound;
 mod refusal;
 mod settings;
+mod shared_ports;
 mod slice;
 mod starts;
 mod state;
@@ -22,33 +27,40 @@ pub use settings::{FleetSettings, PartnerSettings, SliceSettings};
 pub use status::{FleetStatus, LinkStatus, SliceChange, SliceOwner, SliceStatus};
 
 use crate::pcp::CommonEpoch;
-use history::History;
+use crate::team::Partition;
+use board::{AllFigures, Board, Order};
+use lead::{Asked, Lead};
 use natgate_engine::{CopyChange, Endpoint, Engine, PairPort, Timestamp};
 use natgate_ipv6::CopiedHosts;
-use natgate_pair::{Boot, Claim, Holding, Ownership, Role, View};
-use slice::{LEAST_ROOM, Slice};
+use natgate_pair::Boot;
+use outbound::{LEAST_ROOM, Outbound};
+use shared_ports::SharedPorts;
+use slice::{Slice, Workers};
 use std::collections::VecDeque;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use young::Young;
 
-/// Messages that are received, and packets of a slice that are sent, in one turn.
-const RECEIVED_A_TURN: usize = 64;
+/// Packets of a slice that are sent in one turn.
 const SENT_A_TURN: usize = 4;
+
+/// Messages that a worker takes in one turn.
+const TAKEN_A_TURN: usize = 64;
 
 /// Longest time without a turn while there is a partner.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Interval of views. The link sends the latest view again by itself.
-const VIEWS: Duration = Duration::from_millis(200);
-
 /// Interval of looks at the state of the link.
 const LOOKS: Duration = Duration::from_millis(20);
 
-/// Interval of heartbeats.
-const BEATS: Duration = Duration::from_millis(100);
+/// Interval of looks at the orders, unless something has happened.
+const SETTLES: Duration = Duration::from_millis(1);
+
+/// Interval of the figures that a worker tells the leading one.
+const FIGURES: Duration = Duration::from_millis(100);
 
 /// Shortest time after which an unconfirmed packet counts as lost.
 const LOST: Duration = Duration::from_millis(100);
@@ -58,9 +70,6 @@ const STOOD_STILL: Duration = Duration::from_secs(2);
 
 /// Ports whose rest ends in one turn.
 const RESTS_A_TURN: usize = 1024;
-
-/// Starts of this node that a partner may know of and this node may not.
-const MOST_STARTS: u64 = 1 << 20;
 
 /// Requests that may wait.
 const MOST_WAITING: usize = 4;
@@ -104,8 +113,6 @@ pub enum FleetRequest {
 /// Answer to a request: the state after it, or the reason of a refusal.
 pub type FleetAnswer = Result<FleetStatus, String>;
 
-type Asked = (FleetRequest, SyncSender<FleetAnswer>);
-
 /// Sender of requests to the worker. Clones send to the same worker.
 #[derive(Clone, Debug)]
 pub struct FleetAsker(SyncSender<Asked>);
@@ -123,75 +130,99 @@ impl FleetAsker {
     }
 }
 
-/// A node of a pair, in its worker.
+/// A worker's part in a node of a pair.
 pub struct Fleet {
-    settings: FleetSettings,
-    ownership: Ownership,
+    worker: usize,
+    board: Arc<Board>,
+    /// The leading worker's decisions.
+    lead: Option<Lead>,
     link: Box<dyn PartnerLink>,
     slices: Vec<Slice>,
+    ports: SharedPorts,
+    /// The orders that are in force.
+    orders: Vec<Order>,
+    version: u64,
+    /// Messages that came before these orders and are not taken yet.
+    before_orders: usize,
     young: Young,
     /// Ports whose rest has ended.
     ending: VecDeque<u128>,
     changes: Vec<CopyChange>,
-    requests: Receiver<Asked>,
-    /// Time of the next view for the link; 0: at once.
-    next_view: Timestamp,
-    next_beat: Timestamp,
     last_turn: Timestamp,
+    next_settle: Timestamp,
+    next_figures: Timestamp,
     /// State of the link at the last look.
     link_status: LinkStatus,
     next_look: Timestamp,
-    random: u32,
-    partner_boot: u64,
-    refused_views: u64,
-    /// The epoch of requested mappings, and the number of them that the engine has lost.
-    epoch: CommonEpoch,
+    /// Number of requested mappings that the engine has lost.
     lost: u64,
     /// Messages that are read before this time may have waited long, because the process stood
     /// still.
     late_until: Timestamp,
-    owners: History,
 }
 
 impl Fleet {
-    /// Begins as a node that owns nothing, and counts a start in the file of the settings. `random`
-    /// tells apart starts with the same number, after a disk was lost.
+    /// Begins as a node with one worker, as [`Fleet::team`].
     ///
     /// # Errors
-    /// The file of starts can be neither read nor replaced.
+    /// As [`Fleet::team`].
     pub fn new(
         settings: FleetSettings,
         link: Box<dyn PartnerLink>,
         random: u32,
     ) -> io::Result<(Self, FleetAsker)> {
+        let (fleets, asker) = Self::team(settings, vec![link], random)?;
+        fleets.into_iter().next().map(|fleet| (fleet, asker)).ok_or_else(no_worker)
+    }
+
+    /// Begins as a node that owns nothing, and counts a start in the file of the settings. Each
+    /// worker has a handle of the link to the partner; the first worker leads, and only its handle
+    /// receives. `random` tells apart starts with the same number, after a disk was lost.
+    ///
+    /// # Errors
+    /// The file of starts can be neither read nor replaced, or there is no worker.
+    pub fn team(
+        settings: FleetSettings,
+        links: Vec<Box<dyn PartnerLink>>,
+        random: u32,
+    ) -> io::Result<(Vec<Self>, FleetAsker)> {
         let boot = starts::count(&settings.starts, (0, random))?;
-        let ownership = settings.ownership(boot);
-        let slices = (0..).zip(&settings.slices);
-        let slices = slices.map(|(number, slice)| Slice::new(number, slice.addresses.clone()));
         let (sender, requests) = sync_channel(MOST_WAITING);
-        let fleet = Self {
-            ownership,
-            link,
-            slices: slices.collect(),
-            young: Young::default(),
-            ending: VecDeque::new(),
-            changes: Vec::new(),
-            requests,
-            next_view: Timestamp(0),
-            next_beat: Timestamp(0),
-            last_turn: Timestamp(0),
-            link_status: LinkStatus::default(),
-            next_look: Timestamp(0),
-            random,
-            partner_boot: 0,
-            refused_views: 0,
-            epoch: CommonEpoch::new(u8::from(settings.this() == Node::B)),
-            lost: 0,
-            late_until: Timestamp(0),
-            owners: History::default(),
-            settings,
+        let epoch = CommonEpoch::new(u8::from(settings.this() == Node::B));
+        let (count, of_partner) = (links.len(), settings.partner.workers);
+        let board = Arc::new(Board::new(count, epoch));
+        let fleet = |(worker, link): (usize, Box<dyn PartnerLink>)| {
+            let workers = Workers { this: worker as u8, count, of_partner };
+            let slices = (0..).zip(&settings.slices);
+            let slice = |(number, slice): (u16, &SliceSettings)| {
+                Slice::new(number, workers, slice.addresses.clone())
+            };
+            Self {
+                worker,
+                board: Arc::clone(&board),
+                lead: None,
+                link,
+                slices: slices.map(slice).collect(),
+                ports: SharedPorts::new(worker, Arc::clone(&board)),
+                orders: Vec::new(),
+                version: 0,
+                before_orders: 0,
+                young: Young::default(),
+                ending: VecDeque::new(),
+                changes: Vec::new(),
+                last_turn: Timestamp(0),
+                next_settle: Timestamp(0),
+                next_figures: Timestamp(0),
+                link_status: LinkStatus::default(),
+                next_look: Timestamp(0),
+                lost: 0,
+                late_until: Timestamp(0),
+            }
         };
-        Ok((fleet, FleetAsker(sender)))
+        let mut fleets: Vec<Self> = links.into_iter().enumerate().map(fleet).collect();
+        let lead = fleets.first_mut().ok_or_else(no_worker)?;
+        lead.lead = Some(Lead::new(settings, boot, requests, random));
+        Ok((fleets, FleetAsker(sender)))
     }
 
     /// Begins a turn, before the engine's time passes. If the process stood still, the partner has
@@ -204,60 +235,60 @@ impl Fleet {
     }
 
     /// The epoch of the pair's requested mappings.
-    pub(crate) fn epoch_mut(&mut self) -> &mut CommonEpoch {
-        &mut self.epoch
+    pub(crate) fn epoch(&self) -> MutexGuard<'_, CommonEpoch> {
+        self.board.epoch()
     }
 
     /// The engine has other settings.
     pub(crate) fn renew(&mut self, engine: &Engine, hosts: &CopiedHosts<'_>) {
-        let requests = self.slices.iter_mut().filter_map(|slice| slice.renew(engine, hosts));
+        let requests = self.slices.iter_mut().flat_map(|slice| slice.renew(engine, hosts));
         requests.for_each(|request| _ = self.link.send(request));
+        self.next_settle = Timestamp(0);
     }
 
     /// Does one turn's work, between two batches of packets. `hosts` are those with numbers in the
-    /// engine.
+    /// engine. `partition` is that of several workers.
     pub(crate) fn turn(
         &mut self,
         now: Timestamp,
         engine: &mut Engine,
         hosts: &mut CopiedHosts<'_>,
+        partition: Option<&Arc<Partition>>,
     ) {
         self.last_turn = now;
+        self.board.count_turn(self.worker);
+        self.ports.set_partition(partition);
         // A slice that is given away in this turn takes the loss along.
         let lost = engine.explicit_lost();
         if std::mem::replace(&mut self.lost, lost) != lost {
-            self.epoch.begin(now);
+            self.board.epoch().begin(now);
         }
         // Before messages: they may give a slot to another copy.
         self.note_changes(now, engine);
-        if now >= self.next_beat {
-            self.next_beat = now.plus(BEATS);
-            self.link.beat(self.ownership.boot());
+        if let Some(lead) = &mut self.lead {
+            lead.hear(now, &mut *self.link, &self.board);
         }
-        let mut has_more = true;
-        for _ in 0..RECEIVED_A_TURN {
-            let Some(message) = self.link.receive() else {
-                has_more = false;
-                break;
-            };
-            self.receive(&message, now, (engine, hosts));
-        }
-        if let Some(view) = self.link.heard() {
-            self.hear(&view);
-        }
-        // What the partner sent before its end counts.
-        if !has_more && let Some(boot) = self.link.ended() {
-            self.ownership.partner_ended(boot);
-            self.partner_boot = self.partner_boot.max(boot);
-            self.next_view = Timestamp(0);
-        }
-        while let Ok((request, reply)) = self.requests.try_recv() {
+        self.fetch_orders();
+        self.take_messages(now, engine, hosts);
+        while let Some((request, reply)) = self.next_request() {
             let _ = reply.send(self.answer(request, now, engine));
         }
-        self.settle(now, engine);
+        if now >= self.next_settle {
+            self.next_settle = now.plus(SETTLES);
+            self.settle(now, engine);
+        }
         self.send(now, engine, hosts);
-        self.give_away(now, engine);
-        self.tell(now);
+        if self.orders.iter().any(|order| order.drain > 0) {
+            self.report();
+        }
+        self.tell_figures(now, engine);
+        let lead = self.lead.as_mut();
+        if lead.is_some_and(|lead| lead.give_away(now, &self.board)) {
+            self.settle(now, engine);
+        }
+        if let Some(lead) = &mut self.lead {
+            lead.tell(now, &mut *self.link);
+        }
     }
 
     /// Time of the next turn that is due.
@@ -266,18 +297,38 @@ impl Fleet {
     }
 
     /// Owners that slices have got since the last call.
-    pub(crate) fn new_owners(&mut self) -> std::vec::Drain<'_, SliceChange> {
-        self.owners.take_new()
+    pub(crate) fn new_owners(&mut self) -> impl Iterator<Item = SliceChange> + '_ {
+        self.lead.iter_mut().flat_map(|lead| lead.owners.take_new())
+    }
+
+    fn next_request(&self) -> Option<Asked> {
+        self.lead.as_ref().and_then(|lead| lead.requests.try_recv().ok())
+    }
+
+    /// Looks at the orders. Messages that came before an order are taken before it is carried out.
+    fn fetch_orders(&mut self) {
+        if self.board.orders(&mut self.version, &mut self.orders) {
+            self.before_orders = self.board.waiting(self.worker);
+        }
+    }
+
+    fn take_messages(&mut self, now: Timestamp, engine: &mut Engine, hosts: &mut CopiedHosts<'_>) {
+        for _ in 0..TAKEN_A_TURN {
+            let Some(message) = self.board.message(self.worker) else { return };
+            self.before_orders = self.before_orders.saturating_sub(1);
+            self.receive(&message, now, (engine, hosts));
+        }
     }
 
     fn receive(
         &mut self,
         bytes: &[u8],
         now: Timestamp,
-        state: (&mut Engine, &mut CopiedHosts<'_>),
+        (engine, hosts): (&mut Engine, &mut CopiedHosts<'_>),
     ) {
         let Some((id, message)) = natgate_pair::read(bytes) else { return };
         let Some(slice) = self.slices.get_mut(usize::from(id.slice)) else { return };
+        let state = (engine, hosts, &mut self.ports);
         if let Some(answer) = slice.receive(state, (id, message), bytes, now) {
             self.link.send(answer);
         }
@@ -285,109 +336,68 @@ impl Fleet {
             self.ending.extend(outbound.sender.released());
         }
         let is_late = now < self.late_until;
-        let told = slice.outbound.as_mut().and_then(|outbound| outbound.answer.epoch.take());
-        if let Some(told) = told.filter(|_| !is_late) {
-            self.epoch.hear(told, now);
+        let mut epoch = self.board.epoch();
+        for told in slice.told().filter(|_| !is_late) {
+            epoch.hear(told, now);
         }
-        let Some(inbound) = &mut slice.inbound else { return };
-        if let Some(told) = inbound.epoch.take().filter(|_| !is_late) {
-            self.epoch.hear(told, now);
-            inbound.heard = told.1;
-        }
-        if let Some(answer) = inbound.answer(self.epoch.told(now)) {
-            self.link.send(answer);
-        }
-    }
-
-    /// Hears a view of the partner. If it changes this node's view, the partner is told at once.
-    fn hear(&mut self, bytes: &[u8]) {
-        let Some(view) = View::read(bytes) else {
-            self.refused_views += 1;
-            return;
-        };
-        let former = self.ownership.view();
-        // The partner knows a later start of this node: the counter on disk was lost.
-        let is_older = view.to > self.ownership.boot();
-        let owns_nothing = self.roles().all(|role| role == Role::Unknown);
-        let is_near = starts::starts(view.to)
-            .checked_sub(starts::starts(self.ownership.boot()))
-            .is_some_and(|more| more <= MOST_STARTS);
-        if is_older && is_near && owns_nothing {
-            let least = starts::starts(view.to);
-            if let Ok(boot) = starts::count(&self.settings.starts, (least, self.random)) {
-                self.ownership = self.settings.ownership(boot);
+        for inbound in &mut slice.inbound {
+            if let Some(told) = inbound.epoch.take().filter(|_| !is_late) {
+                epoch.hear(told, now);
+                inbound.heard = told.1;
+            }
+            if let Some(answer) = inbound.answer(epoch.told(now)) {
+                self.link.send(answer);
             }
         }
-        for (number, (slice, claim)) in self.slices.iter_mut().zip(&view.claims).enumerate() {
-            let Claim { holding, .. } = claim;
-            slice.is_disputed = *holding == Holding::Mine && self.ownership.owns(number);
-        }
-        let before: Vec<Role> = self.roles().collect();
-        match self.ownership.receive(&view) {
-            Ok(()) => self.partner_boot = self.partner_boot.max(view.from),
-            Err(_) => self.refused_views += 1,
-        }
-        for (number, before) in before.into_iter().enumerate() {
-            let is_given = matches!(before, Role::Partner { .. })
-                && self.ownership.role(number) == Role::Owner { rests: false, drains: false };
-            self.slices[number].is_moved |= is_given;
-        }
-        if self.ownership.view() != former {
-            self.next_view = Timestamp(0);
-        }
     }
 
-    fn roles(&self) -> impl Iterator<Item = Role> + '_ {
-        (0..self.slices.len()).map(|number| self.ownership.role(number))
-    }
-
-    /// Makes engine and streams agree with the ownership.
+    /// Decides, and makes engine and streams agree with the orders.
     fn settle(&mut self, now: Timestamp, engine: &mut Engine) {
         let hold_down = engine.config().timeouts.hold_down;
-        for (number, slice) in self.slices.iter_mut().enumerate() {
-            let this = self.settings.this();
-            let owner = owner(this, self.ownership.role(number));
-            let change = slice.new_owner(owner, self.ownership.epoch(number), this);
-            self.owners.note(change.map(|change| SliceChange { time: now, ..change }));
-            let streams = [self.ownership.destination(number), self.ownership.source(number)];
-            self.ending.extend(slice.set_streams(engine, streams, now));
-            self.ending.extend(slice.settled_orphans(self.ownership.owns(number)));
-            slice.is_moved &= streams[0].is_some() && !slice.is_copied();
-            if let Role::Owner { rests: true, .. } = self.ownership.role(number) {
-                // Nobody has assigned a port before the first start of both.
-                let is_first = [self.ownership.boot(), self.partner_boot]
-                    .iter()
-                    .all(|boot| starts::starts(*boot) == 1)
-                    && self.ownership.epoch(number) == 1;
-                let rest = if is_first { Duration::ZERO } else { hold_down };
-                if slice.rests_until.is_none() {
-                    // Mappings that were requested last may be lost.
-                    self.epoch.begin(now);
-                }
-                let until = *slice.rests_until.get_or_insert(now.plus(rest));
-                if now >= until {
-                    self.ownership.end_rest(number, self.ownership.epoch(number));
-                    slice.rests_until = None;
-                }
-            } else {
-                slice.rests_until = None;
-                if self.ownership.owns(number) && self.epoch.began().is_none() {
-                    // The former owner has told no epoch, or told it too late.
-                    self.epoch.begin(now);
-                }
+        // With one worker, what an order waits for is done at once.
+        for _ in 0..4 {
+            let is_new = self.lead.as_mut().map(|lead| lead.decide(now, hold_down, &self.board));
+            self.fetch_orders();
+            if self.before_orders > 0 {
+                break;
             }
-            slice.set_duty(engine, self.ownership.may_assign(number), self.ownership.owns(number));
-            slice.set_draining(engine, self.ownership.drains(number));
-            slice.sweep(engine, |message| _ = self.link.send(message));
+            self.obey(now, engine);
+            self.report();
+            if is_new != Some(true) {
+                break;
+            }
         }
-        let has_all = |(number, slice): (usize, &Slice)| {
-            self.ownership.owns(number) || slice.has_present_copy(now)
-        };
-        engine.set_has_all(self.slices.iter().enumerate().all(has_all));
+        let has_all = self.slices.iter().all(|slice| slice.has_all(now));
+        engine.set_has_all(has_all);
         for _ in 0..RESTS_A_TURN {
             let Some(port) = self.ending.pop_front() else { break };
-            end_rest(engine, port);
+            engine.end_rest(read_port(port));
+            self.ports.note_end(engine, read_port(port));
         }
+    }
+
+    fn obey(&mut self, now: Timestamp, engine: &mut Engine) {
+        self.ports.take_back(engine);
+        for (slice, order) in self.slices.iter_mut().zip(&self.orders) {
+            self.ending.extend(slice.obey((engine, &mut self.ports), order, now));
+            slice.sweep(engine, |message| _ = self.link.send(message));
+        }
+    }
+
+    fn report(&self) {
+        self.board.report(self.worker, self.slices.iter().map(Slice::report));
+    }
+
+    fn tell_figures(&mut self, now: Timestamp, engine: &Engine) {
+        if self.lead.is_none() && now >= self.next_figures {
+            self.next_figures = now.plus(FIGURES);
+            self.board.tell_figures(self.worker, self.figures(now, engine));
+        }
+    }
+
+    fn figures(&self, now: Timestamp, engine: &Engine) -> AllFigures {
+        let slices = self.slices.iter().map(|slice| slice.figures(now)).collect();
+        (slices, engine.resting().saturating_sub(self.ports.guards()) as u64)
     }
 
     /// Takes the engine's changes to the streams of their slices.
@@ -413,6 +423,7 @@ impl Fleet {
                     let send = |message| _ = self.link.send(message);
                     if !slice.is_some_and(|slice| slice.note_end(key, written(port), now, send)) {
                         engine.end_rest(port);
+                        self.ports.note_end(engine, port);
                     }
                 }
             }
@@ -430,39 +441,15 @@ impl Fleet {
         }
         let late = self.link_status.round_trip.map_or(LOST, |time| (4 * time).max(LOST));
         let before = now.0.saturating_sub(late.as_nanos() as u64);
-        let epoch = self.epoch.told(now);
-        let Self { link, slices, young, .. } = self;
+        let epoch = self.board.epoch().told(now);
+        let Self { link, slices, young, ports, .. } = self;
         let room = link.room().max(LEAST_ROOM);
         for slice in slices {
             if let Some(outbound) = &mut slice.outbound {
                 outbound.sender.expire(before, now.0);
             }
             let send = |message| link.send(message);
-            slice.send((engine, hosts), (now, room, SENT_A_TURN), (young, epoch), send);
-        }
-    }
-
-    /// Gives slices away that drain and that the partner has whole. The partner also knows the last
-    /// loss of requested mappings: as the owner it answers their hosts.
-    fn give_away(&mut self, now: Timestamp, engine: &mut Engine) {
-        let loss = self.epoch.told(now).map_or(0, |(_, mark)| mark);
-        for number in 0..self.slices.len() {
-            if self.ownership.drains(number)
-                && self.slices[number].is_copied()
-                && self.slices[number].knows_loss(loss)
-                && let Some(stream) = self.ownership.destination(number)
-            {
-                self.ownership.copy_complete(number, stream);
-                self.next_view = Timestamp(0);
-                self.settle(now, engine);
-            }
-        }
-    }
-
-    fn tell(&mut self, now: Timestamp) {
-        if now >= self.next_view {
-            self.next_view = now.plus(VIEWS);
-            self.link.tell(self.ownership.view().write());
+            slice.send((engine, hosts, ports), (now, room, SENT_A_TURN), (young, epoch), send);
         }
     }
 
@@ -472,114 +459,37 @@ impl Fleet {
         now: Timestamp,
         engine: &mut Engine,
     ) -> FleetAnswer {
-        self.carry_out(request)?;
+        let link = self.link.status();
+        let lead = self.lead.as_mut().ok_or("another worker leads")?;
+        lead.carry_out(request, &link)?;
         self.settle(now, engine);
-        Ok(self.status(now, engine))
+        self.status(now, engine).ok_or_else(|| "another worker leads".to_owned())
     }
 
-    fn carry_out(&mut self, request: FleetRequest) -> Result<(), String> {
-        match request {
-            FleetRequest::Status => Ok(()),
-            FleetRequest::Drain(node) => {
-                if self.known(&node)? != self.settings.this() {
-                    return Err(format!("this is node {}; ask node {node}", self.settings.node));
-                }
-                let own: Vec<usize> =
-                    (0..self.slices.len()).filter(|slice| self.ownership.owns(*slice)).collect();
-                own.into_iter().try_for_each(|slice| self.drain(slice))
+    /// State of the pair. `None`: another worker leads.
+    fn status(&self, now: Timestamp, engine: &Engine) -> Option<FleetStatus> {
+        let lead = self.lead.as_ref()?;
+        let (mut slices, mut resting) = self.figures(now, engine);
+        for worker in 1..self.board.workers() {
+            let (others, rest) = self.board.figures(worker);
+            resting += rest;
+            for (figures, other) in slices.iter_mut().zip(&others) {
+                *figures = std::mem::take(figures).plus(other);
             }
-            FleetRequest::Move(slice, node) => {
-                if slice >= self.slices.len() {
-                    let last = self.slices.len() - 1;
-                    return Err(format!("there is no slice {slice}; the last is {last}"));
-                }
-                let to = self.known(&node)?;
-                match (self.ownership.owns(slice), to == self.settings.this()) {
-                    (true, true) => {
-                        self.ownership.keep(slice);
-                        Ok(())
-                    }
-                    (true, false) => self.drain(slice),
-                    (false, _) => Err(format!(
-                        "node {} is not the owner of slice {slice}; ask the owner",
-                        self.settings.node
-                    )),
-                }
-            }
-            FleetRequest::Forget(node) => {
-                if self.known(&node)? == self.settings.this() {
-                    return Err(format!("this is node {node}; a node cannot forget itself"));
-                }
-                if self.link.status().connected.is_some() {
-                    return Err(format!("node {node} is connected, so it has not ended"));
-                }
-                self.ownership.forget_partner();
-                self.next_view = Timestamp(0);
-                Ok(())
-            }
+            // A worker that has told nothing yet has no copy.
+            let silent = slices.iter_mut().skip(others.len());
+            silent.for_each(|figures| figures.is_complete = false);
         }
-    }
-
-    fn known(&self, node: &str) -> Result<Node, String> {
-        let this = self.settings.this();
-        match node {
-            node if node == self.settings.node => Ok(this),
-            node if node == self.settings.partner.node => Ok(this.other()),
-            _ => Err(format!(
-                "there is no node {node}; the nodes are {} and {}",
-                self.settings.node, self.settings.partner.node
-            )),
-        }
-    }
-
-    fn drain(&mut self, slice: usize) -> Result<(), String> {
-        if self.ownership.destination(slice).is_none() {
-            return Err(format!(
-                "node {} is not there to take slice {slice}",
-                self.settings.partner.node
-            ));
-        }
-        if !self.ownership.drain(slice) {
-            return Err(format!(
-                "slice {slice} rests after a take-over; it can move when the hold-down is over"
-            ));
-        }
-        Ok(())
-    }
-
-    fn status(&self, now: Timestamp, engine: &Engine) -> FleetStatus {
-        let homes = self.settings.homes();
-        let status = |(number, slice): (usize, &Slice)| {
-            let owner = owner(self.settings.this(), self.ownership.role(number));
-            let name = |node| self.settings.name(node).to_owned();
-            slice.status(now, &self.ownership, name(homes[number]), owner.map(name))
-        };
-        FleetStatus {
-            node: self.settings.node.clone(),
-            partner: self.settings.partner.node.clone(),
-            boot: self.ownership.boot(),
-            partner_boot: self.partner_boot,
-            has_partner_ended: self.partner_boot > 0 && self.ownership.ended() >= self.partner_boot,
-            link: self.link.status(),
-            resting: engine.resting() as u64,
-            refused_views: self.refused_views,
-            slices: self.slices.iter().enumerate().map(status).collect(),
-            owners: self.owners.list(|node| self.settings.name(node).to_owned()),
-        }
+        Some(lead.status(now, self.link.status(), &slices, resting))
     }
 }
 
-/// The owner of a slice in which a node has this part.
-fn owner(this: Node, role: Role) -> Option<Node> {
-    match role {
-        Role::Unknown => None,
-        Role::Owner { .. } => Some(this),
-        Role::Yielding { .. } | Role::Partner { .. } => Some(this.other()),
-    }
+fn no_worker() -> io::Error {
+    io::Error::other("a node has a worker")
 }
 
-/// The stream that this node sends of the slice with an address.
-fn outbound_of(slices: &mut [Slice], address: Ipv4Addr) -> Option<&mut slice::Outbound> {
+/// The stream that this worker sends of the slice with an address.
+fn outbound_of(slices: &mut [Slice], address: Ipv4Addr) -> Option<&mut Outbound> {
     slices.iter_mut().find(|slice| slice.has(address))?.outbound.as_mut()
 }
 
@@ -591,10 +501,11 @@ fn written(PairPort { protocol, external, remote, number }: PairPort) -> u128 {
     remote | u128::from(protocol) << 48 | address | u128::from(port)
 }
 
-fn end_rest(engine: &mut Engine, port: u128) {
+/// The port of a number.
+fn read_port(port: u128) -> PairPort {
     let address = Ipv4Addr::from_bits((port >> 16) as u32);
     let external = Endpoint { address, port: port as u16 };
     let remote = Ipv4Addr::from_bits((port >> 64) as u32);
     let (protocol, number) = ((port >> 48) as u8, (port >> 96) as u32);
-    engine.end_rest(PairPort { protocol, external, remote, number });
+    PairPort { protocol, external, remote, number }
 }

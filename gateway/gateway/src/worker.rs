@@ -201,8 +201,9 @@ impl Worker {
     pub fn join_fleet(&mut self, mut fleet: Fleet, now: Timestamp) {
         self.stages.engine.join_pair();
         self.stages.pcp.join_pair();
+        let partition = self.stages.team.as_ref().map(|team| Arc::clone(team.partition()));
         let (engine, mut hosts) = self.stages.copied(now);
-        fleet.turn(now, engine, &mut hosts);
+        fleet.turn(now, engine, &mut hosts, partition.as_ref());
         self.fleet = Some(Box::new(fleet));
     }
 
@@ -276,9 +277,10 @@ impl Worker {
             observer.reconfigured(settings);
         }
         if let Some(fleet) = &mut self.fleet {
+            let partition = self.stages.team.as_ref().map(|team| Arc::clone(team.partition()));
             let (engine, mut hosts) = self.stages.copied(now);
-            fleet.turn(now, engine, &mut hosts);
-            self.stages.pcp.agree(fleet.epoch_mut(), now);
+            fleet.turn(now, engine, &mut hosts, partition.as_ref());
+            self.stages.pcp.agree(&mut fleet.epoch(), now);
         }
         if self.clerk.is_asked() {
             self.answer(now);

@@ -1,9 +1,9 @@
-//! The part of one of two gateways: its guardian, the link to the partner, and the worker that uses
+//! The part of one of two gateways: its guardian, the link to the partner, and the workers that use
 //! them.
 
 use super::say;
 use crate::Failure;
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use natgate_engine::Timestamp;
 use natgate_gateway::fleet::{Fleet, FleetAsker, FleetSettings, LinkStatus, PartnerLink};
 use natgate_gateway::{Settings, Worker};
@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{self, Command, Stdio};
 
-/// The heartbeats to the guardian: a pipe. They end with the worker that has them.
+/// The heartbeats to the guardian: a pipe. They end with the first worker, which has them.
 pub(super) struct Heartbeats(PipeWriter);
 
 /// Starts the guardian, a process of this program, if the gateway is one of a pair. It is started
@@ -37,10 +37,10 @@ pub(super) fn guard(settings: &Settings, config: &Path) -> Result<Option<Heartbe
     Ok(Some(start().context("the guardian cannot be started")?))
 }
 
-/// The link as the worker sees it.
+/// The link as a worker sees it. The first worker has the heartbeats.
 struct Carrier {
     link: Link,
-    heartbeats: Heartbeats,
+    heartbeats: Option<Heartbeats>,
 }
 
 impl PartnerLink for Carrier {
@@ -83,11 +83,13 @@ impl PartnerLink for Carrier {
 
     fn beat(&mut self, boot: u64) {
         // A full pipe means that the guardian stands still: it reads them later.
-        let _ = self.heartbeats.0.write(&boot.to_le_bytes());
+        if let Some(Heartbeats(pipe)) = &mut self.heartbeats {
+            let _ = pipe.write(&boot.to_le_bytes());
+        }
     }
 }
 
-/// Starts the link and makes the worker one of a pair, if the settings say so.
+/// Starts the link and makes the workers those of one of a pair, if the settings say so.
 pub(super) fn join(
     settings: &Settings,
     workers: &mut [Worker],
@@ -95,18 +97,20 @@ pub(super) fn join(
     now: Timestamp,
 ) -> Result<Option<(FleetAsker, Link)>, Failure> {
     let (Some(fleet), Some(heartbeats)) = (&settings.fleet, heartbeats) else { return Ok(None) };
-    let [worker] = workers else {
-        return Err(anyhow!("a pair works with one worker so far; write workers.count = 1").into());
-    };
     let link = natgate_partner::start(&link_settings(fleet))
         .map_err(|error| Failure::Input(vec![format!("fleet: {error}")]))?;
     let random = getrandom::u32().context("no random numbers")?;
-    let carrier = Box::new(Carrier { link: link.clone(), heartbeats });
-    let (fleet_of_worker, asker) =
-        Fleet::new(fleet.clone(), carrier, random).with_context(|| {
-            format!("the number of starts cannot be kept in {}", fleet.starts.display())
-        })?;
-    worker.join_fleet(fleet_of_worker, now);
+    let mut heartbeats = Some(heartbeats);
+    let carrier = |_: &Worker| -> Box<dyn PartnerLink> {
+        Box::new(Carrier { link: link.clone(), heartbeats: heartbeats.take() })
+    };
+    let carriers = workers.iter().map(carrier).collect();
+    let (parts, asker) = Fleet::team(fleet.clone(), carriers, random).with_context(|| {
+        format!("the number of starts cannot be kept in {}", fleet.starts.display())
+    })?;
+    for (worker, part) in workers.iter_mut().zip(parts) {
+        worker.join_fleet(part, now);
+    }
     let FleetSettings { node, partner, listen, .. } = fleet;
     let (partner, at) = (&partner.node, partner.address);
     say(format!("node {node} at {listen}, the partner is {partner} at {at}"));

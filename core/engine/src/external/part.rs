@@ -129,6 +129,9 @@ impl ExternalPorts {
             Some(index) => Some(index).filter(|&index| self.pool_of(index) == pool),
             None => most_free(),
         }?;
+        if self.slots[index as usize].is_foreign {
+            return None;
+        }
         let words = self.idle_words(index, is_low, most)?;
         self.pass_on(index, words.clone(), false);
         Some((index, words))

@@ -4,7 +4,7 @@
 //! A resting port counts as held, and is in no list of a tick of release. When its rest ends, it
 //! gets into such a list for the hold-down, or is free.
 
-use super::{ExternalPorts, HELD, LAST, Mode, NO_POOL};
+use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, NO_POOL};
 use crate::AddressRange;
 use crate::endpoint::External;
 use crate::protocols::protocol_index;
@@ -64,6 +64,30 @@ impl ExternalPorts {
         self.ports[place].owner[entry] = HELD | LAST;
         self.count_held(place, index, true);
         self.resting.insert((place, entry as u32));
+    }
+
+    /// Lets a port rest that no mapping here has, at tick `now`. Returns false if a mapping has it.
+    pub(crate) fn guard(
+        &mut self,
+        protocol: u8,
+        External { index, port }: External,
+        now: u32,
+    ) -> bool {
+        let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
+        if self.resting.contains(&(place, entry as u32)) {
+            return true;
+        }
+        self.unhold(protocol, index, port, now);
+        if self.ports[place].owner[entry] != EMPTY {
+            return false;
+        }
+        let number = self.pool_of(index);
+        self.slots[index as usize].busy += 1;
+        if self.ports[place].take_free(index, number, port) {
+            self.note_taken(place, index, number, port);
+        }
+        self.rest(protocol, External { index, port });
+        true
     }
 
     /// Ends the rest of a port at tick `now`. The port is held until tick `until` if its protocol

@@ -1,7 +1,8 @@
-//! The stream of a slice's records that this node receives as the partner: which records belong to
-//! the copy, and what is refused.
+//! The stream of a slice's records that a worker of the partner receives: which records belong to
+//! its part of the copy, and what is refused.
 
 use super::refusal::{Refusal, Refused, RefusedKey};
+use super::shared_ports::SharedPorts;
 use super::slice::{HELD, PROTOCOLS, arithmetic_of, fingerprint, is_in};
 use super::state::{Answer, State};
 use crate::pcp::Told;
@@ -23,8 +24,6 @@ pub(super) struct Inbound {
     refused: Refused,
     /// Time of the latest state, of the owner's scale. An earlier one says nothing.
     latest: u64,
-    /// The next slot in the search for mappings without a key; `None`: none goes on.
-    pub(super) sweep: Option<u32>,
     /// Latest time at which the owner said that the copy was complete; and whether its last word
     /// was so.
     pub(super) completed: Option<Timestamp>,
@@ -46,7 +45,6 @@ impl Inbound {
             differences: Vec::new(),
             refused: Refused::default(),
             latest: 0,
-            sweep: None,
             completed: None,
             is_complete: false,
             epoch: None,
@@ -78,9 +76,6 @@ impl Inbound {
         self.is_complete = is_complete && self.accepts() && self.receiver.has_all();
         if self.is_complete {
             self.completed = Some(now);
-            if !self.receiver.is_swept() {
-                self.sweep.get_or_insert(0);
-            }
         }
     }
 
@@ -132,7 +127,7 @@ impl Inbound {
     /// Receives records or digests. Returns the answer.
     pub(super) fn receive(
         &mut self,
-        (engine, hosts): (&mut Engine, &mut CopiedHosts<'_>),
+        (engine, hosts, ports): (&mut Engine, &mut CopiedHosts<'_>, &mut SharedPorts),
         ranges: &[AddressRange],
         bytes: &[u8],
         now: Timestamp,
@@ -146,7 +141,19 @@ impl Inbound {
                 engine.set_clock_difference(copies, difference);
             }
             refused.forget(key);
-            match apply((engine, hosts), copies, has, (key, record))? {
+            let before = copies.external(key);
+            let copied = match is_others(engine, ports, record) {
+                true => pass_by(engine, copies, (key, record)),
+                false => apply((engine, hosts), copies, has, (key, record)),
+            };
+            let after = copies.external(key);
+            if let Some(port) = before.filter(|before| after != Some(*before)) {
+                ports.note_end(engine, port);
+            }
+            if let Some(port) = after {
+                ports.note_copy(port);
+            }
+            match copied? {
                 Copied::Made(fingerprint) => return Some(fingerprint),
                 Copied::NoPlace => {}
                 Copied::NoRealm => {
@@ -167,6 +174,21 @@ impl Inbound {
         let key = self.copies.as_ref().and_then(|copies| copies.key(slot))?;
         self.receiver.lose(key)
     }
+}
+
+/// True if the mapping of a record is another worker's matter. Ends and held ports are of all.
+fn is_others(engine: &Engine, ports: &SharedPorts, record: &[u8]) -> bool {
+    !record.is_empty() && !record.starts_with(&HELD) && !ports.has_record(engine, record)
+}
+
+/// The key has a mapping of another worker: here it has none.
+fn pass_by(
+    engine: &mut Engine,
+    copies: &mut Copies,
+    (key, record): (u32, &[u8]),
+) -> Option<Copied> {
+    engine.end_copy(copies, key);
+    Engine::copy_print(record).map(Copied::Made)
 }
 
 /// Applies the record of a key to the copy. An address that is not of the slice is refused.

@@ -38,6 +38,30 @@ impl Refusal {
         self.without_realm == 0 && self.without_number == 0 && self.differences.is_empty()
     }
 
+    /// What two workers of the partner refuse together.
+    pub(super) fn plus(mut self, other: &Self) -> Self {
+        let counts = [
+            (&mut self.without_realm, other.without_realm),
+            (&mut self.without_number, other.without_number),
+            (&mut self.of_full_subscribers, other.of_full_subscribers),
+            (&mut self.unfit, other.unfit),
+        ];
+        for (count, more) in counts {
+            *count = count.saturating_add(more);
+        }
+        for name in &other.realms {
+            if self.realms.len() < MOST_NAMES && !self.realms.contains(name) {
+                self.realms.push(name.clone());
+            }
+        }
+        for key in &other.differences {
+            if !self.differences.contains(key) {
+                self.differences.push(key);
+            }
+        }
+        self
+    }
+
     /// A clause for people. `who` has no such realm. `None`: nothing is refused.
     pub(super) fn text(&self, who: &str) -> Option<String> {
         if !self.differences.is_empty() {

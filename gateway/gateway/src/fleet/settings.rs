@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct FleetSettings {
     /// Name of this node. The partner's certificate must not have it.
     pub node: String,
+    /// Number of this node's workers.
+    pub workers: usize,
     /// Address to listen on for the partner.
     pub listen: SocketAddr,
     /// Certificate of this node, a PEM file. Its names include `node`.
@@ -36,6 +38,8 @@ pub struct PartnerSettings {
     pub node: String,
     /// Address that it listens on.
     pub address: SocketAddr,
+    /// Number of its workers.
+    pub workers: usize,
 }
 
 /// A slice: external addresses with one owner at a time.
@@ -67,14 +71,25 @@ impl FleetSettings {
         Ownership::start(self.this(), boot, &self.homes()).with_shape(self.shape())
     }
 
-    /// A sum over what both nodes must have alike: the names of the nodes, and the slices.
+    /// A sum over what both nodes must have alike: the names of the nodes, the numbers of their
+    /// workers, and the slices.
     fn shape(&self) -> u32 {
         let mut sum = crc32fast::Hasher::new();
         let mut text = |text: &str| {
             sum.update(text.as_bytes());
             sum.update(&[0]);
         };
-        [Node::A, Node::B].iter().for_each(|node| text(self.name(*node)));
+        let workers = |node| match node == self.this() {
+            true => self.workers,
+            false => self.partner.workers,
+        };
+        for node in [Node::A, Node::B] {
+            text(self.name(node));
+            // Earlier versions have one worker, and do not count it.
+            if workers(node) > 1 {
+                text(&format!("{} workers", workers(node)));
+            }
+        }
         for slice in &self.slices {
             text(&slice.owner);
             for AddressRange { first, last } in &slice.addresses {

@@ -4,6 +4,7 @@ mod hosts;
 mod portless;
 mod realms;
 mod requests;
+mod workers;
 
 use super::*;
 use natgate_engine::{
@@ -104,6 +105,8 @@ fn range(last: u8) -> AddressRange {
 enum Allotment {
     #[default]
     Random,
+    /// At random, of many ports.
+    Many,
     /// Blocks of [`BLOCK`] ports.
     Blocks,
     /// Four ports of each of 16 subscribers, and 32 ports of each address for all.
@@ -130,7 +133,7 @@ impl Allotment {
 
     fn allocation(self) -> Allocation {
         match self {
-            Self::Random | Self::Realms | Self::Nat64 | Self::Dslite | Self::Both => {
+            Self::Random | Self::Many | Self::Realms | Self::Nat64 | Self::Dslite | Self::Both => {
                 Allocation::Random
             }
             Self::Blocks => Allocation::Block(BlockConfig {
@@ -159,6 +162,11 @@ fn computed((address, port): External) -> Option<u8> {
 struct Process {
     engine: Engine,
     fleet: Fleet,
+    /// The part of the first worker in a team, and the other workers.
+    member: Option<crate::team::Member>,
+    others: Vec<workers::Worker>,
+    /// Settings of the team.
+    settings: Option<crate::Settings>,
     /// The translator, if hosts have numbers.
     translator: Option<natgate_ipv6::Translator>,
     now: u64,
@@ -170,7 +178,7 @@ struct Process {
 impl Process {
     fn start(
         node: &str,
-        (folder, allotment): (&Path, Allotment),
+        (folder, allotment, workers): (&Path, Allotment, workers::Counts),
         wire: &Arc<Mutex<Wire>>,
         now: u64,
     ) -> Self {
@@ -183,11 +191,16 @@ impl Process {
         let any = ([127, 0, 0, 1], 7600).into();
         let settings = FleetSettings {
             node: node.to_owned(),
+            workers: workers.of(node),
             listen: any,
             certificate: at("certificate"),
             key: at("key"),
             authorities: at("authorities"),
-            partner: PartnerSettings { node: partner.to_owned(), address: any },
+            partner: PartnerSettings {
+                node: partner.to_owned(),
+                address: any,
+                workers: workers.of(partner),
+            },
             slices: vec![slice(1, "a"), slice(2, "b")],
             starts: at(node),
             hang: Duration::from_secs(3),
@@ -195,7 +208,7 @@ impl Process {
         let pool = PoolConfig {
             name: "default".into(),
             addresses: vec![range(1), range(2)],
-            ports: allotment.ports(),
+            ports: if workers.are_one() { allotment.ports() } else { allotment.wide_ports() },
             allocation: Some(allotment.allocation()),
             ..PoolConfig::default()
         };
@@ -224,12 +237,17 @@ impl Process {
         let translator = allotment.settings6().and_then(|settings| {
             natgate_ipv6::Translator::new(&settings, &mut config, [8; 32]).expect("good settings")
         });
+        let number = usize::from(node == "b");
+        wire.lock().expect("no test has failed").messages[number].clear();
+        let end = || -> Box<dyn PartnerLink> { Box::new(End(Arc::clone(wire), number)) };
+        if workers.of(node) > 1 {
+            return Self::start_team(settings, config, allotment, now, end);
+        }
         let mut engine = Engine::new(&config, [7; 32], Timestamp(now)).expect("a configuration");
         engine.join_pair();
-        let end = End(Arc::clone(wire), usize::from(node == "b"));
-        wire.lock().expect("no test has failed").messages[end.1].clear();
-        let (fleet, _) = Fleet::new(settings, Box::new(end), 77).expect("a file");
-        Self { engine, fleet, translator, now, allotment, lost: 0 }
+        let (fleet, _) = Fleet::new(settings, end(), 77).expect("a file");
+        let (member, others, settings) = (None, Vec::new(), None);
+        Self { engine, fleet, member, others, settings, translator, now, allotment, lost: 0 }
     }
 
     fn turn(&mut self, now: u64) {
@@ -243,22 +261,26 @@ impl Process {
         if let Some(translator) = &mut self.translator {
             translator.sweep(&self.engine, Timestamp(now));
         }
+        let partition = self.member.as_ref().map(|member| Arc::clone(member.partition()));
+        if let Some(member) = &mut self.member {
+            member.trade(Timestamp(now), &mut self.engine);
+        }
         let mut hosts = CopiedHosts::new(self.translator.as_mut(), Timestamp(now));
-        self.fleet.turn(Timestamp(now), &mut self.engine, &mut hosts);
+        self.fleet.turn(Timestamp(now), &mut self.engine, &mut hosts, partition.as_ref());
     }
 
     /// A turn that keeps the engine's events.
     fn fleet_turn(&mut self, now: Timestamp, events: &mut Vec<Change>) {
         self.now = now.0;
         self.engine.advance(now);
-        self.fleet.turn(now, &mut self.engine, &mut CopiedHosts::new(None, now));
+        self.fleet.turn(now, &mut self.engine, &mut CopiedHosts::new(None, now), None);
         while let Some(event) = self.engine.poll_event() {
             events.push(event.change);
         }
     }
 
     fn status(&self) -> FleetStatus {
-        self.fleet.status(Timestamp(self.now), &self.engine)
+        self.fleet.status(Timestamp(self.now), &self.engine).expect("it leads")
     }
 
     /// Sends a datagram of a host's port. Returns its external endpoint.
@@ -294,7 +316,9 @@ impl Process {
         }
         let mut packets = [Packet::new(&mut bytes, 0).in_realm(realm)];
         let mut verdicts = [Verdict::Held];
-        self.engine.process(Timestamp(self.now), from, &mut packets, &mut verdicts);
+        let now = Timestamp(self.now);
+        let worker = self.worker_of_packet((from, realm), packets[0].bytes());
+        self.engine_at(worker).process(now, from, &mut packets, &mut verdicts);
         let realm = packets[0].realm();
         let packet = packets[0].bytes();
         let header = Ipv4::new_checked(packet).expect("a packet");
@@ -310,11 +334,13 @@ impl Process {
         let Some((realm, address)) = self.number(host) else { return };
         let subscriber = Some(natgate_engine::Prefix::new(address, 32));
         let filter = Filter { realm: Some(realm), subscriber, ..Filter::default() };
-        let mut cursor = Cursor::default();
-        while !self.engine.clear_mappings(&mut cursor, 1000, &filter).1 {
-            while self.engine.poll_event().is_some() {}
+        for engine in self.engines() {
+            let mut cursor = Cursor::default();
+            while !engine.clear_mappings(&mut cursor, 1000, &filter).1 {
+                while engine.poll_event().is_some() {}
+            }
+            while engine.poll_event().is_some() {}
         }
-        while self.engine.poll_event().is_some() {}
     }
 
     /// Reloads the configuration with another timeout of UDP, or with other realms.
@@ -324,7 +350,11 @@ impl Process {
         if self.allotment == Allotment::Realms {
             config.realms = realms::set(udp as usize);
         }
-        self.reload_with(&config);
+        if self.others.is_empty() {
+            self.reload_with(&config);
+        } else {
+            self.reload_team(&config);
+        }
     }
 
     fn reload_with(&mut self, config: &Config) {
@@ -344,7 +374,8 @@ impl Process {
     /// The realm's name and the endpoint inside of each external endpoint and protocol.
     fn hosts(&mut self) -> BTreeMap<(u8, External), Place> {
         let ends = |end: natgate_engine::Endpoint| (end.address, end.port);
-        let mappings: Vec<natgate_engine::MappingInfo> = self.engine.mappings().collect();
+        let mappings: Vec<natgate_engine::MappingInfo> =
+            self.engines().flat_map(|engine| engine.mappings().collect::<Vec<_>>()).collect();
         let mapping = |mapping: natgate_engine::MappingInfo| {
             let id = mapping.id;
             let internal = (self.known(id.realm, id.internal.address), id.internal.port);
@@ -352,7 +383,12 @@ impl Process {
         };
         // Without ports, one endpoint may lead to several hosts.
         let has_port = |((number, _), _): &((u8, External), Place)| *number != protocol::GRE;
-        mappings.into_iter().map(mapping).filter(has_port).collect()
+        let mut hosts = BTreeMap::new();
+        for (end, place) in mappings.into_iter().map(mapping).filter(has_port) {
+            let other = hosts.insert(end, place);
+            assert!(other.is_none(), "{end:?} has mappings at two workers");
+        }
+        hosts
     }
 }
 
@@ -386,6 +422,7 @@ fn packet(flags: Option<u8>, source: (u32, u16), destination: (u32, u16)) -> [u8
 struct Pair {
     folder: tempfile::TempDir,
     allotment: Allotment,
+    workers: workers::Counts,
     wire: Arc<Mutex<Wire>>,
     now: u64,
     /// Time by which the clock of `b` gets ahead in a second, nanoseconds.
@@ -403,11 +440,16 @@ impl Pair {
 
     /// A pair whose subscribers get ports in this way.
     fn with(allotment: Allotment) -> Self {
+        Self::of(allotment, workers::Counts::default())
+    }
+
+    /// Such a pair with these numbers of workers.
+    fn of(allotment: Allotment, workers: workers::Counts) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (wire, now) = (Arc::default(), 1_700_000_000 * SECOND);
-        let settings = (folder.path(), allotment);
+        let settings = (folder.path(), allotment, workers);
         let [a, b] = ["a", "b"].map(|node| Some(Process::start(node, settings, &wire, now)));
-        let mut pair = Self { folder, allotment, wire, now, drift: 0, ahead: 0, a, b };
+        let mut pair = Self { folder, allotment, workers, wire, now, drift: 0, ahead: 0, a, b };
         pair.run(1.0);
         pair
     }
@@ -419,10 +461,10 @@ impl Pair {
             self.now += (SECOND as f64 / turns) as u64;
             self.ahead += self.drift / turns as u64;
             if let Some(process) = &mut self.a {
-                process.turn(self.now);
+                process.turn_all(self.now, &self.wire);
             }
             if let Some(process) = &mut self.b {
-                process.turn(self.now + self.ahead);
+                process.turn_all(self.now + self.ahead, &self.wire);
             }
         }
     }
@@ -436,7 +478,7 @@ impl Pair {
     }
 
     fn restart_a(&mut self) {
-        let settings = (self.folder.path(), self.allotment);
+        let settings = (self.folder.path(), self.allotment, self.workers);
         let process = Process::start("a", settings, &self.wire, self.now);
         self.a = Some(process);
     }
@@ -518,7 +560,7 @@ fn a_partner_takes_the_slice_when_the_guardian_says_that_the_owner_has_ended() {
     let mut pair = Pair::start();
     let flow = pair.a().send((5, 1)).expect("sent");
     pair.run(3.0);
-    pair.b().fleet.new_owners();
+    pair.b().fleet.new_owners().for_each(drop);
     pair.end_a_with_guardian();
     pair.run(1.0);
     let changes: Vec<SliceChange> = pair.b().fleet.new_owners().collect();
@@ -738,9 +780,10 @@ fn nodes_with_other_slices_share_nothing() {
     let mut pair = Pair::start();
     pair.run(1.0);
     let mut other = pair.b.take().expect("it runs");
-    other.fleet.settings.slices.swap(0, 1);
-    let boot = other.fleet.ownership.boot() + (1 << 32);
-    other.fleet.ownership = other.fleet.settings.ownership(boot);
+    let lead = other.fleet.lead.as_mut().expect("it leads");
+    lead.settings.slices.swap(0, 1);
+    let boot = lead.ownership.boot() + (1 << 32);
+    lead.ownership = lead.settings.ownership(boot);
     pair.b = Some(other);
     pair.run(2.0);
     let status = pair.a().status();
@@ -760,6 +803,7 @@ fn no_port_is_two_subscribers_in_any_history() {
     }
 }
 
+/// A random history of a pair in which each node has one worker.
 fn history(seed: u64) {
     let all = [
         Allotment::Random,
@@ -770,9 +814,13 @@ fn history(seed: u64) {
         Allotment::Dslite,
         Allotment::Both,
     ];
-    let mut pair = Pair::with(all[seed as usize % all.len()]);
+    let pair = Pair::with(all[seed as usize % all.len()]);
+    run_history(pair, (seed, seed / all.len() as u64 % 4));
+}
+
+fn run_history(mut pair: Pair, (seed, faults): (u64, u64)) {
     pair.wire().random = seed;
-    pair.wire().faults = seed / all.len() as u64 % 4;
+    pair.wire().faults = faults;
     let mut judge = Judge { allotment: pair.allotment, ..Judge::default() };
     for _ in 0..250 {
         let (choice, host) = (pair.below(64), pair.below(12) as u8 + 2);
@@ -807,6 +855,8 @@ fn history(seed: u64) {
                 judge.request(pair.either(to_a), flow, choice >= 54);
                 pair.run(0.05);
             }
+            // Workers of one node may use one external address for one remote address.
+            44.. if !pair.workers.are_one() => {}
             44.. => {
                 judge.tunnel(&mut pair, to_a, host);
                 pair.run(0.05);

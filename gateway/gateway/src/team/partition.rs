@@ -9,6 +9,7 @@
 
 mod handed;
 mod packet_owner;
+mod strays;
 
 use crate::limits::MOST_WORKERS;
 use crate::settings::Settings;
@@ -22,6 +23,7 @@ use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use strays::Strays;
 
 /// Words of 64 ports that an address has.
 pub(super) const WORDS: usize = 1024;
@@ -31,6 +33,7 @@ pub(super) struct Owners {
     words: [AtomicU8; WORDS],
     /// True if several workers may own ports of the address.
     split: AtomicBool,
+    strays: Strays,
 }
 
 impl Debug for Owners {
@@ -44,7 +47,7 @@ impl Owners {
         let words: [AtomicU8; WORDS] = std::array::from_fn(|word| AtomicU8::new(owner(word) as u8));
         let first = words[0].load(Ordering::Relaxed);
         let split = words.iter().any(|word| word.load(Ordering::Relaxed) != first);
-        Arc::new(Self { words, split: AtomicBool::new(split) })
+        Arc::new(Self { words, split: AtomicBool::new(split), strays: Strays::default() })
     }
 
     fn of(&self, word: usize) -> usize {
@@ -328,6 +331,21 @@ impl Partition {
 
     /// Owner of an external endpoint.
     fn of_external(&self, row: &Row, own: u8, port: u16) -> PacketOwner {
+        if let Some(worker) = row.owners.strays.worker(own, port) {
+            return PacketOwner::Of(worker);
+        }
+        self.giver(row, own, port)
+    }
+
+    /// The one worker whose mappings have an external endpoint, if no copy has it.
+    fn gives_out(&self, row: &Row, own: u8, port: u16) -> Option<usize> {
+        match self.giver(row, own, port) {
+            PacketOwner::Of(worker) => Some(worker),
+            _ => None,
+        }
+    }
+
+    fn giver(&self, row: &Row, own: u8, port: u16) -> PacketOwner {
         if row.has_fixed {
             let fixed = self.fixed.get(&(row.address, port, own));
             if let Some(&worker) = fixed.or_else(|| self.whole.get(&(row.address, own))) {

@@ -342,6 +342,7 @@ impl Draft {
             tcp_mss: self.tcp_mss(),
             ..self.config.clone()
         };
+        let workers = self.workers.count;
         let mut settings = Settings {
             engine,
             inside: self.inside.settings(),
@@ -354,7 +355,7 @@ impl Draft {
             workers: self.workers,
             dpdk: self.dpdk.map(|dpdk| dpdk.value),
             kernel: self.kernel.settings([&self.inside, &self.outside]),
-            fleet: self.fleet.map(|fleet| fleet.settings(self.state.as_ref())),
+            fleet: self.fleet.map(|fleet| fleet.settings(workers, self.state.as_ref())),
             state: self.state,
             pcp: self.pcp,
             alg: self.alg,

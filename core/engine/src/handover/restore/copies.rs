@@ -16,7 +16,7 @@ use crate::handover::record::{HEAD, Kind, MappingFields, Reader, Writer, fingerp
 use crate::host::Host;
 use crate::protocols::has_ports;
 use crate::time::{TICK, nanos};
-use crate::{Change, TimeoutSet};
+use crate::{Change, Endpoint, PairPort, TimeoutSet};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -112,6 +112,31 @@ impl CopyEnds {
 }
 
 impl Engine {
+    /// The fingerprint of a record of [`Engine::copy_record`], as its writer tells it. `None`: the
+    /// record is damaged.
+    pub fn copy_print(record: &[u8]) -> Option<u64> {
+        let mut from = Reader::new(record);
+        let mut parts = MappingParts::default();
+        let fields = parts.read(&mut from).ok()?;
+        Some(essence(&fields, &parts, from.rest()))
+    }
+
+    /// The realm here and the address of the host that a record is of. `None`: the record is
+    /// damaged, this engine has no such realm, or its hosts have numbers.
+    pub fn copy_host(&self, record: &[u8]) -> Option<(u16, Ipv4Addr)> {
+        let mut from = Reader::new(record);
+        let fields = MappingParts::default().read(&mut from).ok()?;
+        let names = names_in(&mut from)?;
+        let is_its = |realm: &RealmConfig| {
+            !realm.gone && Some(realm.name.as_bytes()) == names.realm && !is_of_numbers(realm)
+        };
+        let realm = match names.realm {
+            None => 0,
+            Some(_) => self.config.realms.iter().position(is_its)? as u16 + 1,
+        };
+        Some((realm, Ipv4Addr::from_bits(fields.internal.address)))
+    }
+
     /// Appends the origin of this engine's records: scale of time, mapping behavior. A reader needs
     /// it first.
     pub fn copy_origin(&self, out: &mut Vec<u8>) {
@@ -441,6 +466,15 @@ impl Copies {
     /// The key of the copy in a slot.
     pub fn key(&self, slot: u32) -> Option<u32> {
         self.restoration.numbers.get(slot as usize).copied().filter(|key| *key != ABSENT)
+    }
+
+    /// The external port of a key's copy. `None`: the key has none.
+    pub fn external(&self, key: u32) -> Option<PairPort> {
+        let is_there = self.restoration.slot(key) < LEFT_OUT;
+        let made = self.made.get(key as usize).copied().flatten().filter(|_| is_there);
+        let (protocol, external, remote, _) = made?;
+        let external = Endpoint::new(external.address, external.port);
+        Some(PairPort { protocol, external, remote: Ipv4Addr::from_bits(remote), number: 0 })
     }
 
     /// Number of mappings that have copies, ones that have ended by themselves included. Looks at

@@ -24,10 +24,10 @@ type Flow = (u8, u16);
 impl Process {
     /// What a service for requests does before a turn: lost mappings begin a new epoch.
     pub(super) fn watch(&mut self) {
-        let lost = self.engine.explicit_lost();
+        let lost: u64 = self.engines().map(|engine| engine.explicit_lost()).sum();
         if lost != self.lost {
             self.lost = lost;
-            self.fleet.epoch.begin(Timestamp(self.now));
+            self.fleet.epoch().begin(Timestamp(self.now));
         }
     }
 
@@ -49,8 +49,10 @@ impl Process {
             replaces_filters: false,
             filters: &[],
         };
-        let result = self.engine.map(Timestamp(self.now), &request);
-        while self.engine.poll_event().is_some() {}
+        let now = Timestamp(self.now);
+        let engine = self.engine_of((realm, internal.address));
+        let result = engine.map(now, &request);
+        while engine.poll_event().is_some() {}
         result
     }
 
@@ -62,8 +64,10 @@ impl Process {
 
     fn unmap(&mut self, flow: Flow) -> Result<Duration, ExplicitError> {
         let (realm, internal) = self.inside(flow).ok_or(ExplicitError::NotSubscriber)?;
-        let result = self.engine.unmap(Timestamp(self.now), UDP, realm, internal, NONCE);
-        while self.engine.poll_event().is_some() {}
+        let now = Timestamp(self.now);
+        let engine = self.engine_of((realm, internal.address));
+        let result = engine.unmap(now, UDP, realm, internal, NONCE);
+        while engine.poll_event().is_some() {}
         result
     }
 
@@ -81,7 +85,7 @@ impl Process {
     }
 
     fn epoch(&self) -> Duration {
-        self.fleet.epoch.told(Timestamp(self.now)).expect("the epoch has begun").0
+        self.fleet.epoch().told(Timestamp(self.now)).expect("the epoch has begun").0
     }
 }
 
@@ -225,7 +229,7 @@ fn a_planned_move_and_a_restart_leave_the_epoch() {
     pair.run(1.0);
     assert_eq!(pair.b().map((5, 80)), Ok((external, LIFETIME)));
     pair.restart_a();
-    assert!(pair.a().fleet.epoch.began().is_none(), "it answers no request yet");
+    assert!(pair.a().fleet.epoch().began().is_none(), "it answers no request yet");
     pair.run(3.0);
     let (a, b) = (pair.a().epoch(), pair.b().epoch());
     assert!(is_near(a, b) && a > Duration::from_secs(100), "{a:?}, {b:?}");
@@ -248,7 +252,7 @@ fn a_loss_just_before_a_move_is_told_by_the_new_owner() {
         pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
         pair.a().clear(5);
         let (a, now) = (pair.a.as_mut().expect("it runs"), Timestamp(pair.now));
-        a.fleet.turn(now, &mut a.engine, &mut natgate_ipv6::CopiedHosts::new(None, now));
+        a.fleet.turn(now, &mut a.engine, &mut natgate_ipv6::CopiedHosts::new(None, now), None);
         // No message but those that the move waits for: the old owner's process ends at once.
         for _ in 0..2000 {
             pair.run(0.01);
@@ -270,7 +274,7 @@ fn a_loss_at_a_node_that_owns_nothing_is_one_of_the_pair() {
     pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
     pair.run(1.0);
     let now = Timestamp(pair.now);
-    pair.a().fleet.epoch.begin(now);
+    pair.a().fleet.epoch().begin(now);
     pair.run(3.0);
     let (a, b) = (pair.a().epoch(), pair.b().epoch());
     assert!(is_near(a, b) && b < Duration::from_secs(5), "{a:?}, {b:?}");
@@ -324,7 +328,7 @@ impl Grants {
 
 impl Judge {
     pub(super) fn hear_of_losses(&mut self, pair: &Pair) {
-        let began = |process: &Process| process.fleet.epoch.began();
+        let began = |process: &Process| process.fleet.epoch().began();
         let nodes = [&pair.a, &pair.b].into_iter().flatten();
         let latest = nodes.filter_map(began).max().unwrap_or_default();
         self.grants.lost = self.grants.lost.max(latest);

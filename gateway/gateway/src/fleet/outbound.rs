@@ -1,0 +1,268 @@
+//! The stream of a slice's records that this worker sends: first copy, changes, held ports, states
+//! and digests. All workers of the partner read it.
+
+use super::shared_ports::SharedPorts;
+use super::slice::{HELD, PROTOCOLS, YOUNG, arithmetic_of, fingerprint, is_in};
+use super::state::{Answer, State};
+use super::young::Young;
+use crate::pcp::Told;
+use natgate_engine::{AddressRange, CopyFacts, Engine, Timestamp};
+use natgate_ipv6::CopiedHosts;
+use natgate_pair::{
+    PACKET_HEAD, Present, RECORD_HEAD, Sender, StreamId, Written, write_ask_refused, write_state,
+};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// Interval of the owner's state, and of digests.
+const STATE: Duration = Duration::from_secs(1);
+const DIGESTS: Duration = Duration::from_secs(30);
+
+/// Interval of states while the partner has not heard of the last loss of requested mappings.
+const SOON: Duration = Duration::from_millis(200);
+
+/// Keys that a first copy looks at in one turn.
+const KEYS_A_TURN: u32 = 1024;
+
+/// Addresses whose held ports are listed in one turn.
+const ADDRESSES_A_TURN: usize = 8;
+
+/// Ports in one record of held ports.
+const HELD_PORTS: usize = 400;
+
+/// Bytes of a datagram that the records of a stream can fill.
+pub(super) const LEAST_ROOM: usize = PACKET_HEAD + RECORD_HEAD + 9 + 2 * HELD_PORTS;
+
+/// The stream that this node sends.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    pub(super) sender: Sender,
+    /// The next key of the first copy; `None`: it is done.
+    fill: Option<u32>,
+    next_state: Timestamp,
+    next_digests: Timestamp,
+    /// Latest time at which the copy was complete.
+    pub(super) completed: Option<Timestamp>,
+    /// Held ports, which a planned move takes along.
+    held: Held,
+    /// The last answer of each worker of the partner to a state. The caller takes their losses.
+    pub(super) answers: Vec<Answer>,
+    /// Mark of the loss that the last state told.
+    told: u64,
+}
+
+/// Records of held ports.
+#[derive(Debug, Default)]
+struct Held {
+    /// True if the slice drains.
+    is_wanted: bool,
+    /// The next external address, by its place in the engine; `None`: all are listed.
+    next: Option<usize>,
+    /// Key of the first record. No mapping has it, because none begins while the slice drains.
+    base: u32,
+    records: Vec<Vec<u8>>,
+}
+
+impl Outbound {
+    /// Begins a stream to a partner with this number of workers.
+    pub(super) fn new(id: StreamId, readers: usize, engine: &Engine, now: Timestamp) -> Self {
+        Self {
+            sender: Sender::to_readers(id, readers),
+            fill: (engine.copy_extent() > 0).then_some(0),
+            next_state: now,
+            next_digests: now.plus(DIGESTS),
+            completed: None,
+            held: Held::default(),
+            answers: vec![Answer::default(); readers],
+            told: 0,
+        }
+    }
+
+    /// A worker of the partner has lost packets: digests are sent again soon.
+    pub(super) fn hasten_digests(&mut self, now: Timestamp) {
+        self.next_digests = self.next_digests.min(now.plus(STATE));
+    }
+
+    /// True if the slice drains.
+    pub(super) fn drains(&self) -> bool {
+        self.held.is_wanted
+    }
+
+    /// Lists held ports anew.
+    pub(super) fn list_anew(&mut self) {
+        self.held.next = Some(0);
+        self.held.records.clear();
+    }
+
+    /// Begins or ends the list of held ports: the slice drains, or does not.
+    pub(super) fn set_draining(&mut self, engine: &Engine, drains: bool) {
+        if self.held.is_wanted == drains {
+            return;
+        }
+        let base = engine.copy_extent();
+        let next = drains.then_some(0);
+        self.held = Held { is_wanted: drains, next, base, records: Vec::new() };
+        // Mappings that were too young go along.
+        self.fill = Some(0);
+    }
+
+    /// Mark of the loss of requested mappings that all workers of the partner have heard of; 0:
+    /// none, or not all have heard of the same.
+    pub(super) fn heard(&self) -> u64 {
+        let mut marks = self.answers.iter().map(|answer| answer.heard);
+        let first = marks.next().unwrap_or(0);
+        if marks.all(|mark| mark == first) { first } else { 0 }
+    }
+
+    /// Gives the next messages of the stream to `send`, at most `most` packets. `room` is the room
+    /// of a datagram. `young` gets the keys of mappings that are too young, with the time at which
+    /// they are due. `epoch` is the last loss of requested mappings. `takes_all`: of young mappings
+    /// too.
+    pub(super) fn send(
+        &mut self,
+        (engine, hosts, ports): (&Engine, &CopiedHosts<'_>, &SharedPorts),
+        (ranges, takes_all): (&[AddressRange], bool),
+        (now, room, most): (Timestamp, usize, usize),
+        (young, epoch): (&mut Young, Option<Told>),
+        mut send: impl FnMut(Vec<u8>) -> bool,
+    ) {
+        let has = |address| is_in(ranges, address);
+        // Each worker has all static mappings. The worker of the host has their sessions.
+        let is_its = |facts: &CopyFacts| {
+            has(facts.address) && (!facts.is_static || ports.has_host(facts.host))
+        };
+        self.fill_some(engine, has, now);
+        self.list_held(engine, has, now);
+        // What the partner refuses as a whole would be sent in vain, again and again.
+        let accepts = |answer: &Answer| answer.refusal.differences.is_empty();
+        let most = if self.answers.iter().all(accepts) { most } else { 0 };
+        for _ in 0..most {
+            let Self { sender, held, .. } = &mut *self;
+            let source = |key, out: &mut Vec<u8>| {
+                held.present((engine, hosts), &is_its, (key, now, takes_all), young, out)
+            };
+            match sender.write(now.0, (room, engine.copy_extent()), source) {
+                Written::Packet(packet) => {
+                    if !send(packet) {
+                        // It counts as lost, and its keys are sent again.
+                        break;
+                    }
+                }
+                Written::More => {}
+                Written::Nothing | Written::Full => break,
+            }
+        }
+        let is_complete = self.is_complete();
+        if is_complete {
+            self.completed = Some(now);
+        }
+        let mark = epoch.map_or(0, |(_, mark)| mark);
+        if now >= self.next_state || mark != self.told {
+            // A planned move waits until the partner has heard of the loss.
+            let has_heard = self.heard() == mark;
+            self.next_state = now.plus(if has_heard { STATE } else { SOON });
+            self.told = mark;
+            let mut origin = Vec::new();
+            engine.copy_origin(&mut origin);
+            let arithmetic = arithmetic_of(engine, hosts, ranges);
+            let state = State { origin: &origin, arithmetic, epoch, sent: now.0 };
+            send(write_state(self.sender.id(), is_complete, &state.write()));
+            let is_full = |answer: &Answer| answer.refusal.of_full_subscribers > 0;
+            if self.held.is_wanted && self.answers.iter().any(is_full) {
+                send(write_ask_refused(self.sender.id()));
+            }
+        }
+        if now >= self.next_digests {
+            self.next_digests = now.plus(DIGESTS);
+            send(self.sender.digests());
+        }
+    }
+
+    /// True if the partner has everything, held ports included if the slice drains.
+    pub(super) fn is_complete(&self) -> bool {
+        self.fill.is_none() && self.held.next.is_none() && self.sender.is_complete()
+    }
+
+    /// Reports some of the present mappings to the sender, for a first copy.
+    fn fill_some(&mut self, engine: &Engine, has: impl Fn(Ipv4Addr) -> bool, now: Timestamp) {
+        let Some(from) = self.fill else { return };
+        let to = engine.copy_extent().min(from.saturating_add(KEYS_A_TURN));
+        for key in from..to {
+            if engine.copy_facts(key).is_some_and(|facts| has(facts.address)) {
+                self.sender.change(key, now.0);
+            }
+        }
+        self.fill = (to < engine.copy_extent()).then_some(to);
+    }
+
+    /// Lists the ports that are taken at some addresses. The partner holds those that no mapping
+    /// has.
+    fn list_held(&mut self, engine: &Engine, has: impl Fn(Ipv4Addr) -> bool, now: Timestamp) {
+        let Some(first) = self.held.next else { return };
+        for place in first..first + ADDRESSES_A_TURN {
+            let mut address = None;
+            for protocol in PROTOCOLS {
+                let mut taken = [0; 1024];
+                address = engine.taken_ports(place, protocol, &mut taken);
+                let Some(address) = address.filter(|address| has(*address)) else { break };
+                self.held.add(protocol, address, &taken);
+            }
+            self.held.next = address.map(|_| place + 1);
+            if address.is_none() {
+                self.change_held(now);
+                return;
+            }
+        }
+    }
+
+    fn change_held(&mut self, now: Timestamp) {
+        for number in 0..self.held.records.len() as u32 {
+            self.sender.change(self.held.base + number, now.0);
+        }
+    }
+}
+
+impl Held {
+    fn add(&mut self, protocol: u8, address: Ipv4Addr, taken: &[u64; 1024]) {
+        let ports: Vec<u16> = (0..=u16::MAX)
+            .filter(|port| taken[usize::from(*port) / 64] >> (port % 64) & 1 != 0)
+            .collect();
+        for ports in ports.chunks(HELD_PORTS) {
+            let mut record = Vec::from(HELD);
+            record.push(protocol);
+            record.extend(address.octets());
+            ports.iter().for_each(|port| record.extend(port.to_le_bytes()));
+            self.records.push(record);
+        }
+    }
+
+    /// Writes the present record of a key. `takes_all`: of young mappings too.
+    fn present(
+        &self,
+        (engine, hosts): (&Engine, &CopiedHosts<'_>),
+        is_its: &impl Fn(&CopyFacts) -> bool,
+        (key, now, takes_all): (u32, Timestamp, bool),
+        young: &mut Young,
+        out: &mut Vec<u8>,
+    ) -> Present {
+        if let Some(record) =
+            key.checked_sub(self.base).and_then(|at| self.records.get(at as usize))
+        {
+            out.extend(record);
+            return Present::Record { fingerprint: fingerprint(record) };
+        }
+        let Some(facts) = engine.copy_facts(key).filter(is_its) else {
+            return Present::Absent;
+        };
+        let due = facts.created.plus(YOUNG);
+        if !takes_all && !facts.is_settled && (facts.is_tcp || now < due) {
+            if !facts.is_tcp {
+                young.add(due, key);
+            }
+            return Present::NotYet;
+        }
+        engine
+            .copy_record(key, hosts, out)
+            .map_or(Present::Absent, |fingerprint| Present::Record { fingerprint })
+    }
+}
