@@ -104,12 +104,6 @@ const FAULTS: &[Fault] = &[
         "take the key out",
     ),
     fault(Add("[fleet]\npartner = { node = \"b\" }\n"), 8, "fleet.partner.address", "is missing"),
-    fault(
-        Add("[fleet]\npartner = { node = \"b\", workers = 0 }\n"),
-        8,
-        "fleet.partner.workers",
-        "from 1 to 64",
-    ),
     fault(Add("[fleet]\nhang = \"10ms\"\n"), 8, "fleet.hang", "from 1s to 1d"),
     fault(Add("[[slice]]\nowner = \"a\"\n"), 7, "slice[0]", "write [fleet] too"),
     // IPv6.

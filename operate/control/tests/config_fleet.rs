@@ -42,39 +42,14 @@ fn a_pair_shares_these_tables() {
     }
 }
 
-/// The configuration with this number of workers at the other node.
-fn with_partner(workers: &str) -> String {
-    PAIR.replace(":7600\" }", &format!(":7600\", workers = {workers} }}"))
-}
-
-#[test]
-fn a_pair_tells_the_workers_of_both_nodes() {
-    let one = read("");
-    assert_eq!((one.workers, one.partner.workers), (1, 1));
-    let two = read("[workers]\ncount = 2\n");
-    assert_eq!((two.workers, two.partner.workers), (2, 2), "as this node");
-    let text = format!("{}\n[workers]\ncount = 2\n", with_partner("3"));
-    let settings = parse(&text, "t").expect("it is right").fleet.expect("a pair");
-    assert_eq!((settings.workers, settings.partner.workers), (2, 3));
-    refused(&with_partner("65"), "from 1 to 64");
-}
-
-#[test]
-fn several_workers_do_not_share_everything_yet() {
-    const WORKERS: &str = "[workers]\ncount = 2\n";
-    let inside = PAIR.replace("[inside]\n", "[inside]\naddress6 = \"2001:db8:1::1/64\"\n");
-    let nat64 = format!("{inside}\n[nat64]\nprefixes = [\"64:ff9b::/96\"]\n");
-    refused(&format!("{nat64}{WORKERS}"), "hosts of NAT64 or DS-Lite among several workers yet");
-    let blocks = pool("allocation = \"block\"");
-    refused(&format!("{blocks}\n{WORKERS}"), "does not share blocks of ports among several");
-    let of_partner = with_partner("2").replace("[[pool]]\n", "[[pool]]\nallocation = \"block\"\n");
-    refused(&of_partner, "write workers.count = 1 on both nodes");
-}
-
 #[test]
 fn a_pair_refuses_what_it_does_not_share() {
-    let alg = format!("{PAIR}\n[alg]\nftp = true\n");
-    refused(&alg, "application-level gateways yet; take [alg] out");
+    for (more, expected) in [
+        ("[alg]\nftp = true\n", "application-level gateways yet; take [alg] out"),
+        ("[workers]\ncount = 2\n", "several workers yet; write workers.count = 1"),
+    ] {
+        refused(&format!("{PAIR}\n{more}"), expected);
+    }
     let inside = "[inside]\naddress6 = \"2001:db8:1::1/64\"\n";
     let tunnels = "[dslite]\naddress = \"2001:db8:1::ff\"\nb4 = [\"2001:db8:b4::/48\"]\n";
     let both = format!("{}\n{tunnels}", PAIR.replace("[inside]\n", inside));

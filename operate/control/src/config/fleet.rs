@@ -8,8 +8,8 @@ use super::reader::{Section, Value};
 use super::sections::{plain_name, read_duration, read_name};
 use super::values::{self, overlaps, quoted, show_range, socket_address};
 use natgate_engine::{AddressRange, Allocation};
+use natgate_gateway::StateSettings;
 use natgate_gateway::fleet::{FleetSettings, PartnerSettings, SliceSettings};
-use natgate_gateway::{MOST_WORKERS, StateSettings};
 use natgate_ipv6::Prefix6;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -18,9 +18,6 @@ use std::time::Duration;
 
 /// Most slices.
 const MOST_SLICES: usize = 256;
-
-/// Remedy for what several workers do not share.
-const ONE: &str = "write workers.count = 1 on both nodes";
 
 /// Times without progress after which the guardian ends the gateway.
 const HANGS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
@@ -32,7 +29,7 @@ pub(super) struct FleetDraft {
     node: Option<Located<String>>,
     listen: Option<SocketAddr>,
     files: [Option<PathBuf>; 3],
-    /// The other node. Its number of workers is 0 if the file does not tell it.
+    /// The other node.
     partner: Option<PartnerSettings>,
     hang: Option<Duration>,
     slices: Vec<SliceDraft>,
@@ -92,8 +89,6 @@ fn read_partner(section: &Section<'_>, node: Option<&Located<String>>) -> Option
         partner.registers("address", &address.place, Target::Address(address.value));
         Some(address.value)
     });
-    let workers = partner.get("workers");
-    let workers = workers.and_then(|value| value.integer(1..=MOST_WORKERS as u64));
     if let (Some(name), Some(node)) = (&name, node)
         && name.value.eq_ignore_ascii_case(&node.value)
     {
@@ -101,8 +96,7 @@ fn read_partner(section: &Section<'_>, node: Option<&Located<String>>) -> Option
         partner.report.wrong(&name.place, format!("{message}; write the other node's"));
         return None;
     }
-    let workers = workers.map_or(0, |workers| workers as usize);
-    Some(PartnerSettings { node: name?.value, address: address?, workers })
+    Some(PartnerSettings { node: name?.value, address: address?, workers: 1 })
 }
 
 fn endpoint(text: &str) -> Result<SocketAddr, String> {
@@ -228,10 +222,8 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
             "needs [state]: the number of this node's starts stands beside state.file",
         );
     }
-    let of_partner = fleet.partner.as_ref().map_or(0, |partner| partner.workers);
-    let are_several = draft.workers.count > 1 || of_partner > 1;
-    if are_several && (draft.ipv6.nat64.is_some() || draft.ipv6.dslite.is_some()) {
-        wrong("hosts of NAT64 or DS-Lite among several workers", ONE);
+    if draft.workers.count > 1 {
+        wrong("the state of several workers", "write workers.count = 1");
     }
     if draft.alg != Default::default() {
         wrong("the state of application-level gateways", "take [alg] out");
@@ -243,7 +235,6 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
         let allocation = draft.allocation(pool);
         let (what, remedy) = match allocation {
             Allocation::Address => ("addresses of subscribers", "write allocation = \"block\""),
-            Allocation::Block(_) if are_several => ("blocks of ports among several workers", ONE),
             _ if pool.overloading => ("overloaded ports", "take overloading out"),
             _ => continue,
         };
@@ -260,10 +251,7 @@ impl FleetDraft {
     pub(super) fn settings(self, workers: usize, state: Option<&StateSettings>) -> FleetSettings {
         const COMPLETE: &str = "a table without its values is a problem";
         let [certificate, key, authorities] = self.files.map(|file| file.expect(COMPLETE));
-        let mut partner = self.partner.expect(COMPLETE);
-        if partner.workers == 0 {
-            partner.workers = workers;
-        }
+        let partner = self.partner.expect(COMPLETE);
         let slice = |slice: SliceDraft| SliceSettings {
             addresses: slice.ranges.iter().map(|range| range.value).collect(),
             owner: slice.owner.expect(COMPLETE).value,
