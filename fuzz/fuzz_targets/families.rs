@@ -1,6 +1,7 @@
 //! Random bytes as packets of both families at the translator of IPv6, with NAT64, SIIT, NPTv6 and
-//! the filter, or with DS-Lite, lw4o6, MAP-E and MAP-T, and as messages of Neighbor Discovery:
-//! nothing panics, and each packet that leaves is whole.
+//! the filter, with DS-Lite, lw4o6, MAP-E and MAP-T, or with a CLAT, and as messages of Neighbor
+//! Discovery: nothing panics, and each packet that leaves is whole. Text is also read as bindings
+//! of lw4o6: a refusal names lines that there are.
 //!
 //! The first byte of the input chooses the tables. Then come packets, each after three bytes: its
 //! side, its family and its tunnel, and its length. Headers get a right version and length, because
@@ -9,6 +10,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use natgate_control::config::parse_bindings;
 use natgate_engine::{AddressRange, Config, Engine, Packet, PoolConfig, Side, Timestamp};
 use natgate_ipv6::convert::HEADROOM;
 use natgate_ipv6::softwire::{
@@ -16,8 +18,8 @@ use natgate_ipv6::softwire::{
     MapSettings, PortSets, SoftwireSettings,
 };
 use natgate_ipv6::{
-    EamEntry, Fate, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6, Nptv6Settings, Pref64,
-    Prefix6, Settings, Side6, SiitSettings, Translator,
+    ClatSettings, EamEntry, Fate, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6, Nptv6Settings,
+    Pref64, Prefix6, Settings, Side6, SiitSettings, Translator,
 };
 use natgate_wire::{Ipv4, Ipv6, ipv6, nd};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -138,8 +140,24 @@ fn softwires() -> Settings {
     }
 }
 
+/// Settings of a customer's side of 464XLAT.
+fn clat() -> Settings {
+    let subscribers = vec![natgate_engine::Prefix::new(Ipv4Addr::new(192, 168, 0, 0), 16)];
+    let source = pref64("2001:db8:c::");
+    let clat = ClatSettings { prefix: pref64("64:ff9b::"), source, subscribers };
+    Settings { nat64: None, siit: None, clat: Some(clat), ..settings() }
+}
+
+/// Reads text as bindings.
+fn read_bindings(text: &str) {
+    let Err(problems) = parse_bindings(text, "bindings", Ipv6Addr::LOCALHOST) else { return };
+    let lines = 1..=text.lines().count();
+    assert!(!problems.is_empty());
+    assert!(problems.iter().all(|one| one.line.is_some_and(|line| lines.contains(&line))));
+}
+
 /// Addresses that tables claim: a random address would reach none of them.
-const SIX: [&str; 16] = [
+const SIX: [&str; 18] = [
     "2001:db8:1::5",
     "64:ff9b::c633:640a",
     "2001:db8:64::c633:640a",
@@ -156,6 +174,8 @@ const SIX: [&str; 16] = [
     "2001:db8:8007:1200:0:c000:207:12",
     "2001:db8:9007:1200:0:c000:307:12",
     "2001:db8:fffe:0:c6:3364:a00::",
+    "2001:db8:c::c0a8:102",
+    "64:ff9b::c000:207",
 ];
 const FOUR: [[u8; 4]; 8] = [
     [203, 0, 113, 1],
@@ -229,6 +249,9 @@ fn check(packet: &[u8]) {
 
 fuzz_target!(|data: &[u8]| {
     let _ = nd::read(data);
+    if let Ok(text) = std::str::from_utf8(data) {
+        read_bindings(text);
+    }
     let external = Ipv4Addr::new(203, 0, 113, 1);
     let addresses = vec![AddressRange { first: external, last: external }];
     let pool = PoolConfig { addresses, ..PoolConfig::default() };
@@ -238,7 +261,11 @@ fuzz_target!(|data: &[u8]| {
     config.limits.fragment_memory = 1 << 16;
     config.outside.address = Some(Ipv4Addr::new(203, 0, 113, 254));
     let [tables, data @ ..] = data else { return };
-    let settings = if tables & 1 == 0 { settings() } else { softwires() };
+    let settings = match tables % 3 {
+        0 => settings(),
+        1 => softwires(),
+        _ => clat(),
+    };
     let translator = Translator::new(&settings, &mut config, [1; 32]).expect("good settings");
     let mut translator = translator.expect("settings of IPv6");
     let mut now = Timestamp(SECOND);

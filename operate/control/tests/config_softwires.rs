@@ -377,6 +377,21 @@ fn b4s_of_one_subscriber_are_warned_of() {
 }
 
 #[test]
+fn dslite_without_an_end_is_refused_with_its_line() {
+    let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
+    let b4 = "b4 = [\"2001:db8:b4::/48\"]\n";
+    refused(&format!("{pool}[dslite]\n{b4}"), &[("9 dslite.address: ", "is missing")]);
+    refused(
+        &format!("{pool}[dslite]\n"),
+        &[("9 dslite.address: ", "is missing"), ("9 dslite.b4: ", "is missing")],
+    );
+    refused(
+        &format!("{pool}[dslite]\naddress = \"fe80::1\"\n{b4}"),
+        &[("10 dslite.address: ", "is link-local")],
+    );
+}
+
+#[test]
 fn dslite_has_an_end_of_its_own() {
     let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
     let dslite = "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";

@@ -263,6 +263,12 @@ impl Admitted {
 }
 
 impl Softwires {
+    /// Largest packet of DS-Lite's tunnels, bytes.
+    fn dslite_mtu(&self) -> u16 {
+        let configured = self.dslite.as_ref().and_then(|dslite| dslite.settings.softwire.mtu);
+        configured.map_or(self.mtu, |mtu| mtu.min(self.mtu))
+    }
+
     /// Puts an IPv4 packet that the engine sends to a host's number into the host's tunnel.
     fn enter_tunnel(&mut self, packet: &mut Packet<'_>) -> Result<Option<Cut>, DropReason> {
         let Some(dslite) = &self.dslite else { return Err(DropReason::NoMapping) };
@@ -270,10 +276,9 @@ impl Softwires {
         let service = header.service();
         let found = dslite.hosts.behind(header.destination());
         let (b4, inner) = found.ok_or(DropReason::NoMapping)?;
-        let (address, softwire) = (dslite.settings.address, dslite.settings.softwire);
+        let address = dslite.settings.address;
         let tunnel = Tunnel { br: address.to_bits(), customer: b4 };
-        let link = softwire.mtu.map_or(self.mtu, |mtu| mtu.min(self.mtu));
-        let mtu = self.paths.mtu(b4, link);
+        let mtu = self.paths.mtu(b4, self.dslite_mtu());
         readdress(packet.bytes_mut(), End::Destination, inner);
         self.clamp_mss(packet, mtu);
         let mut cut = None;
@@ -461,7 +466,7 @@ impl Translator {
             Err(_) => {}
         }
         let sender = entered?;
-        softwires.clamp_mss(packet, softwires.mtu);
+        softwires.clamp_mss(packet, softwires.dslite_mtu());
         Ok(sender)
     }
 
@@ -484,7 +489,7 @@ impl Translator {
         admitted.leave(packet, arrived, number);
         packet.set_realm(dslite.realm);
         if let Some(softwires) = &self.softwires {
-            softwires.clamp_mss(packet, softwires.mtu);
+            softwires.clamp_mss(packet, softwires.dslite_mtu());
         }
         Ok(admitted.known.is_none().then_some(number))
     }

@@ -351,7 +351,7 @@ impl Softwires {
                     return Err(DropReason::HairpinDisabled.into());
                 }
                 //= rfc7596#section-6.2-hairpin
-                let cut = self.send_to_customer(packet, to, service)?;
+                let cut = self.send_to_customer(packet, to, service, Some(from))?;
                 self.count_to(to.owner, packet.len());
                 return Ok(Passed::Sent(Direction::Hairpin, Side::Inside, cut));
             }
@@ -381,7 +381,7 @@ impl Softwires {
             cut = is_plain.then_some(Cut { limit: mtu.into(), identification: 0 });
         }
         if self.mss.is_some() {
-            self.clamp_mss(packet, self.mtu);
+            self.clamp_mss(packet, self.tunnel_mtu(from));
         }
         set_hop(packet.bytes_mut(), ttl - 1, service);
         Ok(Passed::Sent(Direction::Outbound, Side::Outside, cut))

@@ -109,18 +109,18 @@ impl Softwires {
     pub(super) fn translate_to_customer(
         &mut self,
         packet: &mut Packet<'_>,
-        place: usize,
-        dmr: Pref64,
+        (place, dmr): (usize, Pref64),
         address: u128,
         service: u8,
+        from: Option<Owner>,
     ) -> Result<Option<Cut>, Refusal> {
         let header = Ipv4::new_header_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
         let (ipv4, ttl, old) = (header.destination(), header.ttl(), header.service());
         let mut customer = Customer { dmr, ipv4, address, error_source: None };
-        let group = self.group(place);
         if self.mss.is_some() {
-            // The header of IPv6 is 20 bytes longer, and a tunnel's would be 40.
-            self.clamp_mss(packet, group.mtu.saturating_add(20));
+            let both = [Some(Owner::Rule(place)), from].into_iter().flatten();
+            let mtu = both.map(|owner| self.tunnel_mtu(owner)).fold(u16::MAX, u16::min);
+            self.clamp_mss(packet, mtu);
         }
         if service != old {
             set_hop(packet.bytes_mut(), ttl, service);
@@ -154,12 +154,15 @@ impl Softwires {
         let Some((place, dmr)) = dmr else {
             // The hop has been counted, and an encapsulation counts one.
             set_hop(packet.bytes_mut(), ttl.saturating_add(1), service);
-            let cut = self.send_to_customer(packet, to, service)?;
+            let cut = self.send_to_customer(packet, to, service, None)?;
             self.count_to(to.owner, packet.len());
             return Ok(cut);
         };
         let address = to.tunnel.customer;
         let mut customer = Customer { dmr, ipv4, address, error_source: None };
+        if self.mss.is_some() {
+            self.clamp_mss(packet, self.tunnel_mtu(to.owner));
+        }
         let group = self.group(place);
         let cut = cut_of(group.turning.to_ipv6(packet, &mut customer)?);
         self.count_to(to.owner, packet.len());
@@ -191,7 +194,13 @@ impl Softwires {
         };
         let mut ports = None;
         let mut port = port;
-        if is_later(port) && !rule.sets.is_whole() {
+        let needs_port = || {
+            let to = dmr.extract(Ipv6Addr::from_bits(packet.destination()));
+            let later = || Ok(Port::Later);
+            to.is_some_and(|to| self.locate(to.to_bits(), later) == Ok(Location::NeedsPort))
+        };
+        // The port tells the sender of a shared address, and the receiver.
+        if is_later(port) && (!rule.sets.is_whole() || needs_port()) {
             let datagram = datagram6(&packet).ok_or(DropReason::FragmentTiny)?;
             ports = self.fragments.ports(&datagram);
             let Some(Ports { source, .. }) = ports else { return Ok(Err(datagram)) };
@@ -238,7 +247,7 @@ impl Softwires {
         let group = usize::from(self.domains.line(place).group);
         let cut = cut_of(self.groups[group].plain.to_ipv4(packet, &mut customer)?);
         if self.mss.is_some() {
-            self.clamp_mss(packet, self.mtu.saturating_add(20));
+            self.clamp_mss(packet, self.tunnel_mtu(Owner::Rule(place)));
         }
         let header = Ipv4::new_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
         let port = || match ports {

@@ -198,8 +198,6 @@ impl From<Refusal> for Stopped {
 #[derive(Clone, Debug)]
 struct Group {
     softwire: SoftwireSettings,
-    /// Largest IPv6 packet of MAP-T, bytes, and its converters.
-    mtu: u16,
     plain: Converter,
     /// The second half of a translation that turns round: the hop has been counted.
     turning: Converter,
@@ -277,7 +275,7 @@ impl Softwires {
                     )
                 };
                 let (plain, turning) = (converter(Hops::Decrement), converter(Hops::Keep));
-                groups.push(Group { softwire, mtu, plain, turning });
+                groups.push(Group { softwire, plain, turning });
             }
             let place = u16::try_from(place);
             group_of.push(place.map_err(|_| "MAP has more than 65,536 groups of settings")?);

@@ -48,11 +48,13 @@ impl Softwires {
         packet: &mut Packet<'_>,
         to: Located,
         service: u8,
+        from: Option<Owner>,
     ) -> Result<Option<Cut>, Refusal> {
         if let Owner::Rule(place) = to.owner
             && let MapMode::Translation(dmr) = self.domains.mode(place)
         {
-            return self.translate_to_customer(packet, place, dmr, to.tunnel.customer, service);
+            let address = to.tunnel.customer;
+            return self.translate_to_customer(packet, (place, dmr), address, service, from);
         }
         let header = Ipv4::new_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
         check_carried(&header)?;
@@ -78,7 +80,7 @@ impl Softwires {
             cut = Some(Cut { limit: mtu.into(), identification });
         }
         if self.mss.is_some() {
-            self.clamp_mss(packet, mtu);
+            self.clamp_mss(packet, from.map_or(mtu, |from| mtu.min(self.tunnel_mtu(from))));
         }
         set_hop(packet.bytes_mut(), ttl - 1, service);
         // Marks of congestion go through whatever the class is.
@@ -87,6 +89,19 @@ impl Softwires {
         //= rfc7596#section-6.2-class
         encapsulate(packet, to.tunnel, class);
         Ok(cut)
+    }
+
+    /// The MTU of the tunnels to an owner's customers, bytes. That of MAP-T is 20 bytes more than
+    /// the link's: its packets have one header, of 40 bytes, and those of a tunnel two, of 60.
+    pub(super) fn tunnel_mtu(&self, owner: Owner) -> u16 {
+        let mtu = self.softwire(owner).mtu.map_or(self.mtu, |mtu| mtu.min(self.mtu));
+        match owner {
+            Owner::Rule(place) => match self.domains.mode(place) {
+                MapMode::Translation(_) => mtu.saturating_add(ipv4::HEADER_LEN as u16),
+                MapMode::Encapsulation(_) => mtu,
+            },
+            Owner::Bindings => mtu,
+        }
     }
 
     /// Lowers the segment size of a SYN to what fits a tunnel.
@@ -140,7 +155,7 @@ impl Softwires {
             Err(datagram) => return Ok(Passed::Hold(datagram)),
         };
         let service = packet.bytes()[1];
-        let cut = self.send_to_customer(packet, to, service)?;
+        let cut = self.send_to_customer(packet, to, service, None)?;
         self.count_to(to.owner, packet.len());
         Ok(Passed::Sent(Direction::Inbound, Side::Inside, cut))
     }

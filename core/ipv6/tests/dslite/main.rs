@@ -186,7 +186,11 @@ fn four(ends: Ends, protocol: u8, payload: &[u8]) -> Vec<u8> {
 fn transport(ends: Ends, protocol: u8, at: usize, mut payload: Vec<u8>) -> Vec<u8> {
     let [source, destination] = [ends.0, ends.1].map(u32::from_be_bytes);
     let start = pseudo_header(source, destination, protocol, payload.len() as u16);
-    let total = !fold(sum(&payload, start));
+    let total = match !fold(sum(&payload, start)) {
+        // Zero would mean "no checksum" (RFC 768).
+        0 if protocol == 17 => u16::MAX,
+        total => total,
+    };
     payload[at..at + 2].copy_from_slice(&total.to_be_bytes());
     four(ends, protocol, &payload)
 }
@@ -303,18 +307,50 @@ fn subscribers_with_one_inner_address_do_not_meet() {
     assert!(counters.outbound.1 > 2 * 68 && counters.inbound.1 > 2 * 68);
 }
 
+/// More subscribers than one external address has ports, all with one inner endpoint.
 #[test]
 fn many_subscribers_with_one_inner_address_keep_their_own_sessions() {
-    let mut world = World::new();
-    let b4 = |number: u32| Ipv6Addr::from_bits(address(B4) + u128::from(number)).to_string();
-    let left: Vec<Vec<u8>> = (0..500)
+    const SUBSCRIBERS: usize = 100_000;
+    let mut world = World::with(|config, _| {
+        config.pools[0].addresses[0].last = Ipv4Addr::new(203, 0, 113, 16);
+        let limits = &mut config.limits;
+        limits.mappings = Some(SUBSCRIBERS as u32);
+        limits.subscribers = Some(SUBSCRIBERS as u32);
+    });
+    let b4 = |number: usize| Ipv6Addr::from_bits(address(B4) + number as u128).to_string();
+    let left: Vec<Vec<u8>> = (0..SUBSCRIBERS)
         .map(|number| world.leave(&b4(number), &udp((HOST, REMOTE), (5000, 53), &[1])))
         .collect();
-    for (number, left) in (0..).zip(&left) {
-        let expected = after_hop(udp((REMOTE, HOST), (53, 5000), &[2]));
-        assert_eq!(world.enter(&answer(left, &[2])), (b4(number), expected));
+    let external = |left: &Vec<u8>| ([left[12], left[13], left[14], left[15]], port_at(left, 0));
+    let all: std::collections::HashSet<_> = left.iter().map(external).collect();
+    assert_eq!(all.len(), SUBSCRIBERS, "each subscriber has an external endpoint of its own");
+    let expected = after_hop(udp((REMOTE, HOST), (53, 5000), &[2]));
+    for (number, left) in left.iter().enumerate() {
+        let (to, port) = external(left);
+        let answer = udp((REMOTE, to), (53, port), &[2]);
+        assert_eq!(world.enter(&answer), (b4(number), expected.clone()));
     }
-    assert_eq!(world.hosts(), (500, 500));
+    assert_eq!(world.hosts(), (SUBSCRIBERS, SUBSCRIBERS));
+}
+
+/// The address of RFC 6333 may be one that several gateways share. A report comes to any of them,
+/// so none may change what a gateway sends; the sender outside still learns of a tunnel's end.
+#[test]
+fn without_path_mtu_a_report_makes_no_path_narrow() {
+    let mut world = World::with(|_, dslite| dslite.softwire.path_mtu = false);
+    let left = world.leave(B4, &udp((HOST, REMOTE), (5000, 53), &[1]));
+    let large = answer(&left, &[5; 1300]);
+    let (_, quoted, _) = world.take(Side::Outside, &large).expect("a packet");
+    let too_big = report(icmpv6::kind::PACKET_TOO_BIG, 0, 1300, &quoted[..100]);
+    let taken = world.take(Side::Inside, &too_big);
+    assert!(taken.is_err(), "{taken:?}");
+    assert_eq!(world.queued(), None);
+    let (_, bytes, cut) = world.take(Side::Outside, &large).expect("a packet");
+    assert_eq!((bytes, cut), (quoted.clone(), None));
+    let unreachable = report(icmpv6::kind::UNREACHABLE, 3, 0, &quoted[..200]);
+    assert!(world.take(Side::Inside, &unreachable).is_err());
+    let (side, error) = world.queued().expect("an error");
+    assert_eq!((side, &error[16..20], error[20]), (Side::Outside, &REMOTE[..], 3));
 }
 
 #[test]

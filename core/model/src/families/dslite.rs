@@ -244,7 +244,7 @@ impl Families {
         move_checksum(&mut bytes, 10, inner[1].into(), service.into());
         readdress(&mut bytes, Side::Inside, place);
         if let Some(mss) = self.config.tcp_mss {
-            lower_mss(&mut bytes, mss.min(self.mtu(Side::Inside).max(1280) - 80)); // 20.25
+            lower_mss(&mut bytes, mss.min(self.tunnel_width() - 80)); // 20.25
         }
         Ok(bytes)
     }
@@ -374,10 +374,14 @@ impl Families {
 
     /// The longest packet to a B4.
     fn width(&self, b4: u128) -> u16 {
+        let tunnel = self.tunnel_width();
+        self.tunnels.widths.get(&b4).map_or(tunnel, |(width, _)| tunnel.min(*width))
+    }
+
+    /// The largest packet of any tunnel.
+    fn tunnel_width(&self) -> u16 {
         let link = self.mtu(Side::Inside).max(1280);
-        let own = self.dslite().softwire.mtu.unwrap_or(link);
-        let path = self.tunnels.widths.get(&b4).map_or(link, |(width, _)| *width);
-        link.min(own).min(path)
+        self.dslite().softwire.mtu.map_or(link, |own| own.min(link))
     }
 
     /// 20.19: a fragment of a packet in a tunnel. All fragments are counted as the packet is.

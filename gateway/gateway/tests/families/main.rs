@@ -6,6 +6,7 @@ mod algs;
 mod algs_in_tunnels;
 mod customer;
 mod nat64;
+mod opens;
 mod prefixes;
 mod routing;
 mod stateless;

@@ -1,0 +1,17 @@
+//! Transition to IPv6 on whole paths: two translators that face each other, routers that are
+//! narrower than the gateway's links, atomic fragments, and domains of MAP and lw4o6 with several
+//! rules and relays.
+
+mod atomic;
+#[path = "../common/mod.rs"]
+mod common;
+mod domains;
+#[path = "../common/explained.rs"]
+mod explained;
+mod loops;
+mod packets;
+#[path = "../common/prefixes.rs"]
+mod prefixes;
+mod segments;
+mod widths;
+mod world;
