@@ -1,5 +1,6 @@
 //! The handle of a link, and the thread behind it.
 
+use crate::clock::{self, ReadClock};
 use crate::dialer::{self, Destination};
 use crate::error::LinkError;
 use crate::frame::Kind;
@@ -17,7 +18,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use std::{io, thread};
 use tokio::runtime::{Builder, Runtime};
 use tokio::select;
@@ -53,11 +54,13 @@ pub(crate) struct Tuning {
     /// Versions of the messages, greatest first.
     pub(crate) versions: Vec<u16>,
     pub(crate) file_check: Duration,
+    /// This node's clock; `None`: clocks are not compared.
+    pub(crate) clock: Option<ReadClock>,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { versions: VERSIONS.to_vec(), file_check: FILE_CHECK }
+        Self { versions: VERSIONS.to_vec(), file_check: FILE_CHECK, clock: None }
     }
 }
 
@@ -88,7 +91,7 @@ impl Drop for Handle {
 /// # Errors
 /// [`LinkError`] names the file or the address.
 pub fn start(settings: &Settings) -> Result<Link, LinkError> {
-    start_tuned(settings, Tuning::default())
+    start_tuned(settings, Tuning { clock: Some(SystemTime::now), ..Tuning::default() })
 }
 
 pub(crate) fn start_tuned(settings: &Settings, tuning: Tuning) -> Result<Link, LinkError> {
@@ -106,6 +109,10 @@ pub(crate) fn start_tuned(settings: &Settings, tuning: Tuning) -> Result<Link, L
         Endpoint::new(transport::endpoint(), server, socket, quinn).map_err(bind)?
     };
     let (shared, queues) = Shared::new();
+    if let Some(clock) = tuning.clock {
+        // The state is new.
+        let _ = shared.questions.clock.set(clock);
+    }
     let partner = Destination { address: settings.address, name: settings.partner.clone() };
     let files = Files { papers, stamps, identity, check: tuning.file_check };
     let tasks = runtime.handle().clone();
@@ -186,6 +193,9 @@ async fn run(work: Work) {
         }
         Side::Listen => None,
     };
+    if let Some(clock) = shared.questions.clock.get() {
+        parts.spawn(clock::compare(Arc::clone(&shared), *clock));
+    }
     let in_force = InForce { endpoint: endpoint.clone(), dialing };
     parts.spawn(watch_files(Arc::clone(&shared), files, in_force));
     select! {

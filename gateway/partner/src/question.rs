@@ -6,8 +6,9 @@
 //!
 //! Only connections of [`QUESTIONS`] and later versions have questions. Each node asks one at a
 //! time and answers one at a time. Length and time of both parts are bounded, and answers leave
-//! after views and messages. The link does not read the bytes.
+//! after views and messages. The link reads the bytes of one question alone, that for the clock.
 
+use crate::clock;
 use crate::limits::{ANSWER_TIME, MAX_ANSWER, MAX_QUESTION, QUESTION_TIME, QUESTIONS};
 use crate::shared::{Active, Shared, count};
 use quinn::{RecvStream, SendStream, VarInt};
@@ -76,7 +77,8 @@ pub(crate) async fn ask(shared: Arc<Shared>, question: Vec<u8>) -> Result<Vec<u8
     timeout(QUESTION_TIME, asking).await.unwrap_or(Err(AskError::Late))
 }
 
-async fn ask_on(
+/// Asks on a connection. The caller holds the lock of the number.
+pub(crate) async fn ask_on(
     shared: &Arc<Shared>,
     active: &Active,
     number: u64,
@@ -149,8 +151,11 @@ async fn answer(
     let (reply, answered) = oneshot::channel();
     spawn_blocking(move || {
         let go_on = || is_wanted.load(Ordering::Relaxed);
-        let answerer = of_answerer.questions.answerer.get();
-        let found = answerer.and_then(|answerer| answerer(&bytes[8..], &go_on));
+        let questions = &of_answerer.questions;
+        let found = match (&bytes[8..], questions.clock.get()) {
+            (clock::QUESTION, Some(read)) => Some(clock::answer(*read)),
+            (question, _) => questions.answerer.get().and_then(|answer| answer(question, &go_on)),
+        };
         // The place is free when the work has ended, wanted or not.
         drop(place);
         let _ = reply.send(found.map(|found| (bytes, found)));
