@@ -66,7 +66,12 @@ async fn difference(shared: &Arc<Shared>, read: ReadClock) -> Option<i64> {
     let (sent, began) = (since_1970(read()), Instant::now());
     let asking = ask_on(shared, &active, *number, QUESTION);
     let answer = timeout(COMPARISON, asking).await.ok()?.ok()?;
-    let own = sent + nanoseconds(began.elapsed() / 2);
+    let took = began.elapsed();
+    // A process that stood still meanwhile may find the answer first.
+    if took > COMPARISON {
+        return None;
+    }
+    let own = sent + nanoseconds(took / 2);
     let partner = u64::from_le_bytes(answer.try_into().ok()?);
     i64::try_from(i128::from(partner) - own).ok()
 }

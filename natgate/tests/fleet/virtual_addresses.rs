@@ -110,11 +110,11 @@ fn virtual_addresses_follow_the_slices() {
     let turn = Turn::take(TAG);
     let network = build(&turn);
     join_links(&network);
-    let _daemons = Daemons(["a", "b"].map(|node| start_keepalived(&network, node)).into());
     let [a, b] = ["a", "b"].map(|node| start(&network, node));
     for node in [&a, &b] {
         wait_until(node, "the pair is whole", is_whole);
     }
+    let _daemons = Daemons(["a", "b"].map(|node| start_keepalived(&network, node)).into());
     wait_for_addresses(&network, ["a", "b"], &["a", "b"]);
     let (udp, external, tcp) = flows(&network, &a);
 
