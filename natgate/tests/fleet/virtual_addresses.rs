@@ -53,21 +53,30 @@ fn start(network: &PairNetwork, node: &str) -> PairNode {
             config = config.replace(former, present);
         }
     }
+    let kernels = written("/etc/natgate/natgate.toml");
+    let kernels = if node == "b" { kernels.replace(".12\"", ".13\"") } else { kernels };
+    let (inside, outside) = kernels.split_once("[outside]\n").expect("both sides");
+    for (side, keys) in [("[inside]\n", &inside["[inside]\n".len()..]), ("[outside]\n", outside)] {
+        assert_eq!(config.matches(side).count(), 1, "{config}");
+        config = config.replace(side, &format!("{side}{keys}"));
+    }
     network.start(PROGRAM.as_ref(), node, &config).expect("it starts")
 }
 
-/// Starts keepalived beside a node. Its program asks the node that the test has started.
+/// Starts keepalived beside a node. Its programs ask the node that the test has started.
 fn start_keepalived(network: &PairNetwork, node: &str) -> Child {
     let socket = network.file(&format!("{node}.sock"));
-    let asks = written("/etc/keepalived/natgate");
     let natgate = format!("{PROGRAM} fleet --socket {}", socket.display());
-    assert!(asks.contains("natgate fleet"), "{asks}");
     let (namespace, conf) = (network.node(node), written("/etc/keepalived/keepalived.conf"));
     namespace.write_etc("keepalived/keepalived.conf", &conf).expect("a file");
-    let asks = asks.replace("natgate fleet", &natgate);
-    namespace.write_etc("keepalived/natgate", &asks).expect("a file");
-    let file = PathBuf::from(format!("/etc/netns/{}/keepalived/natgate", namespace.name()));
-    fs::set_permissions(file, Permissions::from_mode(0o755)).expect("a mode");
+    for name in ["keepalived/natgate", "keepalived/drain"] {
+        let program = written(&format!("/etc/{name}"));
+        assert!(program.contains("natgate fleet"), "{program}");
+        let program = program.replace("natgate fleet", &natgate);
+        namespace.write_etc(name, &program).expect("a file");
+        let file = PathBuf::from(format!("/etc/netns/{}/{name}", namespace.name()));
+        fs::set_permissions(file, Permissions::from_mode(0o755)).expect("a mode");
+    }
     let path = |name: &str| {
         network.file(&format!("{name}-{node}")).to_str().expect("a readable name").to_owned()
     };
@@ -146,6 +155,13 @@ fn virtual_addresses_follow_the_slices() {
     signal_all(&network, "a", Signal::CONT);
     wait_for_addresses(&network, ["a", "b"], &["a", "b"]);
     wait_until(&a, "the pair is whole", is_whole);
+    assert!(is_alive(&tcp));
+    assert_eq!(seen(&udp), external);
+
+    // A cable fails: the slice follows its addresses.
+    network.node("access").ip_batch("link set toa down\n").expect("a cable");
+    wait_for_addresses(&network, ["b", "b"], &["a", "b"]);
+    wait_until(&b, "b has the slice", has_first_slice);
     assert!(is_alive(&tcp));
     assert_eq!(seen(&udp), external);
 }
