@@ -5,7 +5,7 @@ use crate::dialer::{self, Destination};
 use crate::error::LinkError;
 use crate::frame::Kind;
 use crate::identity::{Identity, Papers, Side};
-use crate::limits::{FAREWELL, FILE_CHECK, QUESTION_TIME};
+use crate::limits::{FAREWELL, FILE_CHECK, QUESTION_TIME, TURN_TIME};
 use crate::question::{self, AskError};
 use crate::questions::Answerer;
 use crate::shared::{Outbound, Shared};
@@ -310,8 +310,9 @@ impl Link {
         self.handle.shared.partner_ended()
     }
 
-    /// Asks the partner a question and waits for its answer, ten seconds at most. Not for workers.
-    /// `go_on` is called repeatedly; false cancels the question.
+    /// Asks the partner a question and waits for its answer: three minutes at most for the end of
+    /// earlier questions, then ten seconds at most for the answer. Not for workers. `go_on` is
+    /// called repeatedly; false cancels the question.
     ///
     /// # Errors
     /// [`AskError`].
@@ -322,7 +323,7 @@ impl Link {
             let _ = reply.send(asking.await);
         });
         // If the thread has ended, the task never runs.
-        let latest = Instant::now() + QUESTION_TIME + FAREWELL;
+        let latest = Instant::now() + TURN_TIME + QUESTION_TIME + FAREWELL;
         let outcome = loop {
             match answer.recv_timeout(ASKED_AGAIN) {
                 Ok(outcome) => break outcome,

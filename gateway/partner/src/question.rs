@@ -9,7 +9,7 @@
 //! after views and messages. The link reads the bytes of one question alone, that for the clock.
 
 use crate::clock;
-use crate::limits::{ANSWER_TIME, MAX_ANSWER, MAX_QUESTION, QUESTION_TIME, QUESTIONS};
+use crate::limits::{ANSWER_TIME, MAX_ANSWER, MAX_QUESTION, QUESTION_TIME, QUESTIONS, TURN_TIME};
 use crate::shared::{Active, Shared, count};
 use quinn::{RecvStream, SendStream, VarInt};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub enum AskError {
     /// The question is longer than [`MAX_QUESTION`](crate::MAX_QUESTION).
     #[error("the question is too long")]
     TooLong,
-    /// The partner answers another question.
+    /// The partner answers another question, or earlier questions of this node took too long.
     #[error("another question is under way")]
     Busy,
     /// The partner does not answer this question.
@@ -60,21 +60,28 @@ pub enum AskError {
     Cancelled,
 }
 
-/// Asks the partner on the connection in use.
+/// Asks the partner on the connection in use, after earlier questions. The time of the question
+/// begins after the wait for them.
 pub(crate) async fn ask(shared: Arc<Shared>, question: Vec<u8>) -> Result<Vec<u8>, AskError> {
     if question.len() > MAX_QUESTION {
         return Err(AskError::TooLong);
     }
+    askable(&shared)?;
+    let turn = timeout(TURN_TIME, shared.questions.asked.lock()).await;
+    let mut number = turn.map_err(|_| AskError::Busy)?;
+    *number += 1;
+    let active = askable(&shared)?;
+    let asking = ask_on(&shared, &active, *number, &question);
+    timeout(QUESTION_TIME, asking).await.unwrap_or(Err(AskError::Late))
+}
+
+/// The connection in use, if its partner can be asked.
+fn askable(shared: &Shared) -> Result<Arc<Active>, AskError> {
     let active = shared.current.borrow().clone().ok_or(AskError::NotConnected)?;
     if active.version < QUESTIONS {
         return Err(AskError::OldVersion);
     }
-    let asking = async {
-        let mut number = shared.questions.asked.lock().await;
-        *number += 1;
-        ask_on(&shared, &active, *number, &question).await
-    };
-    timeout(QUESTION_TIME, asking).await.unwrap_or(Err(AskError::Late))
+    Ok(active)
 }
 
 /// Asks on a connection. The caller holds the lock of the number.
