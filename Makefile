@@ -30,14 +30,14 @@ PACKAGE_TOOLS := dpkg-deb:dpkg dpkg-shlibdeps:dpkg-dev strip:binutils gzip:gzip 
 TEST_TOOLS := setsid:util-linux $(DEMO_TOOLS) $(COUNT_TOOLS) $(PACKAGE_TOOLS) $(USB_TOOLS) systemd-analyze:systemd man:man-db lintian:lintian \
 	skopeo:skopeo iptables-save:iptables tshark:tshark dumpcap:wireshark-common ps:procps nft:nftables \
 	turnserver:coturn turnutils_natdiscovery:coturn stun:stun-client mtr:mtr-tiny \
-	bird:bird2 natpmpc:natpmpc vsftpd:vsftpd in.tftpd:tftpd-hpa lftp:lftp ncftpget:ncftp tnftp:tnftp rsyslogd:rsyslog nfcapd:nfdump chromium:chromium \
+	bird:bird2 /usr/lib/frr/bgpd:frr keepalived:keepalived jq:jq natpmpc:natpmpc vsftpd:vsftpd in.tftpd:tftpd-hpa lftp:lftp ncftpget:ncftp tnftp:tnftp rsyslogd:rsyslog nfcapd:nfdump chromium:chromium \
 	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core pkg-config:pkg-config /usr/include/dpdk/rte_eal.h:libdpdk-dev \
 	promtool:prometheus snmpd:snmpd snmpwalk:snmp yanglint:libyang2-tools \
 	openssl:openssl qemu-system-x86_64:qemu-system-x86 /usr/share/OVMF/OVMF_CODE_4M.fd:ovmf \
 	python3:python3 /usr/share/doc/python3-venv:python3-venv
 
 # Services that come with a program of which only the program is wanted.
-UNWANTED := prometheus snmpd unbound vsftpd tftpd-hpa
+UNWANTED := prometheus snmpd unbound vsftpd tftpd-hpa frr keepalived
 
 # $(call install,TOOLS): installs the packages of those programs that are not there; unwanted services are
 # neither started nor left to start with the machine.

@@ -135,6 +135,9 @@ fn text(body: &Value) -> String {
         ),
     };
     // Writing to a string does not fail.
+    if let Some(fault) = link["clock_fault"].as_str() {
+        let _ = writeln!(text, "{fault}: so do the times in their logs");
+    }
     let _ = writeln!(text, "ports that rest: {}", body["resting_ports"]);
     let heads = ["slice", "owner", "role", "assigns", "complete", "age", "addresses"];
     let [slice, owner, role, assigns, complete, age, addresses] = heads;

@@ -7,6 +7,10 @@
 mod hosts;
 #[path = "fleet/routes.rs"]
 mod routes;
+#[path = "fleet/steering.rs"]
+mod steering;
+#[path = "fleet/virtual_addresses.rs"]
+mod virtual_addresses;
 #[path = "fleet/who.rs"]
 mod who;
 
@@ -480,6 +484,8 @@ fn the_set_up_works_as_written() {
     let [a, b] = pair(&network, "");
     for node in [&a, &b] {
         assert!(succeeds(node, &["status"]) && succeeds(node, &["check"]));
+        wait_until(node, "the clocks are compared", |state| state["link"]["clock_lead_s"].is_f64());
+        assert_eq!(node.status().expect("a state")["link"]["clock_fault"], Value::Null);
     }
     serve(&network);
     assert!(is_of(&seen(&datagrams(&network)), "a"));

@@ -20,6 +20,8 @@
 //!   `natgate-pair/3`. The greatest common one is used; without one, the connection is refused.
 //! - **Questions** ([`Link::ask`]), from version 4 on: each node asks one at a time and answers one
 //!   at a time, within ten seconds. A question has at most 1 KiB, its answer 1 MiB.
+//! - **Clocks:** every 30 s each node asks for the other one's time, by a question. The status has
+//!   the difference.
 //! - **Limits:** 8,192 messages and 32 MiB wait in each direction, a message has at most 16 MiB, a
 //!   view 1 MiB, eight handshakes are in progress with the partner's address and eight with others,
 //!   and an address must be proved before anything is kept. What exceeds a limit is refused and
@@ -59,6 +61,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod clock;
 mod dialer;
 mod error;
 mod farewell;

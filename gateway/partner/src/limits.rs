@@ -28,10 +28,17 @@ pub(crate) const VIEW_BYTES: usize = 4 << 20;
 /// Time in which a stream must be complete.
 pub(crate) const STREAM_TIME: Duration = Duration::from_secs(30);
 
-/// Time of a question until the end of its answer.
+/// Longest wait of a question for earlier ones.
+pub(crate) const TURN_TIME: Duration = Duration::from_secs(180);
+/// Time of a question, after earlier ones, until the end of its answer.
 pub(crate) const QUESTION_TIME: Duration = Duration::from_secs(10);
 /// Time in which a node finds its answer.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(8);
+
+/// Interval of comparisons of the nodes' clocks.
+pub(crate) const COMPARE: Duration = Duration::from_secs(30);
+/// Longest time of a comparison, which is wrong by half of it at most.
+pub(crate) const COMPARISON: Duration = Duration::from_millis(500);
 
 /// Datagrams that QUIC holds until congestion control lets them go, bytes.
 pub(crate) const DATAGRAM_BUFFER: usize = 256 << 10;

@@ -1,10 +1,11 @@
 //! The handle of a link, and the thread behind it.
 
+use crate::clock::{self, ReadClock};
 use crate::dialer::{self, Destination};
 use crate::error::LinkError;
 use crate::frame::Kind;
 use crate::identity::{Identity, Papers, Side};
-use crate::limits::{FAREWELL, FILE_CHECK, QUESTION_TIME};
+use crate::limits::{FAREWELL, FILE_CHECK, QUESTION_TIME, TURN_TIME};
 use crate::question::{self, AskError};
 use crate::questions::Answerer;
 use crate::shared::{Outbound, Shared};
@@ -17,7 +18,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use std::{io, thread};
 use tokio::runtime::{Builder, Runtime};
 use tokio::select;
@@ -53,11 +54,13 @@ pub(crate) struct Tuning {
     /// Versions of the messages, greatest first.
     pub(crate) versions: Vec<u16>,
     pub(crate) file_check: Duration,
+    /// This node's clock; `None`: clocks are not compared.
+    pub(crate) clock: Option<ReadClock>,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { versions: VERSIONS.to_vec(), file_check: FILE_CHECK }
+        Self { versions: VERSIONS.to_vec(), file_check: FILE_CHECK, clock: None }
     }
 }
 
@@ -88,7 +91,7 @@ impl Drop for Handle {
 /// # Errors
 /// [`LinkError`] names the file or the address.
 pub fn start(settings: &Settings) -> Result<Link, LinkError> {
-    start_tuned(settings, Tuning::default())
+    start_tuned(settings, Tuning { clock: Some(SystemTime::now), ..Tuning::default() })
 }
 
 pub(crate) fn start_tuned(settings: &Settings, tuning: Tuning) -> Result<Link, LinkError> {
@@ -106,6 +109,10 @@ pub(crate) fn start_tuned(settings: &Settings, tuning: Tuning) -> Result<Link, L
         Endpoint::new(transport::endpoint(), server, socket, quinn).map_err(bind)?
     };
     let (shared, queues) = Shared::new();
+    if let Some(clock) = tuning.clock {
+        // The state is new.
+        let _ = shared.questions.clock.set(clock);
+    }
     let partner = Destination { address: settings.address, name: settings.partner.clone() };
     let files = Files { papers, stamps, identity, check: tuning.file_check };
     let tasks = runtime.handle().clone();
@@ -186,6 +193,9 @@ async fn run(work: Work) {
         }
         Side::Listen => None,
     };
+    if let Some(clock) = shared.questions.clock.get() {
+        parts.spawn(clock::compare(Arc::clone(&shared), *clock));
+    }
     let in_force = InForce { endpoint: endpoint.clone(), dialing };
     parts.spawn(watch_files(Arc::clone(&shared), files, in_force));
     select! {
@@ -300,8 +310,9 @@ impl Link {
         self.handle.shared.partner_ended()
     }
 
-    /// Asks the partner a question and waits for its answer, ten seconds at most. Not for workers.
-    /// `go_on` is called repeatedly; false cancels the question.
+    /// Asks the partner a question and waits for its answer: three minutes at most for the end of
+    /// earlier questions, then ten seconds at most for the answer. Not for workers. `go_on` is
+    /// called repeatedly; false cancels the question.
     ///
     /// # Errors
     /// [`AskError`].
@@ -312,7 +323,7 @@ impl Link {
             let _ = reply.send(asking.await);
         });
         // If the thread has ended, the task never runs.
-        let latest = Instant::now() + QUESTION_TIME + FAREWELL;
+        let latest = Instant::now() + TURN_TIME + QUESTION_TIME + FAREWELL;
         let outcome = loop {
             match answer.recv_timeout(ASKED_AGAIN) {
                 Ok(outcome) => break outcome,

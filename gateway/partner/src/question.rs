@@ -6,9 +6,10 @@
 //!
 //! Only connections of [`QUESTIONS`] and later versions have questions. Each node asks one at a
 //! time and answers one at a time. Length and time of both parts are bounded, and answers leave
-//! after views and messages. The link does not read the bytes.
+//! after views and messages. The link reads the bytes of one question alone, that for the clock.
 
-use crate::limits::{ANSWER_TIME, MAX_ANSWER, MAX_QUESTION, QUESTION_TIME, QUESTIONS};
+use crate::clock;
+use crate::limits::{ANSWER_TIME, MAX_ANSWER, MAX_QUESTION, QUESTION_TIME, QUESTIONS, TURN_TIME};
 use crate::shared::{Active, Shared, count};
 use quinn::{RecvStream, SendStream, VarInt};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub enum AskError {
     /// The question is longer than [`MAX_QUESTION`](crate::MAX_QUESTION).
     #[error("the question is too long")]
     TooLong,
-    /// The partner answers another question.
+    /// The partner answers another question, or earlier questions of this node took too long.
     #[error("another question is under way")]
     Busy,
     /// The partner does not answer this question.
@@ -59,24 +60,32 @@ pub enum AskError {
     Cancelled,
 }
 
-/// Asks the partner on the connection in use.
+/// Asks the partner on the connection in use, after earlier questions. The time of the question
+/// begins after the wait for them.
 pub(crate) async fn ask(shared: Arc<Shared>, question: Vec<u8>) -> Result<Vec<u8>, AskError> {
     if question.len() > MAX_QUESTION {
         return Err(AskError::TooLong);
     }
+    askable(&shared)?;
+    let turn = timeout(TURN_TIME, shared.questions.asked.lock()).await;
+    let mut number = turn.map_err(|_| AskError::Busy)?;
+    *number += 1;
+    let active = askable(&shared)?;
+    let asking = ask_on(&shared, &active, *number, &question);
+    timeout(QUESTION_TIME, asking).await.unwrap_or(Err(AskError::Late))
+}
+
+/// The connection in use, if its partner can be asked.
+fn askable(shared: &Shared) -> Result<Arc<Active>, AskError> {
     let active = shared.current.borrow().clone().ok_or(AskError::NotConnected)?;
     if active.version < QUESTIONS {
         return Err(AskError::OldVersion);
     }
-    let asking = async {
-        let mut number = shared.questions.asked.lock().await;
-        *number += 1;
-        ask_on(&shared, &active, *number, &question).await
-    };
-    timeout(QUESTION_TIME, asking).await.unwrap_or(Err(AskError::Late))
+    Ok(active)
 }
 
-async fn ask_on(
+/// Asks on a connection. The caller holds the lock of the number.
+pub(crate) async fn ask_on(
     shared: &Arc<Shared>,
     active: &Active,
     number: u64,
@@ -149,8 +158,11 @@ async fn answer(
     let (reply, answered) = oneshot::channel();
     spawn_blocking(move || {
         let go_on = || is_wanted.load(Ordering::Relaxed);
-        let answerer = of_answerer.questions.answerer.get();
-        let found = answerer.and_then(|answerer| answerer(&bytes[8..], &go_on));
+        let questions = &of_answerer.questions;
+        let found = match (&bytes[8..], questions.clock.get()) {
+            (clock::QUESTION, Some(read)) => Some(clock::answer(*read)),
+            (question, _) => questions.answerer.get().and_then(|answer| answer(question, &go_on)),
+        };
         // The place is free when the work has ended, wanted or not.
         drop(place);
         let _ = reply.send(found.map(|found| (bytes, found)));

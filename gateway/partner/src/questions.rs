@@ -1,6 +1,7 @@
 //! State of the questions that the nodes ask each other.
 
-use std::sync::{Arc, OnceLock};
+use crate::clock::{Lead, ReadClock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 /// Answers a question of the partner, in a thread that may wait. `None`: there is no answer. The
@@ -15,6 +16,10 @@ pub(crate) struct Questions {
     pub(crate) asked: Mutex<u64>,
     /// A permit to answer.
     place: OnceLock<Arc<Semaphore>>,
+    /// This node's clock, if the clocks are compared.
+    pub(crate) clock: OnceLock<ReadClock>,
+    /// The last difference of the clocks that was found.
+    lead: std::sync::Mutex<Option<Lead>>,
 }
 
 impl std::fmt::Debug for Questions {
@@ -27,6 +32,16 @@ impl Questions {
     /// Sets the answerer, once.
     pub(crate) fn answer_by(&self, answerer: Box<Answerer>) {
         let _ = self.answerer.set(answerer);
+    }
+
+    pub(crate) fn note_lead(&self, lead: Lead) {
+        *self.lead.lock().unwrap_or_else(PoisonError::into_inner) = Some(lead);
+    }
+
+    /// Lead of the partner's clock over this node's, nanoseconds, if it is known.
+    pub(crate) fn lead(&self) -> Option<i64> {
+        let lead = *self.lead.lock().unwrap_or_else(PoisonError::into_inner);
+        lead.and_then(Lead::present)
     }
 
     /// Takes the permit; `None`: an answer is under way.

@@ -342,6 +342,7 @@ impl Shared {
             connected_since: report.connected_since,
             version: current.as_ref().map(|one| one.version),
             round_trip: current.as_ref().map(|one| one.connection.rtt()),
+            clock_lead: self.questions.lead(),
             connections: report.connections,
             sent: read(&counters.sent),
             received: read(&counters.received),

@@ -14,6 +14,9 @@ pub struct LinkStatus {
     pub version: Option<u16>,
     /// Round trip as QUIC estimates it.
     pub round_trip: Option<Duration>,
+    /// Lead of the partner's clock over this node's, nanoseconds; wrong by a quarter of a second
+    /// at most. `None`: it is not known.
+    pub clock_lead: Option<i64>,
     /// Connections so far.
     pub connections: u64,
     /// Messages that were sent. A datagram among them may be lost.

@@ -1,5 +1,6 @@
 //! Tests of the link on the loopback interface. Certificates are made for each test.
 
+mod clock;
 mod exchange;
 mod guardian;
 mod hostile;

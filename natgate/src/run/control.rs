@@ -10,7 +10,7 @@ use natgate_control::interface::health::Sinks;
 use natgate_control::interface::{Interface, Loads, PairAsker, changes};
 use natgate_control::reload::{ReloadError, ReloadObserver, Reloader};
 use natgate_control::socket::{self, BindError, Listen, Role, Server, Tls, Validity};
-use natgate_gateway::fleet::FleetAsker;
+use natgate_gateway::fleet::{FleetAsker, FleetRequest};
 use natgate_gateway::{ControlSettings, RemoteSettings, panics};
 use natgate_logs::CatchUp;
 use natgate_partner::Link;
@@ -48,11 +48,16 @@ pub(super) fn interface(
 
 /// The means to ask about slices, and to ask the other node.
 fn pair_asker((fleet, link): (&FleetAsker, &Link)) -> PairAsker {
-    let link = link.clone();
+    let (link, of_clocks) = (link.clone(), fleet.clone());
     let ask = move |question, go_on: &dyn Fn() -> bool| {
         link.ask(question, go_on).map_err(|error| error.to_string())
     };
-    PairAsker { fleet: fleet.clone(), log: Arc::new(ask) }
+    let fleet = fleet.clone();
+    let owners =
+        move || fleet.ask(FleetRequest::Status).map_or_else(|_| Vec::new(), |it| it.owners);
+    let clock_fault =
+        move || of_clocks.ask(FleetRequest::Status).ok().and_then(|it| it.link.clock_fault());
+    PairAsker { owners: Arc::new(owners), clock_fault: Arc::new(clock_fault), log: Arc::new(ask) }
 }
 
 /// Starts the servers of the control socket and of what else the configuration asks for. If the

@@ -70,6 +70,7 @@ impl PartnerLink for Carrier {
         LinkStatus {
             connected: status.connected_since.map(|since| since.elapsed()),
             round_trip: status.round_trip,
+            clock_lead: status.clock_lead,
             connections: status.connections,
             refused: status.refused,
             reason: status.certificate_error.or(status.last_refusal).or(status.last_failure),

@@ -9,7 +9,7 @@ use crate::who::{Answer, beside, reverse};
 use natgate_engine::Timestamp;
 use natgate_gateway::{Clock, LogTo, Settings};
 use natgate_logs::{
-    Coverage, Holder, Holders, InForceThen, OwnersInForce, SearchError, Span, holders_since,
+    Coverage, Holder, Holders, InForceThen, OwnersInForce, SearchError, Span, Tenure, holders_of,
 };
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -86,17 +86,16 @@ pub fn had(
     at: Timestamp,
     go_on: &dyn Fn() -> bool,
 ) -> Result<Owners, Unknown> {
-    had_since(settings, external, protocol, at, None, go_on)
+    had_in(settings, external, protocol, at, Tenure::default(), go_on)
 }
 
-/// As [`had`], for a node of a pair that took the endpoint's slice at a time, `inherited`. Its log
-/// has the ends of mappings that it continued then, and not their begins.
-pub(crate) fn had_since(
+/// As [`had`], for a node of a pair, which owned the endpoint's slice or not.
+pub(crate) fn had_in(
     settings: &Settings,
     external: (Ipv4Addr, u16),
     protocol: Option<u8>,
     at: Timestamp,
-    inherited: Option<Timestamp>,
+    tenure: Tenure,
     go_on: &dyn Fn() -> bool,
 ) -> Result<Owners, Unknown> {
     let folders = settings.logs.iter().filter_map(|log| match &log.to {
@@ -108,7 +107,7 @@ pub(crate) fn had_since(
     let mut uncertain = None;
 
     for folder in folders {
-        match holders_since(folder, external, protocol, at, inherited, go_on) {
+        match holders_of(folder, external, protocol, at, tenure, go_on) {
             Ok(found) if is_future(at, &found.coverage) => {
                 coverage.add(found.coverage.clone());
                 uncertain = Some(found);
@@ -252,15 +251,31 @@ impl Searches {
         &self,
         search: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
     ) -> Result<T, Refused> {
+        self.run_then(search, |found, _| found).await
+    }
+
+    /// As [`Self::run`]; then, without the permit to run, does the `rest`, which may wait for
+    /// another machine. Meanwhile it counts among those that run or wait.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn run_then<F: 'static, T: Send + 'static>(
+        &self,
+        search: impl FnOnce(&dyn Fn() -> bool) -> F + Send + 'static,
+        rest: impl FnOnce(F, &dyn Fn() -> bool) -> T + Send + 'static,
+    ) -> Result<T, Refused> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Refused::Busy)?;
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         let is_wanted = Arc::new(AtomicBool::new(true));
         let _waiting = Waiting(Arc::clone(&is_wanted));
         let (answer, answered) = oneshot::channel();
         let work = move || {
-            let found = search(&|| is_wanted.load(Ordering::Relaxed));
+            let go_on = || is_wanted.load(Ordering::Relaxed);
+            let found = search(&go_on);
+            drop(turn);
+            let found = rest(found, &go_on);
             // The next search may begin before this client reads the answer.
-            drop((turn, place));
+            drop(place);
             let _ = answer.send(found);
         };
         Builder::new().name("log search".into()).spawn(work).map_err(|_| Refused::Failed)?;
@@ -346,6 +361,37 @@ mod tests {
             assert_eq!(finish(pin!(panics)), Err(Refused::Failed));
         }
         assert_eq!(finish(pin!(searches.run(|_| 8))), Ok(8));
+    }
+
+    #[test]
+    fn a_search_that_waits_for_another_machine_lets_others_run() {
+        let (searches, waiting) = (Searches::new(), Arc::new(AtomicUsize::new(0)));
+        let mut context = Context::from_waker(Waker::noop());
+        let slow = || {
+            let waiting = Arc::clone(&waiting);
+            let wait = move |(), go_on: &dyn Fn() -> bool| {
+                waiting.fetch_add(1, Ordering::Relaxed);
+                while go_on() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            };
+            Box::pin(searches.run_then(|_| (), wait))
+        };
+        let (mut clients, began): (Vec<_>, _) =
+            ((1..MOST_SEARCHES).map(|_| slow()).collect(), Instant::now());
+        while waiting.load(Ordering::Relaxed) < clients.len() {
+            assert!(began.elapsed() < Duration::from_secs(60), "they do not all wait");
+            for client in &mut clients {
+                assert!(client.as_mut().poll(&mut context).is_pending());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(finish(pin!(searches.run(|_| 7))), Ok(7));
+        clients.push(slow());
+        assert!(clients.last_mut().expect("it waits").as_mut().poll(&mut context).is_pending());
+        assert_eq!(finish(pin!(searches.run(|_| 7))), Err(Refused::Busy));
+        drop(clients);
+        wait_for(|| finish(pin!(searches.run(|_| 8))) == Ok(8));
     }
 
     const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);

@@ -43,6 +43,8 @@ pub struct LinkStatus {
     pub connected: Option<Duration>,
     /// Round trip time.
     pub round_trip: Option<Duration>,
+    /// Lead of the partner's clock over this node's, nanoseconds; `None`: it is not known.
+    pub clock_lead: Option<i64>,
     /// Connections since the start.
     pub connections: u64,
     /// Connections that were refused, and the last reason.
@@ -51,6 +53,17 @@ pub struct LinkStatus {
     pub reason: Option<String>,
     /// Messages that found no room in a queue, or no connection.
     pub lost: u64,
+}
+
+/// Difference of the nodes' clocks that makes times in their logs disagree, nanoseconds.
+const CLOCKS_DIFFER: u64 = 1_000_000_000;
+
+impl LinkStatus {
+    /// A clause if the nodes' clocks differ by more than a second.
+    pub fn clock_fault(&self) -> Option<String> {
+        let lead = self.clock_lead.filter(|lead| lead.unsigned_abs() > CLOCKS_DIFFER)?;
+        Some(format!("the clocks of the nodes differ by {:.1} s", lead.unsigned_abs() as f64 / 1e9))
+    }
 }
 
 /// What a node knows about the pair.

@@ -4,6 +4,7 @@ use super::hostile::{Client, listener};
 use super::rig::{
     NOBODY, Rig, assert_views_arrive, connected, until, until_true, wait_for_connection,
 };
+use crate::limits::QUESTION_TIME;
 use crate::link::{Tuning, start_tuned};
 use crate::transport::VERSIONS;
 use crate::{AskError, Link, MAX_ANSWER, MAX_QUESTION};
@@ -127,6 +128,21 @@ fn one_question_is_answered_at_a_time_and_a_cancelled_one_ends() {
     });
     assert_eq!(most.load(Ordering::SeqCst), 1);
     assert_views_arrive(&a, &b, b"as before");
+}
+
+/// All of them together take longer than the time of one question.
+#[test]
+fn the_wait_for_earlier_questions_is_no_part_of_the_time_of_a_question() {
+    let (_rig, [a, b]) = connected();
+    b.answer_by(Box::new(|question, _| {
+        thread::sleep(QUESTION_TIME * 2 / 5);
+        Some(question.to_vec())
+    }));
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| assert_eq!(ask(&a, b"slow"), Ok(b"slow".to_vec())));
+        }
+    });
 }
 
 /// A partner that the test programs, with its connection to `b`.

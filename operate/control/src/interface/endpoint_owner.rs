@@ -21,7 +21,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 pub use then::PairAsker;
 pub(super) use then::answer_partner;
-use then::find_then;
+use then::{find_then, search_own};
 
 /// Most mappings in an answer. A port has few.
 const MOST: usize = 64;
@@ -38,9 +38,10 @@ pub(super) async fn who(
     }
     let Some(at) = asked.at else { return blocking(move || find(&interface, &asked)).await? };
     let question = PastQuestion { external: endpoint(&asked)?, protocol: asked.protocol, at };
-    let of_gateway = Arc::clone(&interface);
-    let search = move |go_on: &dyn Fn() -> bool| find_then(&of_gateway, &question, go_on);
-    let found = interface.searches[group as usize].run(search).await;
+    let (own, pair) = (Arc::clone(&interface), Arc::clone(&interface));
+    let search = move |go_on: &dyn Fn() -> bool| search_own(&own, &question, go_on);
+    let rest = move |own, go_on: &dyn Fn() -> bool| find_then(&pair, &question, own, go_on);
+    let found = interface.searches[group as usize].run_then(search, rest).await;
     found.map_err(|refused| Response::failure(503, refused.to_string()))?
 }
 

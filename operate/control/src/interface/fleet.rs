@@ -86,6 +86,8 @@ fn object(status: &FleetStatus) -> Value {
             "connected": link.connected.is_some(),
             "connected_s": link.connected.map(|time| time.as_secs_f64()),
             "round_trip_s": link.round_trip.map(|time| time.as_secs_f64()),
+            "clock_lead_s": link.clock_lead.map(|lead| lead as f64 / 1e9),
+            "clock_fault": link.clock_fault(),
             "connections": link.connections,
             "refused": link.refused,
             "lost": link.lost,
@@ -147,7 +149,7 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use natgate_gateway::fleet::Refusal;
+    use natgate_gateway::fleet::{LinkStatus, Refusal};
     use std::time::Duration;
 
     #[test]
@@ -190,7 +192,7 @@ mod tests {
             boot: 1 << 32,
             partner_boot: 0,
             has_partner_ended: false,
-            link: Default::default(),
+            link: LinkStatus { clock_lead: Some(-3_210_000_000), ..LinkStatus::default() },
             resting: 0,
             refused_views: 0,
             slices: vec![slice],
@@ -200,5 +202,9 @@ mod tests {
         assert_eq!(object["ok"], false);
         assert_eq!(object["faults"][0], "slice 0: no node is known to own it");
         assert_eq!(object["slices"][0]["addresses"][0], "203.0.113.1");
+        assert_eq!(object["link"]["clock_lead_s"], -3.21);
+        assert_eq!(object["link"]["clock_fault"], "the clocks of the nodes differ by 3.2 s");
+        let near = LinkStatus { clock_lead: Some(1_000_000_000), ..LinkStatus::default() };
+        assert_eq!(near.clock_fault(), None);
     }
 }

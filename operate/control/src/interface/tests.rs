@@ -2,6 +2,7 @@
 //! threads.
 
 mod both;
+mod pair;
 
 use super::*;
 use crate::config;
@@ -21,6 +22,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -65,6 +67,7 @@ struct World {
     inside: Wire,
     outside: Wire,
     removed: Arc<AtomicU64>,
+    interface: Weak<Interface>,
 }
 
 impl World {
@@ -88,6 +91,17 @@ impl World {
     }
 
     fn with(folder: PathBuf, file: &Path, settings: &Settings, mappings: u32) -> Self {
+        Self::of_pair(folder, file, settings, mappings, None)
+    }
+
+    /// Starts a gateway that may be a node of a pair.
+    fn of_pair(
+        folder: PathBuf,
+        file: &Path,
+        settings: &Settings,
+        mappings: u32,
+        pair: Option<PairAsker>,
+    ) -> Self {
         let (clock, count) = (Clock::new(), settings.workers.count);
         let (inside_devices, inside) = memory::group("in", INSIDE, count, |_| 0);
         let (outside_devices, outside) = memory::group("out", OUTSIDE, count, |_| 0);
@@ -135,12 +149,14 @@ impl World {
             (Box::new(|_: &str| Err("none".into())), Box::new(|_: &_, _: &_| Ok(())));
         let complete = settings.clone();
         let reloader = Reloader::new(file, settings.clone(), complete, commander, open, join);
-        let router =
-            Interface::complete(Arc::new(Interface::new(Arc::new(reloader), loads)).router());
+        let interface = Arc::new(Interface::new(Arc::new(reloader), loads).paired(pair));
+        let weak = Arc::downgrade(&interface);
+        let router = Interface::complete(interface.router());
         let path = folder.join("control.sock");
         let server = Server::start(Listen::unix(&path), router).expect("the socket can be made");
         let server = Some(server);
-        Self { server, path, stop, wakers, threads, inside, outside, removed }
+        let interface = weak;
+        Self { server, path, stop, wakers, threads, inside, outside, removed, interface }
     }
 
     fn ask(&self, method: &str, path: &str) -> Response {

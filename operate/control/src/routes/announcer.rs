@@ -462,16 +462,10 @@ impl<T: RouteTable> Work<T> {
         }
     }
 
-    /// Adopts routes with our protocol number that are wanted, so that routers do not lose them for
-    /// a moment, and removes the others.
+    /// Adopts the routes with our protocol number. [`Self::agree`] removes those that are not
+    /// wanted after it has added the others, so that routers do not lose a prefix for a moment.
     fn begin(&mut self) -> io::Result<()> {
-        for one in self.routes.own()? {
-            if self.up == [true, true] && self.wanted.contains(&one) {
-                self.there.insert(one);
-            } else {
-                self.routes.remove(one)?;
-            }
-        }
+        self.there = self.routes.own()?;
         Ok(())
     }
 
@@ -500,7 +494,7 @@ impl<T: RouteTable> Work<T> {
                 Err(_) => {}
             }
         }
-        for gone in self.there.difference(&wanted).copied().collect::<Vec<_>>() {
+        for gone in self.removable(&wanted) {
             if self.requests.is_released() {
                 return;
             }
@@ -518,6 +512,34 @@ impl<T: RouteTable> Work<T> {
             self.plan_repair();
         }
         self.counts.note(&wanted, &self.there);
+    }
+
+    /// Routes to remove. The kernel takes a removal without a metric for the route of the prefix
+    /// with the least one. So if a prefix stays with a metric, no route is removed that another
+    /// program has removed already.
+    fn removable(&mut self, wanted: &BTreeSet<AnnouncedRoute>) -> Vec<AnnouncedRoute> {
+        let mut gone: Vec<_> = self.there.difference(wanted).copied().collect();
+        let stays = |one: &AnnouncedRoute| {
+            let next = wanted.range(*one..).next();
+            one.metric == 0 && next.is_some_and(|next| next.prefix == one.prefix)
+        };
+        if !gone.iter().any(stays) {
+            return gone;
+        }
+        match self.routes.own() {
+            Ok(present) => {
+                self.there.retain(|one| wanted.contains(one) || present.contains(one));
+                gone.retain(|one| present.contains(one));
+            }
+            Err(error) => {
+                for one in gone.extract_if(.., |one| stays(one)) {
+                    if self.stuck.insert(one) {
+                        self.complain("withdrawn", one, &error);
+                    }
+                }
+            }
+        }
+        gone
     }
 
     fn complain(&mut self, what: &str, route: AnnouncedRoute, error: &io::Error) {
@@ -567,6 +589,8 @@ mod tests {
         present: BTreeSet<AnnouncedRoute>,
         /// Removals that fail before one succeeds.
         failures: usize,
+        /// Prefixes whose last route was removed.
+        lost: Vec<Prefix>,
     }
 
     impl Table {
@@ -602,7 +626,16 @@ mod tests {
                 routes.failures -= 1;
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            routes.present.remove(&route);
+            // As the kernel does: the least metric, if none is said.
+            let is_meant = |one: &&AnnouncedRoute| {
+                one.prefix == route.prefix && [0, one.metric].contains(&route.metric)
+            };
+            if let Some(meant) = routes.present.iter().find(is_meant).copied() {
+                routes.present.remove(&meant);
+            }
+            if !routes.present.iter().any(|one| one.prefix == route.prefix) {
+                routes.lost.push(route.prefix);
+            }
             Ok(())
         }
     }
@@ -705,6 +738,29 @@ mod tests {
         assert!(table.comes_to(&[worse, TWO]));
         announcer.announce(vec![ONE, TWO]);
         assert!(table.comes_to(&[ONE, TWO]));
+        assert!(table.lock().lost.is_empty());
+    }
+
+    #[test]
+    fn routes_of_an_earlier_gateway_go_after_the_new_ones_have_come() {
+        let table = Table::default();
+        table.lock().present = BTreeSet::from([ONE, TWO]);
+        let worse = AnnouncedRoute { metric: 100, ..ONE };
+        let announcer = announce(&table, &[worse]);
+        assert_eq!(table.lock().present, BTreeSet::from([worse]));
+        assert_eq!(table.lock().lost, [TWO.prefix]);
+        drop(announcer);
+    }
+
+    #[test]
+    fn a_route_that_another_program_has_removed_takes_no_other_one_along() {
+        let table = Table::default();
+        let announcer = announce(&table, &[ONE, TWO]);
+        table.lock().present.remove(&ONE);
+        let worse = AnnouncedRoute { metric: 100, ..ONE };
+        announcer.announce(vec![worse, TWO]);
+        assert!(table.comes_to(&[worse, TWO]));
+        assert!(table.lock().lost.is_empty());
     }
 
     #[test]

@@ -118,23 +118,33 @@ pub fn holders(
     at: Timestamp,
     go_on: &dyn Fn() -> bool,
 ) -> Result<Holders, SearchError> {
-    holders_since(folder, external, protocol, at, None, go_on)
+    holders_of(folder, external, protocol, at, Tenure::default(), go_on)
 }
 
-/// As [`holders`], for a gateway that continued another's holdings of the address at a time,
-/// `inherited`. The spool has their ends, and not their begins.
+/// Ownership of an address by one of several gateways, about the time of a question.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tenure {
+    /// Time before the question at which the gateway continued another's holdings. Its spool has
+    /// their ends, and not their begins.
+    pub inherited: Option<Timestamp>,
+    /// Time after the question at which another gateway became the owner. An end after it may be
+    /// one of a holding that the other gateway made meanwhile.
+    pub lost: Option<Timestamp>,
+}
+
+/// As [`holders`], for one of several gateways.
 ///
 /// # Errors
 /// [`SearchError`].
-pub fn holders_since(
+pub fn holders_of(
     folder: &Path,
     external: (Ipv4Addr, u16),
     protocol: Option<u8>,
     at: Timestamp,
-    inherited: Option<Timestamp>,
+    tenure: Tenure,
     go_on: &dyn Fn() -> bool,
 ) -> Result<Holders, SearchError> {
-    let question = Question { external, protocol, at, inherited };
+    let question = Question { external, protocol, at, tenure };
     let mut tries = 0;
     loop {
         tries += 1;
@@ -231,8 +241,7 @@ struct Question {
     external: (Ipv4Addr, u16),
     protocol: Option<u8>,
     at: Timestamp,
-    /// Time at which holdings without a begin in the spool were continued.
-    inherited: Option<Timestamp>,
+    tenure: Tenure,
 }
 
 /// Place in the order of writing: after all entries of earlier parts, and after those of the part
@@ -388,8 +397,8 @@ impl Search<'_> {
 
     /// True if the holder may have been continued before the time without a begin in the spool.
     fn may_inherit(&self, past: &Past) -> bool {
-        let Question { inherited, at, .. } = *self.question;
-        inherited.is_some_and(|taken| {
+        let Question { tenure, at, .. } = *self.question;
+        tenure.inherited.is_some_and(|taken| {
             taken <= at
                 && past.found.iter().all(|found| found.ended.is_none_or(|ended| ended < taken))
         })
@@ -498,7 +507,8 @@ impl Search<'_> {
         }
     }
 
-    /// Searches from a place into the future, for the next event about the endpoint.
+    /// Searches from a place into the future, for the next event about the endpoint before the
+    /// gateway lost the address.
     fn forward(&mut self, place: &Place, missing: &mut u64) -> Result<Next, SearchError> {
         let outline = self.outline;
         for (part, about) in outline.parts.iter().enumerate().skip(place.part) {
@@ -512,6 +522,9 @@ impl Search<'_> {
                 for entry in self.entries(at, missing)? {
                     if place.is_after(part, entry.time()) {
                         continue;
+                    }
+                    if self.question.tenure.lost.is_some_and(|lost| lost < entry.time()) {
+                        return Ok(Next::Nothing);
                     }
                     match entry {
                         Entry::Gap(gap) => *missing += gap.lost,

@@ -26,6 +26,10 @@ fn link(page: &mut Page, status: &FleetStatus) {
     if let Some(time) = link.round_trip {
         gauge("fleet_round_trip_seconds", "Round trip of the link.", time.as_secs_f64());
     }
+    if let Some(lead) = link.clock_lead {
+        let help = "Lead of the partner's clock over this node's.";
+        gauge("fleet_clock_lead_seconds", help, lead as f64 / 1e9);
+    }
     let help = "Ports of ended mappings that the partner may have copies of.";
     gauge("fleet_fenced_ports", help, status.resting as f64);
     page.count("fleet_connections_total", "Connections with the partner.", link.connections);

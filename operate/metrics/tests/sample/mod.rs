@@ -107,6 +107,7 @@ fn pair() -> FleetStatus {
         link: LinkStatus {
             connected: Some(Duration::ZERO),
             round_trip: Some(Duration::from_millis(2)),
+            clock_lead: Some(-1_500_000_000),
             ..LinkStatus::default()
         },
         resting: 38,

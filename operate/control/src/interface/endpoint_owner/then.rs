@@ -10,29 +10,46 @@ use crate::partner_log::{NodeReply, PartnerLog, PastQuestion};
 use crate::past::{self, Unknown};
 use crate::socket::Response;
 use natgate_engine::{Filter, MappingInfo, MappingKind, Prefix, Timestamp};
-use natgate_gateway::fleet::{FleetAsker, FleetRequest, SliceOwner};
+use natgate_gateway::fleet::SliceOwner;
 use natgate_gateway::{Clock, List, Settings};
+use natgate_logs::Tenure;
 use serde_json::{Value, json};
 use std::sync::{Arc, Weak};
 
 /// The means of a node of a pair to ask about slices, and to ask the other node.
 pub struct PairAsker {
-    /// The pair's state.
-    pub fleet: FleetAsker,
+    /// Returns the owners of all slices that this node knows of, the latest last.
+    pub owners: Arc<dyn Fn() -> Vec<SliceOwner> + Send + Sync>,
+    /// Says if the nodes' clocks differ, a clause.
+    pub clock_fault: Arc<dyn Fn() -> Option<String> + Send + Sync>,
     /// The other node's log.
     pub log: Arc<PartnerLog>,
 }
 
-/// Finds the holders at an earlier time.
+/// What this node says about a question.
+pub(super) struct OwnReply {
+    /// As the other node gets it.
+    reply: NodeReply,
+    /// Status of the answer of a gateway that is alone.
+    status: u16,
+    /// Why the log cannot be read, for clients of this node. It may name files.
+    unreadable: Option<String>,
+    /// Owner of the endpoint's slice at the time.
+    owner: Option<SliceOwner>,
+}
+
+/// Finds the holders at an earlier time, after this node has searched its log. The other node is
+/// asked whatever this node found.
 pub(super) fn find_then(
     interface: &Interface,
     question: &PastQuestion,
+    own: Result<OwnReply, Response>,
     go_on: &dyn Fn() -> bool,
 ) -> Answer {
+    let OwnReply { reply: mut own, status, unreadable, owner } = own?;
     let settings = interface.settings();
-    let mut owners = owners(interface, &settings, question);
-    let (own, status) = search(interface, &settings, question, &owners, go_on)?;
     let Some(fleet) = &settings.fleet else { return Ok(alone(own, status)) };
+    own.reason = unreadable.or(own.reason);
     let asked = match &interface.pair {
         Some(pair) => (pair.log)(question.write(), go_on),
         None => Err("it cannot be asked".to_owned()),
@@ -40,9 +57,9 @@ pub(super) fn find_then(
     let other = asked.and_then(|bytes| {
         NodeReply::read(&bytes, question).ok_or_else(|| "its answer is malformed".to_owned())
     });
-    let owner = owners.pop();
     let names = [&fleet.node[..], &fleet.partner.node];
-    Ok(merged(names, question.at, own, other, owner.as_ref()))
+    let clocks = interface.pair.as_ref().and_then(|pair| (pair.clock_fault)());
+    Ok(merged(names, question.at, own, other, owner.as_ref(), clocks))
 }
 
 /// Answers a question of the other node: the bytes of a reply. `None`: the question is malformed,
@@ -54,10 +71,8 @@ pub(crate) fn answer_partner(
 ) -> Option<Vec<u8>> {
     let question = PastQuestion::read(question)?;
     let interface = interface.upgrade()?;
-    let settings = interface.settings();
-    let owners = owners(&interface, &settings, &question);
-    let reply = match search(&interface, &settings, &question, &owners, go_on) {
-        Ok((reply, _)) => reply,
+    let reply = match search_own(&interface, &question, go_on) {
+        Ok(own) => own.reply,
         Err(Response { body, .. }) => {
             let reason = body["message"].as_str().map(str::to_owned);
             NodeReply { reason, ..NodeReply::default() }
@@ -66,15 +81,13 @@ pub(crate) fn answer_partner(
     Some(reply.write())
 }
 
-/// Searches this node's log, then its table. `owners`: of the endpoint's slice. Also returns the
-/// status of a gateway that is alone.
-fn search(
+/// Searches this node's log, then its table.
+pub(super) fn search_own(
     interface: &Interface,
-    settings: &Settings,
     question: &PastQuestion,
-    owners: &[SliceOwner],
     go_on: &dyn Fn() -> bool,
-) -> Result<(NodeReply, u16), Response> {
+) -> Result<OwnReply, Response> {
+    let settings = &interface.settings();
     let PastQuestion { external, protocol, at } = *question;
     // The log gets the events of the last second.
     if let Some(catch_up) = &interface.catch_up
@@ -82,18 +95,27 @@ fn search(
     {
         catch_up.wait(at, go_on);
     }
-    let fleet = settings.fleet.as_ref();
-    let inherited = fleet.and_then(|fleet| inherited(owners, &fleet.node));
+    let mut owners = owners(interface, settings, question);
+    let node = settings.fleet.as_ref().map(|fleet| &fleet.node[..]);
+    let tenure = node.map_or_else(Tenure::default, |node| tenure(&owners, node, at));
+    owners.retain(|owner| owner.since <= at);
+    let owner = owners.pop();
     let mut reply = NodeReply { searched: true, ..NodeReply::default() };
-    match past::had_since(settings, external, protocol, at, inherited, go_on) {
+    let (mut status, mut unreadable) = (404, None);
+    match past::had_in(settings, external, protocol, at, tenure, go_on) {
         Ok(found) => {
             reply.answers = found.holders.iter().map(|holder| json!(holder)).collect();
             reply.answers.extend(by(&found.answers));
             (reply.covered, reply.gaps) = (found.coverage.covered, found.coverage.gaps);
-            return Ok((reply, 200));
+            status = 200;
         }
-        Err(error @ Unknown::Unreadable(_)) => {
-            return Err(Response::failure(500, error.to_string()));
+        Err(Unknown::Unreadable(error)) => {
+            if node.is_none() {
+                return Err(Response::failure(500, error));
+            }
+            reply.searched = false;
+            reply.reason = Some("its log cannot be read".to_owned());
+            unreadable = Some(error);
         }
         Err(error @ Unknown::Future { .. }) => {
             return Err(Response::failure(400, error.to_string()));
@@ -113,10 +135,25 @@ fn search(
             }
         }
     }
-    if settings.fleet.is_some() {
-        reply.answers = in_table(interface, question)?;
+    if node.is_some() && is_open(&reply.answers, protocol) {
+        let found = in_table(interface, question)?;
+        let further = beside_log(found, &reply.answers);
+        reply.answers.extend(further);
     }
-    Ok((reply, 404))
+    Ok(OwnReply { reply, status, unreadable, owner })
+}
+
+/// True if the log may lack holders: it names none, or the question is about all protocols and no
+/// holder has them all.
+fn is_open(holders: &[Value], protocol: Option<u8>) -> bool {
+    let is_of_one = |holder: &Value| holder["protocol"].is_string();
+    holders.is_empty() || protocol.is_none() && holders.iter().all(is_of_one)
+}
+
+/// Mappings of a table, of protocols for which a log names no holder.
+fn beside_log(table: Vec<Value>, log: &[Value]) -> Vec<Value> {
+    let is_named = |one: &Value| log.iter().any(|known| known["protocol"] == one["protocol"]);
+    table.into_iter().filter(|one| !is_named(one)).collect()
 }
 
 /// Mappings of the table that were made before the time.
@@ -160,22 +197,24 @@ fn slice_of(settings: &Settings, question: &PastQuestion) -> Option<usize> {
     settings.fleet.as_ref()?.slices.iter().position(has)
 }
 
-/// Owners of the endpoint's slice that this node knows of until the time, the latest last.
+/// Owners of the endpoint's slice that this node knows of, the latest last.
 fn owners(interface: &Interface, settings: &Settings, question: &PastQuestion) -> Vec<SliceOwner> {
     let (Some(pair), Some(slice)) = (&interface.pair, slice_of(settings, question)) else {
         return Vec::new();
     };
-    let mut owners =
-        pair.fleet.ask(FleetRequest::Status).map_or_else(|_| Vec::new(), |it| it.owners);
-    owners.retain(|owner| owner.slice == slice && owner.since <= question.at);
+    let mut owners = (pair.owners)();
+    owners.retain(|owner| owner.slice == slice);
     owners
 }
 
-/// Time of the last take-over of a slice by a node, if the node continued mappings and owns the
-/// slice at the end of the list.
-fn inherited(owners: &[SliceOwner], node: &str) -> Option<Timestamp> {
-    let mut own = owners.iter().rev().take_while(|owner| owner.owner == node);
-    own.find(|owner| owner.continued.is_some_and(|count| count > 0)).map(|owner| owner.since)
+/// The last take-over of a slice by a node until a time, if the node continued mappings and owned
+/// the slice at the time; and the next loss after the time.
+fn tenure(owners: &[SliceOwner], node: &str, at: Timestamp) -> Tenure {
+    let (until, after): (Vec<_>, Vec<_>) = owners.iter().partition(|owner| owner.since <= at);
+    let mut own = until.iter().rev().take_while(|owner| owner.owner == node);
+    let taken = own.find(|owner| owner.continued.is_some_and(|count| count > 0));
+    let lost = after.iter().find(|owner| owner.owner != node);
+    Tenure { inherited: taken.map(|owner| owner.since), lost: lost.map(|owner| owner.since) }
 }
 
 /// The response of a gateway that is none of a pair.
@@ -196,15 +235,16 @@ fn alone(own: NodeReply, status: u16) -> Response {
 }
 
 /// The response of a pair whose nodes have names: this one, and the other. `other`: the other
-/// node's reply, or why there is none.
+/// node's reply, or why there is none. `clocks`: a doubt about both nodes' clocks.
 fn merged(
     [this, partner]: [&str; 2],
     at: Timestamp,
     own: NodeReply,
     other: Result<NodeReply, String>,
     owner: Option<&SliceOwner>,
+    clocks: Option<String>,
 ) -> Response {
-    let (mut answers, mut nodes, mut doubts) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut answers, mut nodes, mut doubts) = (Vec::new(), Vec::new(), Vec::from_iter(clocks));
     let (mut not_asked, mut reasons): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
     let other =
         other.unwrap_or_else(|reason| NodeReply { reason: Some(reason), ..NodeReply::default() });

@@ -131,11 +131,13 @@ fn the_end_of_a_continued_mapping_names_its_holder_since_the_take_over() {
     world.tell(40, Change::MappingCreated(mapping(3, 5001)));
     world.tell(50, Change::MappingRemoved(mapping(3, 5001)));
     world.tell(60, Change::MappingRemoved(mapping(4, 5000)));
-    let since = |port, time: u64, inherited: Option<u64>| {
-        let (folder, inherited) = (world.folder.path(), inherited.map(at));
-        let found = holders_since(folder, (POOL, port), UDP, at(time), inherited, &|| true);
+    let within = |port, time: u64, inherited: Option<u64>, lost: Option<u64>| {
+        let tenure = Tenure { inherited: inherited.map(at), lost: lost.map(at) };
+        let folder = world.folder.path();
+        let found = holders_of(folder, (POOL, port), UDP, at(time), tenure, &|| true);
         found.ok().map(|found| found.holders[0].subscriber.clone())
     };
+    let since = |port, time, inherited| within(port, time, inherited, None);
     let name = |number| Some(subscriber(number).to_string());
     assert_eq!(since(5000, 25, None), None, "nothing was continued");
     assert_eq!(since(5000, 25, Some(20)), name(2));
@@ -144,6 +146,9 @@ fn the_end_of_a_continued_mapping_names_its_holder_since_the_take_over() {
     assert_eq!(since(5000, 35, Some(20)), None, "the continued mapping has ended");
     assert_eq!(since(5001, 25, Some(20)), None, "the next mapping begins");
     assert_eq!(since(5001, 45, Some(20)), name(3));
+    assert_eq!(within(5000, 25, Some(20), Some(30)), name(2));
+    assert_eq!(within(5000, 25, Some(20), Some(28)), None, "another owner may have made it");
+    assert_eq!(within(5001, 45, Some(20), Some(46)), name(3), "its begin is known");
 }
 
 #[test]

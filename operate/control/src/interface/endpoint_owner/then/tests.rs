@@ -45,7 +45,7 @@ fn each_answer_has_its_node_and_the_log_that_covers_the_time() {
     };
     let own = reply(&[], (1.0, 9.0));
     let other = reply(&["10.0.0.5"], (1.0, 9.0));
-    let Response { status, body } = merged(NODES, AT, own, Ok(other), Some(&epoch));
+    let Response { status, body } = merged(NODES, AT, own, Ok(other), Some(&epoch), None);
     assert_eq!((status, subscribers(&body)), (200, vec![("10.0.0.5", "b")]));
     assert_eq!(body["doubts"], json!([]));
     assert_eq!(body["not_asked"], Value::Null);
@@ -57,7 +57,7 @@ fn each_answer_has_its_node_and_the_log_that_covers_the_time() {
 #[test]
 fn one_answer_of_both_nodes_is_given_once() {
     let both = reply(&["10.0.0.5"], (1.0, 9.0));
-    let Response { body, .. } = merged(NODES, AT, both.clone(), Ok(both), None);
+    let Response { body, .. } = merged(NODES, AT, both.clone(), Ok(both), None, None);
     assert_eq!(subscribers(&body), [("10.0.0.5", "a")]);
     assert_eq!((&body["doubts"], &body["slice"]), (&json!([]), &Value::Null));
 }
@@ -68,9 +68,9 @@ fn a_mapping_of_the_table_counts_if_no_log_has_it() {
     own.answers[0]["by"] = "mapping".into();
     own.answers[0]["until"] = Value::Null;
     let other = reply(&["10.0.0.5"], (1.0, 9.0));
-    let Response { body, .. } = merged(NODES, AT, own.clone(), Ok(other), None);
+    let Response { body, .. } = merged(NODES, AT, own.clone(), Ok(other), None, None);
     assert_eq!(subscribers(&body), [("10.0.0.5", "b")]);
-    let Response { body, .. } = merged(NODES, AT, own, Ok(reply(&[], (1.0, 9.0))), None);
+    let Response { body, .. } = merged(NODES, AT, own, Ok(reply(&[], (1.0, 9.0))), None, None);
     assert_eq!(subscribers(&body), [("10.0.0.5", "a")]);
     assert_eq!(body["answers"][0]["by"], "mapping");
 }
@@ -78,20 +78,28 @@ fn a_mapping_of_the_table_counts_if_no_log_has_it() {
 #[test]
 fn different_subscribers_are_a_doubt() {
     let (own, other) = (reply(&["10.0.0.5"], (1.0, 9.0)), reply(&["10.0.0.6"], (1.0, 9.0)));
-    let Response { body, .. } = merged(NODES, AT, own.clone(), Ok(other.clone()), None);
+    let Response { body, .. } = merged(NODES, AT, own.clone(), Ok(other.clone()), None, None);
     assert_eq!(subscribers(&body), [("10.0.0.5", "a"), ("10.0.0.6", "b")]);
     assert_eq!(body["doubts"], json!(["the nodes name different subscribers"]));
     // Another protocol is another endpoint.
     let mut other = other;
     other.answers[0]["protocol"] = "tcp".into();
-    let Response { body, .. } = merged(NODES, AT, own, Ok(other), None);
+    let Response { body, .. } = merged(NODES, AT, own, Ok(other), None, None);
     assert_eq!(body["doubts"], json!([]));
+}
+
+#[test]
+fn clocks_that_differ_are_a_doubt() {
+    let both = reply(&["10.0.0.5"], (1.0, 9.0));
+    let clocks = Some("the clocks of the nodes differ by 3.2 s".to_owned());
+    let Response { body, .. } = merged(NODES, AT, both.clone(), Ok(both), None, clocks);
+    assert_eq!(body["doubts"], json!(["the clocks of the nodes differ by 3.2 s"]));
 }
 
 #[test]
 fn a_log_that_does_not_cover_the_time_is_a_doubt() {
     let (own, other) = (reply(&["10.0.0.5"], (1.0, 9.0)), reply(&[], (6.0, 9.0)));
-    let Response { status, body } = merged(NODES, AT, own, Ok(other), None);
+    let Response { status, body } = merged(NODES, AT, own, Ok(other), None, None);
     assert_eq!(status, 200);
     assert_eq!(body["doubts"], json!(["the log of node b does not cover that time"]));
 }
@@ -100,7 +108,7 @@ fn a_log_that_does_not_cover_the_time_is_a_doubt() {
 fn a_node_that_cannot_be_asked_is_named_with_the_reason() {
     for (own, status) in [(reply(&["10.0.0.5"], (1.0, 9.0)), 200), (reply(&[], (1.0, 9.0)), 404)] {
         let other = Err("it is not connected".to_owned());
-        let response = merged(NODES, AT, own, other, None);
+        let response = merged(NODES, AT, own, other, None, None);
         let body = response.body;
         assert_eq!((response.status, &body["not_asked"]), (status, &json!(["b"])));
         assert_eq!(body["nodes"][1]["reason"], "it is not connected");
@@ -132,7 +140,7 @@ fn a_holder_that_only_the_former_owner_names_is_a_doubt() {
     open.answers[0]["until"] = Value::Null;
     let nobody = reply(&[], (1.0, 9.0));
     let doubts = |own: &NodeReply, other: &NodeReply, owner: Option<SliceOwner>| {
-        let merged = merged(NODES, AT, own.clone(), Ok(other.clone()), owner.as_ref());
+        let merged = merged(NODES, AT, own.clone(), Ok(other.clone()), owner.as_ref(), None);
         merged.body["doubts"].as_array().expect("a list").len()
     };
     assert_eq!(doubts(&open, &nobody, Some(owner("b"))), 1);
@@ -150,7 +158,7 @@ fn a_holding_of_both_nodes_has_the_times_of_both() {
     let (mut own, mut other) = (reply(&["10.0.0.5"], (1.0, 9.0)), reply(&["10.0.0.5"], (1.0, 9.0)));
     own.answers[0]["until"] = Value::Null;
     other.answers[0]["since"] = json!(2.5);
-    let Response { body, .. } = merged(NODES, AT, own, Ok(other), None);
+    let Response { body, .. } = merged(NODES, AT, own, Ok(other), None, None);
     assert_eq!(subscribers(&body), [("10.0.0.5", "a")]);
     assert_eq!(
         (&body["answers"][0]["since"], &body["answers"][0]["until"]),
@@ -175,8 +183,23 @@ fn only_the_owner_at_the_time_has_continued_mappings() {
         owner(20, "b", None),
         owner(40, "a", Some(1)),
     ];
-    assert_eq!(inherited(&all[..2], "a"), Some(Timestamp(10)));
-    assert_eq!(inherited(&all[..3], "a"), None);
-    assert_eq!(inherited(&all, "a"), Some(Timestamp(40)));
-    assert_eq!(inherited(&[], "a"), None);
+    for (at, inherited, lost) in
+        [(5, None, Some(20)), (15, Some(10), Some(20)), (20, None, None), (50, Some(40), None)]
+    {
+        let [inherited, lost] = [inherited, lost].map(|time: Option<u64>| time.map(Timestamp));
+        assert_eq!(tenure(&all, "a", Timestamp(at)), Tenure { inherited, lost }, "at {at}");
+    }
+    assert_eq!(tenure(&[], "a", Timestamp(9)), Tenure::default());
+}
+
+#[test]
+fn a_log_that_names_one_protocol_leaves_the_others_to_the_table() {
+    let of = |protocol: &str| json!({"subscriber": "10.0.0.5", "protocol": protocol});
+    let log = [of("tcp")];
+    assert!(is_open(&[], Some(17)) && is_open(&[], None));
+    assert!(!is_open(&log, Some(6)), "the question is about its protocol");
+    assert!(is_open(&log, None));
+    assert!(!is_open(&[json!({"subscriber": "10.0.0.5"})], None), "a block has all protocols");
+    assert_eq!(beside_log(vec![of("tcp"), of("udp")], &log), [of("udp")]);
+    assert_eq!(beside_log(vec![of("udp")], &[]), [of("udp")]);
 }

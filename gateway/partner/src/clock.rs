@@ -1,0 +1,85 @@
+//! Comparison of both nodes' clocks: a question that the link itself asks and answers.
+//!
+//! The answer has the partner's time, nanoseconds since 1970 in little-endian order. The question
+//! was half a round trip ago, so a difference is wrong by half a round trip at most. A node that
+//! does not know the question does not answer it: then the difference is not known.
+
+use crate::limits::{COMPARE, COMPARISON, QUESTIONS};
+use crate::question::ask_on;
+use crate::shared::Shared;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::select;
+use tokio::time::{sleep, timeout};
+
+/// Reads this node's clock.
+pub(crate) type ReadClock = fn() -> SystemTime;
+
+/// The question.
+pub(crate) const QUESTION: &[u8] = b"\x02clock";
+
+/// Periods after which a difference is not known any more.
+const PERIODS: u32 = 3;
+
+/// A difference that was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lead {
+    /// Lead of the partner's clock, nanoseconds.
+    nanoseconds: i64,
+    found: Instant,
+}
+
+impl Lead {
+    /// The lead, if it is not too old.
+    pub(crate) fn present(self) -> Option<i64> {
+        (self.found.elapsed() < PERIODS * COMPARE).then_some(self.nanoseconds)
+    }
+}
+
+/// The answer to the question.
+pub(crate) fn answer(read: ReadClock) -> Vec<u8> {
+    u64::try_from(since_1970(read())).unwrap_or(u64::MAX).to_le_bytes().to_vec()
+}
+
+/// Compares the clocks on each new connection, and from time to time.
+pub(crate) async fn compare(shared: Arc<Shared>, read: ReadClock) {
+    let mut connections = shared.current.subscribe();
+    loop {
+        if let Some(nanoseconds) = difference(&shared, read).await {
+            shared.questions.note_lead(Lead { nanoseconds, found: Instant::now() });
+        }
+        select! {
+            () = sleep(COMPARE) => {}
+            // The sender is a part of the shared state.
+            _ = connections.changed() => {}
+        }
+    }
+}
+
+async fn difference(shared: &Arc<Shared>, read: ReadClock) -> Option<i64> {
+    let active = shared.current.borrow().clone()?;
+    if active.version < QUESTIONS {
+        return None;
+    }
+    let mut number = shared.questions.asked.lock().await;
+    *number += 1;
+    let (sent, began) = (since_1970(read()), Instant::now());
+    let asking = ask_on(shared, &active, *number, QUESTION);
+    let answer = timeout(COMPARISON, asking).await.ok()?.ok()?;
+    let took = began.elapsed();
+    // A process that stood still meanwhile may find the answer first.
+    if took > COMPARISON {
+        return None;
+    }
+    let own = sent + nanoseconds(took / 2);
+    let partner = u64::from_le_bytes(answer.try_into().ok()?);
+    i64::try_from(i128::from(partner) - own).ok()
+}
+
+fn since_1970(time: SystemTime) -> i128 {
+    time.duration_since(UNIX_EPOCH).map_or(0, nanoseconds)
+}
+
+fn nanoseconds(time: Duration) -> i128 {
+    i128::try_from(time.as_nanos()).unwrap_or(i128::MAX)
+}
