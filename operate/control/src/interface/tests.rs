@@ -1,7 +1,10 @@
 //! Tests of the interface with a gateway between two devices in memory, which runs in its own
 //! threads.
 
+mod bindings;
 mod both;
+mod pairs;
+mod traffic;
 
 use super::*;
 use crate::config;
@@ -55,9 +58,19 @@ impl Observer for Removed {
     fn idle(&mut self) {}
 }
 
+/// An empty folder for a test.
+fn folder(test: &str) -> PathBuf {
+    let name = format!("natgate-interface-{test}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).expect("a folder can be made");
+    folder
+}
+
 /// A running gateway and its control socket.
 struct World {
-    server: Option<Server>,
+    /// The control socket; threads of a test share the world.
+    server: Mutex<Option<Server>>,
     path: PathBuf,
     stop: Arc<AtomicBool>,
     wakers: Vec<UnixStream>,
@@ -65,6 +78,7 @@ struct World {
     inside: Wire,
     outside: Wire,
     removed: Arc<AtomicU64>,
+    reloader: Arc<Reloader>,
 }
 
 impl World {
@@ -75,10 +89,7 @@ impl World {
 
     /// Starts a gateway with additional configuration.
     fn in_mode(test: &str, workers: usize, mappings: u32, more: &str) -> Self {
-        let name = format!("natgate-interface-{test}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).expect("a folder can be made");
+        let folder = folder(test);
         let count = workers.to_string();
         let text = format!("{CONFIGURATION}{more}[workers]\ncount = {count}\n");
         let file = folder.join("natgate.toml");
@@ -135,12 +146,13 @@ impl World {
             (Box::new(|_: &str| Err("none".into())), Box::new(|_: &_, _: &_| Ok(())));
         let complete = settings.clone();
         let reloader = Reloader::new(file, settings.clone(), complete, commander, open, join);
-        let router =
-            Interface::complete(Arc::new(Interface::new(Arc::new(reloader), loads)).router());
+        let reloader = Arc::new(reloader);
+        let interface = Arc::new(Interface::new(Arc::clone(&reloader), loads));
+        let router = Interface::complete(interface.router());
         let path = folder.join("control.sock");
         let server = Server::start(Listen::unix(&path), router).expect("the socket can be made");
-        let server = Some(server);
-        Self { server, path, stop, wakers, threads, inside, outside, removed }
+        let server = Mutex::new(Some(server));
+        Self { server, path, stop, wakers, threads, inside, outside, removed, reloader }
     }
 
     fn ask(&self, method: &str, path: &str) -> Response {
@@ -169,7 +181,7 @@ impl Drop for World {
         self.wakers.iter().for_each(|mut waker| waker.write_all(&[0]).expect("it wakes"));
         // The command queues end with the workers, so no client waits for an answer.
         self.threads.drain(..).for_each(|thread| thread.join().expect("a worker ends well"));
-        drop(self.server.take());
+        drop(self.server.get_mut().map(Option::take));
     }
 }
 
