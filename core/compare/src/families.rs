@@ -10,7 +10,7 @@ use natgate_engine::{
     Config, Counters, DropReason, Endpoint, Engine, Packet, SessionInfo, Side, Timestamp,
 };
 use natgate_ipv6::convert::{Cut, HEADROOM};
-use natgate_ipv6::{ERROR_ROOM, Fate, HostKind, Settings, Translator};
+use natgate_ipv6::{ERROR_ROOM, Fate, HostKind, Nptv6Settings, Pairs, Settings, Translator};
 use natgate_model::families::{Families, Host, Taken};
 use natgate_model::{Effects, Transmit, tick};
 use natgate_wire::checksum::{fold, pseudo_header, pseudo_header_v6, sum};
@@ -95,6 +95,17 @@ impl FamilyPair {
     /// False for a fragment that the translator of IPv4 would take, which the model does not know.
     pub fn is_modelled(&self, from: Side, bytes: &[u8]) -> bool {
         self.model.is_modelled(from, bytes)
+    }
+
+    /// Exchanges the pairs of prefixes of NPTv6 in both.
+    ///
+    /// # Errors
+    /// When prefixes of two pairs overlap.
+    pub fn exchange_pairs(&mut self, pairs: &[Nptv6Settings]) -> Result<(), Divergence> {
+        let table = Pairs::new(pairs).map_err(|overlap| overlap.to_string())?;
+        self.translator.exchange_pairs(table);
+        self.model.exchange_pairs(pairs.to_vec());
+        Ok(())
     }
 
     /// Lets time pass for both.

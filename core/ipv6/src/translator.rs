@@ -157,7 +157,8 @@ impl Translator {
             counters: Counters::default(),
             taken_back: Counters::default(),
             run: Run::default(),
-            settings: settings.clone(),
+            // A reload exchanges the pairs.
+            settings: Settings { nptv6: Vec::new(), ..settings.clone() },
         }))
     }
 
@@ -173,6 +174,12 @@ impl Translator {
         if let Some(filter) = &mut self.filter {
             filter.set_answers(config.answer_unsolicited_syn);
         }
+    }
+
+    /// Exchanges the pairs of prefixes of NPTv6 as a unit; returns the former ones. Records of the
+    /// filter have internal addresses, and stay.
+    pub fn exchange_pairs(&mut self, pairs: Pairs) -> Pairs {
+        core::mem::replace(&mut self.pairs, pairs)
     }
 
     /// Counters of the packets that the engine does not see, and of bytes that it does not count.

@@ -20,7 +20,7 @@ use natgate_ipv6::softwire::{
 };
 use natgate_ipv6::{
     ClatSettings, ERROR_ROOM, EamEntry, Fate, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6,
-    Nptv6Settings, Pref64, Prefix6, Settings, Side6, SiitSettings, Translator,
+    Nptv6Settings, Pairs, Pref64, Prefix6, Settings, Side6, SiitSettings, Translator,
 };
 use natgate_wire::{Ipv4, Ipv6, protocol};
 use prefixes::{address, pref64, prefix};
@@ -109,12 +109,7 @@ fn settings(rng: &mut Rng) -> Settings {
             non_global,
         });
     }
-    let pairs = &PAIRS[rng.below(PAIRS.len() + 1)..];
-    let pair = |&(internal, external, len, other): &(&str, &str, u8, u8)| Nptv6Settings {
-        pair: Nptv6::new(prefix(internal, len), prefix(external, other)).expect("a pair"),
-        icmp_errors: true,
-    };
-    settings.nptv6 = pairs.iter().take(rng.below(5)).map(pair).collect();
+    settings.nptv6 = pairs(rng);
     if rng.chance(3) {
         settings.nat64 = Some(Nat64Settings {
             prefixes: vec![pref64("2001:db8:6400::", 96)],
@@ -139,6 +134,16 @@ fn settings(rng: &mut Rng) -> Settings {
         });
     }
     settings
+}
+
+/// Some pairs of prefixes.
+fn pairs(rng: &mut Rng) -> Vec<Nptv6Settings> {
+    let pairs = &PAIRS[rng.below(PAIRS.len() + 1)..];
+    let pair = |&(internal, external, len, other): &(&str, &str, u8, u8)| Nptv6Settings {
+        pair: Nptv6::new(prefix(internal, len), prefix(external, other)).expect("a pair"),
+        icmp_errors: true,
+    };
+    pairs.iter().take(rng.below(5)).map(pair).collect()
 }
 
 fn config(rng: &mut Rng) -> Config {
@@ -530,8 +535,9 @@ impl World {
     }
 }
 
-/// Another configuration of the engine, or other bindings, come into force in both worlds.
-fn change(rng: &mut Rng, config: &Config, worlds: [&mut World; 2]) {
+/// Another configuration of the engine, other bindings, or other pairs of prefixes come into force
+/// in both worlds.
+fn change(rng: &mut Rng, settings: &mut Settings, config: &Config, worlds: [&mut World; 2]) {
     let mut other = config.clone();
     let own = [None, Some(OWN4), Some(0x0808_0008), Some(SHARED[0] | 1)];
     other.outside.address = rng.one_of(&own).map(Ipv4Addr::from_bits);
@@ -539,10 +545,17 @@ fn change(rng: &mut Rng, config: &Config, worlds: [&mut World; 2]) {
     let relay = address(rng.one_of(&["2001:db8:ffff::2", "2001:db8:ffff::5"])).into();
     let bindings = bindings(rng, relay);
     let is_exchange = rng.chance(2);
+    let has_other_pairs = settings.nat64.is_none() && rng.chance(2);
+    if has_other_pairs {
+        settings.nptv6 = pairs(rng);
+    }
     for World { translator, .. } in worlds {
         match is_exchange {
             true => drop(translator.exchange_bindings(Arc::clone(&bindings))),
             false => translator.renew(&other),
+        }
+        if has_other_pairs {
+            translator.exchange_pairs(Pairs::new(&settings.nptv6).expect("no overlap"));
         }
     }
 }
@@ -550,13 +563,13 @@ fn change(rng: &mut Rng, config: &Config, worlds: [&mut World; 2]) {
 /// Compares both ways in one case; returns the number of packets that went the quick way.
 fn compare(case: u64) -> usize {
     let mut rng = Rng(case);
-    let (settings, config) = (settings(&mut rng), config(&mut rng));
+    let (mut settings, config) = (settings(&mut rng), config(&mut rng));
     let (mut quick, mut complete) =
         (World::new(&settings, &config), World::new(&settings, &config));
     let mut count = 0;
     while count < PACKETS {
         if rng.chance(10) {
-            change(&mut rng, &config, [&mut quick, &mut complete]);
+            change(&mut rng, &mut settings, &config, [&mut quick, &mut complete]);
         }
         let side = rng.one_of(&[Side::Inside, Side::Outside]);
         let some = 1 + rng.below(BATCH);

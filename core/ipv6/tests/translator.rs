@@ -16,7 +16,7 @@ use natgate_engine::{
 use natgate_ipv6::convert::{HEADROOM, UdpChecksumZero};
 use natgate_ipv6::{
     ClatSettings, EamEntry, Fate, Filter, Hairpin, HostKind, Nat64Settings, NonGlobal, Nptv6,
-    Nptv6Settings, Pref64, Settings, SiitSettings, StaticHost, Translator,
+    Nptv6Settings, Pairs, Pref64, Settings, SiitSettings, StaticHost, Translator,
 };
 use natgate_wire::checksum::{fold, pseudo_header_v6, sum};
 use natgate_wire::ipv6::Fragment;
@@ -426,6 +426,56 @@ fn an_error_that_leaves_shows_no_internal_address_of_another_host() {
         assert_eq!(quoted.source(), source);
         assert_eq!(quoted.destination() >> 80, ipv6("2001:db8:1::") >> 80);
     }
+}
+
+/// Pairs change between two packets: other pairs go on, and the filter still knows the hosts.
+#[test]
+fn pairs_are_exchanged_between_packets() {
+    let pair = |internal: &str, external: &str| {
+        let pair = Nptv6::new(prefix(internal, 48), prefix(external, 48)).expect("a pair");
+        Nptv6Settings { pair, icmp_errors: true }
+    };
+    let stays = pair("fd00:1::", "2001:db8:1::");
+    let (before, after) = (pair("fd00:2::", "2001:db8:2::"), pair("fd00:2::", "2001:db8:22::"));
+    let (gone, new) = (pair("fd00:3::", "2001:db8:3::"), pair("fd00:4::", "2001:db8:4::"));
+    let mut world = World::new(Settings {
+        nptv6: vec![stays, before, gone],
+        filter: Filter::OutboundOnly,
+        ..Settings::default()
+    });
+    let host = |pair: &Nptv6Settings| pair.pair.internal().first().to_bits() | 1 << 64 | 5;
+    let out = |world: &mut World, pair: &Nptv6Settings| -> u128 {
+        let question = six((host(pair), ipv6(REMOTE)), 17, &udp(5000, 53));
+        let (left, _) = world.take(Side::Inside, &question);
+        let left = left.expect("the packet leaves");
+        Ipv6::new_checked(&left[..]).expect("a packet").source()
+    };
+    let back = |world: &mut World, external: u128| {
+        let answer = six((ipv6(REMOTE), external), 17, &udp(53, 5000));
+        let (left, _) = world.take(Side::Outside, &answer);
+        left.map(|left| Ipv6::new_checked(&left[..]).expect("a packet").destination())
+    };
+    let external = |pair: &Nptv6Settings| {
+        pair.pair.outbound(host(pair).into()).expect("its prefix").expect("a host").to_bits()
+    };
+    for one in [&stays, &before, &gone] {
+        assert_eq!(out(&mut world, one), external(one));
+        assert_eq!(back(&mut world, external(one)), Ok(host(one)));
+    }
+    let table = Pairs::new(&[new, after, stays]).expect("no overlap");
+    let former = world.translator.exchange_pairs(table);
+    assert!(former.is_external(external(&gone).into()));
+    // Answers come in before the hosts send again: the filter records internal addresses.
+    assert_eq!(back(&mut world, external(&stays)), Ok(host(&stays)));
+    assert_eq!(back(&mut world, external(&after)), Ok(host(&before)));
+    for one in [&before, &gone] {
+        assert_eq!(back(&mut world, external(one)), Err(DropReason::Filtered));
+    }
+    for one in [&stays, &after, &new] {
+        assert_eq!(out(&mut world, one), external(one));
+        assert_eq!(back(&mut world, external(one)), Ok(host(one)));
+    }
+    assert_eq!(out(&mut world, &gone), host(&gone), "a host without a pair is routed");
 }
 
 fn nat64(non_global: NonGlobal) -> Settings {

@@ -25,7 +25,7 @@ use natgate_engine::{
     Config, ConfigError, Departure, Reconfiguration, ReconfigureError, Review, Superseded, Verdict,
 };
 use natgate_io::Device;
-use natgate_ipv6::StaticHost;
+use natgate_ipv6::{Pairs, StaticHost};
 use natgate_wire::arp::Mac;
 use std::fmt::{self, Debug, Formatter};
 use std::io::Write;
@@ -108,6 +108,8 @@ struct Part {
     router: Renewal,
     wiring: Rewiring,
     settings: Settings,
+    /// Pairs of prefixes of NPTv6.
+    pairs: Pairs,
     /// New partition among the workers; `None` with a single worker.
     partition: Option<Arc<Partition>>,
     /// Application-level gateways for a worker that may have none.
@@ -129,6 +131,8 @@ impl Prepared {
         let mut new = new;
         let added = new.ipv6.add_realms(&mut new.engine, &numbers);
         added.map_err(|message| ConfigError { message })?;
+        let pairs = Pairs::new(&new.ipv6.nptv6);
+        let pairs = pairs.map_err(|overlap| ConfigError { message: overlap.to_string() })?;
         let macs = vec![Mac::default(); new.devices().len()];
         let unreachable = |error: RouterError| ConfigError { message: error.to_string() };
         Router6::new(&new, &macs).map_err(unreachable)?;
@@ -158,7 +162,8 @@ impl Prepared {
             }
             let has_first_algs = in_force.alg.is_off() && !settings.alg.is_off();
             let algs = has_first_algs.then(Algs::spare);
-            Ok(Part { engine, router, wiring, settings, partition: partition.clone(), algs })
+            let (pairs, partition) = (pairs.clone(), partition.clone());
+            Ok(Part { engine, router, wiring, settings, pairs, partition, algs })
         };
         Ok(Self { parts: (0..workers).map(part).collect::<Result<_, _>>()? })
     }
@@ -209,6 +214,7 @@ pub struct Reconfigured {
 struct Past {
     _engine: Box<Superseded>,
     _router: Retired,
+    _pairs: Option<Pairs>,
     _algs: Option<Box<Algs>>,
     _devices: Devices,
 }

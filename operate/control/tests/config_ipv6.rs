@@ -222,6 +222,45 @@ fn tables_without_state_need_no_pool() {
 }
 
 #[test]
+fn pairs_change_at_a_reload() {
+    let pair = |internal: &str, external: &str| {
+        format!("[[nptv6]]\ninternal = \"{internal}\"\nexternal = \"{external}\"\n")
+    };
+    let first = pair("fd00:1::/48", "2001:db8:1::/48");
+    let in_force = read(&format!("{SIDES}{POOL}{first}")).settings;
+    let file = std::env::temp_dir().join(format!("natgate-pairs-{}.toml", std::process::id()));
+    let reread_with = |text: &str, in_force: &natgate_gateway::Settings| {
+        std::fs::write(&file, text).expect("the file can be written");
+        reread(&file, in_force).map(|read| read.settings.ipv6.nptv6.len())
+    };
+    let second = pair("fd00:2::/48", "2001:db8:2::/48");
+    let overlapping = pair("fd00:1:0:5::/64", "2001:db8:3::/64");
+    for (pairs, count) in [
+        (format!("{first}{second}"), 2),
+        (pair("fd00:1::/48", "2001:db8:2::/48"), 1),
+        (format!("{first}icmp_errors = false\n"), 1),
+        (String::new(), 0),
+    ] {
+        let done = reread_with(&format!("{SIDES}{POOL}{pairs}"), &in_force);
+        assert_eq!(done.expect("pairs that may change"), count, "{pairs}");
+    }
+    let keys = |result: Result<usize, Vec<natgate_control::config::Problem>>| -> Vec<String> {
+        result.expect_err("a problem").into_iter().map(|one| one.key.to_string()).collect()
+    };
+    let refused = reread_with(&format!("{SIDES}{POOL}{first}{overlapping}"), &in_force);
+    assert_eq!(keys(refused), ["nptv6[1].internal"]);
+    // Other tables need a restart, and the first pair of a gateway that has no IPv6 does.
+    let siit = "[siit]\nprefixes = [\"2001:db8:100::/40\"]\n";
+    let refused = reread_with(&format!("{SIDES}{POOL}{second}{siit}"), &in_force);
+    assert_eq!(keys(refused), ["siit"]);
+    let ipv4_alone = SIDES.replace("address6 = \"2001:db8:0:1::1/64\"\n", "");
+    let without = read(&format!("{ipv4_alone}{POOL}")).settings;
+    let refused = reread_with(&format!("{ipv4_alone}{POOL}{first}"), &without);
+    assert_eq!(keys(refused), ["nptv6"]);
+    std::fs::remove_file(&file).expect("the file was written");
+}
+
+#[test]
 fn prefixes_that_embed_no_address() {
     refused(
         &format!("{POOL}[nat64]\nprefixes = [\"2001:db8::/33\", \"64:ff9b::/96\"]\n"),

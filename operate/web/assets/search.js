@@ -1,6 +1,7 @@
 // The search box. An external endpoint has, or had, a subscriber: `who` answers for now or, with a
 // time, for then. An internal endpoint, or an address without a port, is answered by its mappings.
-// Where no mapping has the port or the address, the blocks of ports tell the owner.
+// Where no mapping has the port or the address, the blocks of ports tell the owner. An IPv6 address or
+// prefix is a subscriber: external endpoints are of IPv4.
 
 import { Refused, ask } from "./api.js";
 import { duration, element, fill, moment, whole } from "./format.js";
@@ -11,7 +12,10 @@ const MOST = 50;
 // Time that a search in the log on disk may take, milliseconds.
 const PATIENCE = 60000;
 
-const EXAMPLE = "write one such as 203.0.113.1:40000 or 10.0.0.5";
+const EXAMPLE = "write one such as 203.0.113.1:40000, 10.0.0.5 or 2001:db8::5";
+
+// Realms of hosts whose subscribers have IPv6 addresses.
+const REALMS6 = ["nat64", "dslite"];
 
 const form = document.getElementById("search");
 const query = document.getElementById("query");
@@ -63,15 +67,41 @@ function close() {
   if (hadFocus) (came.isConnected ? came : query).focus();
 }
 
+// Parses ADDRESS[:PORT], or of IPv6 ADDRESS[/LENGTH] or [ADDRESS]:PORT: the address, the text behind
+// it, and `isIpv6`.
+function parseEnd(word) {
+  const bracketed = /^\[([^\]]*)\](?::(.*))?$/.exec(word);
+  if (bracketed || word.split(":").length > 2) {
+    const [address, after] = bracketed ? bracketed.slice(1) : [word];
+    return { address: ipv6(address), after, isIpv6: true, shown: address };
+  }
+  const [first, after] = word.split(/:(.*)/);
+  const parts = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(first)?.slice(1, 5).map(Number);
+  const isAddress = parts?.every((part) => part <= 255);
+  return { address: isAddress ? parts.join(".") : null, after, isIpv6: false, shown: first };
+}
+
+// An IPv6 address or prefix in its usual form; null if the text is none.
+function ipv6(text) {
+  const [address, length] = text.split(/\/(.*)/);
+  const isLength = length === undefined || (/^\d{1,3}$/.test(length) && Number(length) <= 128);
+  if (!isLength || !/^[\da-f:.]+$/i.test(address)) return null;
+  try {
+    const usual = new URL(`http://[${address}]`).hostname.slice(1, -1);
+    return length === undefined ? usual : `${usual}/${Number(length)}`;
+  } catch {
+    return null;
+  }
+}
+
 // Parses ADDRESS[:PORT] [PORT] [PROTOCOL] [[at] TIME]; `wrong` is a sentence about an error. natgate
 // checks protocols and times.
 export function parse(text) {
   const words = text.trim().split(/\s+/);
-  const [first, after] = words.shift().split(/:(.*)/);
-  const parts = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(first)?.slice(1, 5).map(Number);
-  if (first === "" && after === undefined) return { wrong: `Nothing is typed; ${EXAMPLE}.` };
-  if (!parts || parts.some((part) => part > 255)) {
-    return { wrong: `“${first}” is no IPv4 address; ${EXAMPLE}.` };
+  const { address, after, isIpv6, shown } = parseEnd(words.shift());
+  if (shown === "" && after === undefined) return { wrong: `Nothing is typed; ${EXAMPLE}.` };
+  if (address === null) {
+    return { wrong: `“${shown}” is no ${isIpv6 ? "IPv6" : "IPv4"} address; ${EXAMPLE}.` };
   }
   const isNumber = (word) => /^\d+$/.test(word ?? "");
   const port = after ?? (isNumber(words[0]) ? words.shift() : null);
@@ -85,10 +115,13 @@ export function parse(text) {
     if (words.length === 0) return { wrong: "A time is to follow “at”, such as 2026-03-01T12:30:00Z." };
   }
   const at = words.join(" ");
+  if (at !== "" && isIpv6) {
+    return { wrong: "Who had it then is known by an external endpoint, which is of IPv4; write no time." };
+  }
   if (at !== "" && port === null) {
     return { wrong: "Who had it then is known by address and port; write the port as well." };
   }
-  return { address: parts.join("."), port: port === null ? null : Number(port), protocol, at };
+  return { address, isIpv6, port: port === null ? null : Number(port), protocol, at };
 }
 
 async function search(text, chosen) {
@@ -101,7 +134,8 @@ async function search(text, chosen) {
   tell(text.trim(), sentence("Looking …"));
   let answer;
   try {
-    answer = asked.at === "" ? await find(asked, wanted) : await findThen(asked, wanted);
+    if (asked.isIpv6) answer = await findSubscriber(asked, wanted);
+    else answer = asked.at === "" ? await find(asked, wanted) : await findThen(asked, wanted);
   } catch (error) {
     const why = error instanceof Refused ? error.message : "natgate does not answer; try again when it is back";
     answer = [sentence(closed(why), "failure")];
@@ -138,6 +172,32 @@ async function find({ address, port }, wanted) {
   if (had.blocks.length > 0) return owned(`${isSubscriber} It has ${none} now, and ${many(had)}.`, had);
   const protocols = wanted === "" ? "" : ` by ${wanted}`;
   return [sentence(`Nobody has ${endpoint}${protocols} now: it is no external endpoint in use, and no subscriber has a mapping by it.`)];
+}
+
+// What a subscriber with an IPv6 address or prefix has. The internal endpoint of a host behind a tunnel
+// is an IPv4 one, so the port alone is compared.
+async function findSubscriber({ address, port }, wanted) {
+  const all = await ofRealms("mappings", (realm) => list({ subscriber: address, ...realm }, wanted));
+  const own = all.mappings.filter((one) => port === null || one.internal.endsWith(`:${port}`));
+  const first = `${address} is a subscriber.`;
+  if (own.length > 0) return about(first, { ...all, mappings: own });
+  const had = await ofRealms("blocks", (realm) => blocks({ subscriber: address, ...realm }));
+  const none = port === null ? "no mapping" : "no mapping by that port";
+  if (had.blocks.length > 0) return owned(`${first} It has ${none} now, and ${many(had)}.`, had);
+  const protocols = wanted === "" ? "" : ` by ${wanted}`;
+  const such = port === null ? "" : " by that port";
+  return [sentence(`No host of ${address} has a mapping${such}${protocols} now, nor a block of ports.`)];
+}
+
+// A list of one subscriber. One with hosts of NAT64 and of DS-Lite has a list in each realm.
+async function ofRealms(name, get) {
+  try {
+    return await get({});
+  } catch (error) {
+    if (!(error instanceof Refused && error.status === 400)) throw error;
+    const each = await Promise.all(REALMS6.map((realm) => get({ realm })));
+    return { [name]: each.flatMap((one) => one[name]), more: each.some((one) => one.more) };
+  }
 }
 
 // The subscriber that had an external endpoint, by the events of the log on disk, else by the configuration of that time.

@@ -100,7 +100,8 @@ fn clat(rng: &mut Rng) -> ClatSettings {
     }
 }
 
-fn nptv6(rng: &mut Rng) -> Vec<Nptv6Settings> {
+/// Some pairs of prefixes. Two calls may give a prefix different partners.
+pub(crate) fn nptv6(rng: &mut Rng) -> Vec<Nptv6Settings> {
     let pairs = [
         [("fd01:203:405::", 48), ("2001:db8:1::", 48)],
         [("fd02::", 44), ("2001:db8:210::", 48)],
@@ -113,9 +114,16 @@ fn nptv6(rng: &mut Rng) -> Vec<Nptv6Settings> {
         Nptv6::new(prefix6(internal, len), prefix6(external, other)).expect("a pair")
     };
     let chosen: Vec<_> = pairs.into_iter().filter(|_| rng.chance(2)).collect();
+    let turned = |one: [(_, _); 2], rng: &mut Rng| match rng.chance(8) {
+        true => [one[1], one[0]],
+        false => one,
+    };
     chosen
         .into_iter()
-        .map(|one| Nptv6Settings { pair: pair(one), icmp_errors: !rng.chance(4) })
+        .map(|one| {
+            let pair = pair(turned(one, rng));
+            Nptv6Settings { pair, icmp_errors: !rng.chance(4) }
+        })
         .collect()
 }
 

@@ -1,8 +1,9 @@
 //! The translator between the families, with the engine behind it, and the model on random packets.
 //!
 //! A case is made from one number for the configuration and one for each operation: fresh packets,
-//! answers to and ICMP errors about packets that left, repeated packets, and time. A failing case
-//! is shrunk, and proptest prints and keeps its numbers. PROPTEST_CASES sets the number of cases.
+//! answers to and ICMP errors about packets that left, repeated packets, other pairs of NPTv6, and
+//! time. A failing case is shrunk, and proptest prints and keeps its numbers. PROPTEST_CASES sets the
+//! number of cases.
 
 mod configs;
 mod packets;
@@ -79,6 +80,10 @@ impl World {
             return self.pair.advance(self.now);
         }
         self.now = self.now.plus(Duration::from_micros(rng.next() % 5000));
+        if !self.settings.nptv6.is_empty() && rng.chance(20) {
+            self.settings.nptv6 = configs::nptv6(&mut rng);
+            return self.pair.exchange_pairs(&self.settings.nptv6);
+        }
         let has_numbers = self.settings.nat64.is_some() || self.settings.dslite.is_some();
         if has_numbers && rng.chance(6) {
             let request = self.request(&mut rng);

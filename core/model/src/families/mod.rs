@@ -35,8 +35,8 @@ use crate::{Effects, Model, StillHeld, Transmit};
 use filter::{Endpoints, Refused};
 use headers::{Four, Six};
 use natgate_engine::{Config, Counters, Direction, DropReason, Endpoint, Outcome, Side, Timestamp};
-use natgate_ipv6::Settings;
 use natgate_ipv6::convert::{ConvertSettings, ErrorMessage, Hops, Refusal};
+use natgate_ipv6::{Nptv6Settings, Settings};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -124,6 +124,11 @@ impl Families {
             taken_back: Counters::default(),
             made: Vec::new(),
         }
+    }
+
+    /// Exchanges the pairs of prefixes of NPTv6 (19.22).
+    pub fn exchange_pairs(&mut self, pairs: Vec<Nptv6Settings>) {
+        self.settings.nptv6 = pairs;
     }
 
     /// The counters since the start.

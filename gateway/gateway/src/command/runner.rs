@@ -258,14 +258,15 @@ fn invite(
 
 /// Puts prepared settings in force; returns the replaced state.
 fn put_in_force(prepared: Part, parts: &mut WorkerParts<'_>) -> (Past, InForce) {
-    let Part { engine: reconfiguration, router: renewal, wiring, mut settings, partition, algs } =
-        prepared;
-    let WorkerParts { engine, router, cables, devices, algs: (on, aside), .. } = parts;
+    let Part { engine: reconfiguration, router: renewal, mut settings, .. } = prepared;
+    let Part { wiring, pairs, partition, algs, .. } = prepared;
+    let WorkerParts { engine, router, cables, devices, algs: (on, aside), translator, .. } = parts;
     let superseded = Box::new(engine.reconfigure(reconfiguration));
     let past = Past {
         _engine: superseded,
         _algs: aside.renew(on, algs, &settings.alg, engine.config()),
         _devices: wiring.apply(cables, devices),
+        _pairs: translator.as_mut().map(|translator| translator.exchange_pairs(pairs)),
         _router: router.renew(renewal, |link: Link| devices[cables.device_of(link)].link().mac),
     };
     // Events name pools by the engine's numbers.

@@ -1,13 +1,15 @@
 //! Several workers with both families: whichever worker a frame comes to, the result is that of a
 //! single worker.
 
+mod pairs;
+
 use super::world::*;
 use natgate_engine::{Direction, Outcome, Side, StaticMapping, Timestamp};
 use natgate_gateway::ipv6::softwire::{
     Binding, BindingTable, DsliteSettings, Lw4o6Settings, PortSets, SoftwireSettings,
 };
 use natgate_gateway::ipv6::{Filter, Nptv6, Nptv6Settings, Share, StaticHost};
-use natgate_gateway::{AlgKind, Route6, Settings, Worker, team, team_commands};
+use natgate_gateway::{AlgKind, Commander, Route6, Settings, Worker, team, team_commands};
 use natgate_io::Device;
 use natgate_io::memory::{self, Wire};
 use natgate_wire::arp::{self, Arp, Mac, Operation};
@@ -54,25 +56,26 @@ struct Team {
     workers: Vec<Worker>,
     wires: [Wire; 2],
     now: Timestamp,
+    commander: Commander,
     _wakes: Vec<UnixStream>,
 }
 
 impl Team {
     fn new(settings: &Settings) -> Self {
-        let turn = Arc::new(AtomicUsize::new(0));
+        let (turn, count) = (Arc::new(AtomicUsize::new(0)), settings.workers.count);
         let group = |name, mac| {
             let turn = Arc::clone(&turn);
-            let next = move |_: &[u8]| turn.fetch_add(1, Ordering::Relaxed) % WORKERS;
-            memory::group(name, mac, WORKERS, next)
+            let next = move |_: &[u8]| turn.fetch_add(1, Ordering::Relaxed) % count;
+            memory::group(name, mac, count, next)
         };
         let (inside, inside_wire) = group("in", OWN[0]);
         let (outside, outside_wire) = group("out", OWN[1]);
         let pairs = || -> (Vec<UnixStream>, Vec<UnixStream>) {
-            (0..WORKERS).map(|_| UnixStream::pair().expect("a pair of sockets")).unzip()
+            (0..count).map(|_| UnixStream::pair().expect("a pair of sockets")).unzip()
         };
         let ((mut wakes, wakers), (more, others)) = (pairs(), pairs());
         wakes.extend(more);
-        let (_, commands) = team_commands(others);
+        let (commander, commands) = team_commands(others);
         let devices =
             inside.into_iter().zip(outside).map(|(inside, outside)| -> [Box<dyn Device>; 2] {
                 [Box::new(inside), Box::new(outside)]
@@ -87,7 +90,8 @@ impl Team {
             worker
         });
         let workers = workers.collect();
-        let mut team = Self { workers, wires: [inside_wire, outside_wire], now, _wakes: wakes };
+        let wires = [inside_wire, outside_wire];
+        let mut team = Self { workers, wires, now, commander, _wakes: wakes };
         // The gateway's own addresses are tentative for a second.
         team.settle();
         team.pass(Duration::from_millis(1100));

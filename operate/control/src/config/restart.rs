@@ -198,7 +198,8 @@ fn of_ipv6(in_force: &Settings, new: &Settings) -> Vec<&'static str> {
         (nat64(old) != nat64(new), "nat64"),
         (old.siit != new.siit, "siit"),
         (old.clat != new.clat, "clat"),
-        (old.nptv6 != new.nptv6, "nptv6"),
+        // Without IPv6 at the start there is no translator that could have pairs.
+        (!old.configured && !new.nptv6.is_empty(), "nptv6"),
         (dslite(old) != dslite(new), "dslite"),
         (!is_same_relay(old, new), "lw4o6"),
         (old.map != new.map, "map"),

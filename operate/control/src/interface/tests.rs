@@ -1,8 +1,11 @@
 //! Tests of the interface with a gateway between two devices in memory, which runs in its own
 //! threads.
 
+mod bindings;
 mod both;
 mod pair;
+mod pairs;
+mod traffic;
 
 use super::*;
 use crate::config;
@@ -57,9 +60,19 @@ impl Observer for Removed {
     fn idle(&mut self) {}
 }
 
+/// An empty folder for a test.
+fn folder(test: &str) -> PathBuf {
+    let name = format!("natgate-interface-{test}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).expect("a folder can be made");
+    folder
+}
+
 /// A running gateway and its control socket.
 struct World {
-    server: Option<Server>,
+    /// The control socket; threads of a test share the world.
+    server: Mutex<Option<Server>>,
     path: PathBuf,
     stop: Arc<AtomicBool>,
     wakers: Vec<UnixStream>,
@@ -68,6 +81,7 @@ struct World {
     outside: Wire,
     removed: Arc<AtomicU64>,
     interface: Weak<Interface>,
+    reloader: Arc<Reloader>,
 }
 
 impl World {
@@ -78,10 +92,7 @@ impl World {
 
     /// Starts a gateway with additional configuration.
     fn in_mode(test: &str, workers: usize, mappings: u32, more: &str) -> Self {
-        let name = format!("natgate-interface-{test}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).expect("a folder can be made");
+        let folder = folder(test);
         let count = workers.to_string();
         let text = format!("{CONFIGURATION}{more}[workers]\ncount = {count}\n");
         let file = folder.join("natgate.toml");
@@ -149,14 +160,16 @@ impl World {
             (Box::new(|_: &str| Err("none".into())), Box::new(|_: &_, _: &_| Ok(())));
         let complete = settings.clone();
         let reloader = Reloader::new(file, settings.clone(), complete, commander, open, join);
-        let interface = Arc::new(Interface::new(Arc::new(reloader), loads).paired(pair));
+        let reloader = Arc::new(reloader);
+        let interface = Interface::new(Arc::clone(&reloader), loads).paired(pair);
+        let interface = Arc::new(interface);
         let weak = Arc::downgrade(&interface);
         let router = Interface::complete(interface.router());
         let path = folder.join("control.sock");
         let server = Server::start(Listen::unix(&path), router).expect("the socket can be made");
-        let server = Some(server);
+        let server = Mutex::new(Some(server));
         let interface = weak;
-        Self { server, path, stop, wakers, threads, inside, outside, removed, interface }
+        Self { server, path, stop, wakers, threads, inside, outside, removed, interface, reloader }
     }
 
     fn ask(&self, method: &str, path: &str) -> Response {
@@ -185,7 +198,7 @@ impl Drop for World {
         self.wakers.iter().for_each(|mut waker| waker.write_all(&[0]).expect("it wakes"));
         // The command queues end with the workers, so no client waits for an answer.
         self.threads.drain(..).for_each(|thread| thread.join().expect("a worker ends well"));
-        drop(self.server.take());
+        drop(self.server.get_mut().map(Option::take));
     }
 }
 

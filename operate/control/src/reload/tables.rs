@@ -33,6 +33,7 @@ pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (routes(old) != routes(new) || own6.routes != next6.routes, "route"),
         (neighbors(old) != neighbors(new) || own6.neighbors != next6.neighbors, "neighbor"),
         (own6.advertise != next6.advertise, "ipv6.advertise"),
+        (old.ipv6.nptv6 != new.ipv6.nptv6, "nptv6"),
         (old.workers != new.workers, "workers"),
         (old.kernel.drain() != new.kernel.drain(), "shutdown"),
         (old.alg != new.alg, "alg"),

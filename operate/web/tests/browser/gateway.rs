@@ -355,8 +355,9 @@ fn subscribers() -> Value {
 
 type Parameters = Query<HashMap<String, String>>;
 
-/// Two subscribers have an endpoint each; everything else is nobody's.
-fn held() -> [Value; 2] {
+/// Mappings of a subscriber of IPv4, of hosts of NAT64, and of a subscriber with hosts of NAT64 and
+/// of DS-Lite.
+fn held() -> Vec<Value> {
     let mapping = |protocol: &str, internal: &str, external: &str, subscriber: &str| {
         json!({
             "protocol": protocol, "internal": internal, "external": external,
@@ -364,9 +365,19 @@ fn held() -> [Value; 2] {
             "expires_in_s": 288.0, "packets_out": 48_120, "packets_in": 91_233,
         })
     };
-    [
+    let of_realm = |realm: &str, internal: &str, external: &str, subscriber: &str| {
+        let mut one = mapping("udp", internal, external, subscriber);
+        one["realm"] = realm.into();
+        one
+    };
+    let both = "2001:db8:b4::/64";
+    vec![
         mapping("udp", "100.64.0.5:4000", "203.0.113.97:40000", "100.64.0.5"),
         mapping("tcp", "100.64.0.5:51515", "203.0.113.97:40001", "100.64.0.5"),
+        of_realm("nat64", "[2001:db8:1::5]:4000", "203.0.113.98:1", "2001:db8:1::5"),
+        of_realm("nat64", "[2001:db8:1::5]:14000", "203.0.113.98:2", "2001:db8:1::5"),
+        of_realm("nat64", "[2001:db8:b4::7]:4000", "203.0.113.98:3", both),
+        of_realm("dslite", "192.168.1.9:4001", "203.0.113.98:4", both),
     ]
 }
 
@@ -381,7 +392,20 @@ fn admits(mapping: &Value, query: &HashMap<String, String>) -> bool {
     })
 }
 
+/// The refusal of a subscriber with hosts of two realms, if the question names none.
+fn two_realms(query: &HashMap<String, String>) -> Option<Response> {
+    let is_both = query.get("subscriber").is_some_and(|of| of == "2001:db8:b4::/64");
+    let message = "2001:db8:b4::/64 has hosts of [nat64] and of [dslite]; say realm=nat64 or \
+                   realm=dslite";
+    let body = Json(json!({ "message": message }));
+    (is_both && !query.contains_key("realm"))
+        .then(|| (StatusCode::BAD_REQUEST, body).into_response())
+}
+
 async fn mappings(Query(query): Parameters) -> Response {
+    if let Some(refused) = two_realms(&query) {
+        return refused;
+    }
     let found: Vec<Value> = held().into_iter().filter(|one| admits(one, &query)).collect();
     Json(json!({ "mappings": found, "more": false })).into_response()
 }
