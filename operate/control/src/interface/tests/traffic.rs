@@ -19,12 +19,15 @@ pub(super) const NEXT_HOPS: &str = "\
 /// Source and destination of a packet, of either family.
 type Ends = (String, String);
 
+/// Makes a packet with these bytes at its end.
+type Make = dyn Fn(&[u8]) -> Vec<u8>;
+
 /// Packets of one kind.
 pub(super) struct Flow {
     /// The side that the packets come in by.
     pub(super) from: Side,
     /// A packet with these bytes at its end.
-    pub(super) packet: Box<dyn Fn(&[u8]) -> Vec<u8>>,
+    pub(super) packet: Box<Make>,
     /// The ends of the packet that leaves by the other side.
     pub(super) leaves: Ends,
 }
