@@ -269,9 +269,7 @@ impl Gateway {
     fn compare(&mut self, from: Side, way: &Way, expected: Went) {
         self.identification += 1;
         let whole = match way.sender {
-            Some(Sender::Translated(address)) => {
-                packet6((address, embedded(way.to.0)), way, self.identification)
-            }
+            Some(Sender::Translated(address)) => packet6((address, embedded(way.to.0)), way),
             _ => packet4(way, self.identification),
         };
         let parts = match way.message {
@@ -298,7 +296,7 @@ impl Gateway {
         let contents: Vec<Vec<u8>> =
             left.iter().map(|(side, bytes)| content(*side, bytes, expected)).collect();
         let sent = match expected {
-            Went::Translated(address) => packet6((embedded(way.source()), address), way, 0),
+            Went::Translated(address) => packet6((embedded(way.source()), address), way),
             _ => packet4(way, 0),
         };
         same(way, &sent, &contents);

@@ -109,7 +109,7 @@ pub(crate) fn packet4(way: &Way, identification: u16) -> Vec<u8> {
 }
 
 /// The IPv6 packet of a way between two addresses.
-pub(crate) fn packet6(ends: (u128, u128), way: &Way, _: u16) -> Vec<u8> {
+pub(crate) fn packet6(ends: (u128, u128), way: &Way) -> Vec<u8> {
     let (protocol, mut payload) = match way.message {
         Message::Datagram | Message::Parts(_) => (UDP, datagram(way.from.1, way.to.1)),
         Message::Echo => (58, icmp(129, 0, way.from.1, &[9; 8])),
