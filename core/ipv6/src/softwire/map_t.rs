@@ -257,6 +257,11 @@ impl Softwires {
         // The packet has changed, so no error can quote it.
         match self.locate(header.destination(), port).map_err(Refusal::silent)? {
             Location::Elsewhere => Ok(Passed::Sent(Direction::Outbound, Side::Outside, cut)),
+            Location::Customer(to)
+                if to.tunnel.customer == address && header.destination() == ipv4 =>
+            {
+                Err(DropReason::Land.into())
+            }
             receiver => {
                 let turned = self.turn(packet, Owner::Rule(place), receiver);
                 let cut = turned.map_err(|refusal| too_big(refusal, received, packet))?;

@@ -51,6 +51,21 @@ fn each_customer_has_its_own_rule_of_one_default_mapping_rule() {
     }
 }
 
+/// As in a tunnel. Another customer with the same address is somebody else.
+#[test]
+fn a_packet_to_its_own_source_goes_nowhere() {
+    let mut world = map_t();
+    let [host, _] = hosts();
+    let to = |port| six((&host, &seen(ONE)), UDP, &udp((PORT, port), 20));
+    for port in [PORT, PORT + 1] {
+        assert_eq!(world.refuse(Side::Inside, &to(port)), R::Land);
+        assert_eq!(world.own(), None);
+    }
+    let neighbour = customer(&rules()[0], ONE, 0x35);
+    let turned = world.pass(Side::Inside, Side::Inside, &to(PORT + 4));
+    assert_eq!(ends(&turned), pair((&seen(ONE), &neighbour)));
+}
+
 /// A source with the address of one rule's customer and the prefix of the other.
 #[test]
 fn no_customer_sends_as_one_of_the_other_rule() {
