@@ -9,6 +9,7 @@
 //! and are read also while the gateway writes them.
 
 mod holder;
+mod tenure;
 
 use super::format::{Entry, Holding};
 use super::outline::{Coverage, Follows, FrameAt, InForceThen, Outline, OutlineError, Part};
@@ -23,6 +24,7 @@ use std::collections::hash_map;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
+pub use tenure::Tenure;
 
 /// Most sessions in an answer.
 const MOST_HOLDERS: usize = 1000;
@@ -119,17 +121,6 @@ pub fn holders(
     go_on: &dyn Fn() -> bool,
 ) -> Result<Holders, SearchError> {
     holders_of(folder, external, protocol, at, Tenure::default(), go_on)
-}
-
-/// Ownership of an address by one of several gateways, about the time of a question.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tenure {
-    /// Time before the question at which the gateway continued another's holdings. Its spool has
-    /// their ends, and not their begins.
-    pub inherited: Option<Timestamp>,
-    /// Time after the question at which another gateway became the owner. An end after it may be
-    /// one of a holding that the other gateway made meanwhile.
-    pub lost: Option<Timestamp>,
 }
 
 /// As [`holders`], for one of several gateways.
@@ -532,6 +523,9 @@ impl Search<'_> {
                             return Ok(Next::Nothing);
                         }
                         Entry::Ends(time, holding) if self.is_of(&holding) => {
+                            if self.question.tenure.hides(&holding, None, time) {
+                                return Ok(Next::Nothing);
+                            }
                             let realm = self.realm(holding.realm);
                             let (since, ended) = (None, Some(time));
                             return Ok(Next::Ends(HoldingMatch { holding, realm, since, ended }));
@@ -583,7 +577,11 @@ impl Search<'_> {
                 }
             }
         }
-        Ok(move |found: &HoldingMatch| ends.get(&found.key()).copied().flatten().or(all))
+        let tenure = self.question.tenure;
+        Ok(move |found: &HoldingMatch| {
+            let end = ends.get(&found.key()).copied().flatten().or(all);
+            end.filter(|end| !tenure.hides(&found.holding, found.since, *end))
+        })
     }
 }
 

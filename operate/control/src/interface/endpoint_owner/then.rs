@@ -49,6 +49,7 @@ pub(super) fn find_then(
     let OwnReply { reply: mut own, status, unreadable, owner } = own?;
     let settings = interface.settings();
     let Some(fleet) = &settings.fleet else { return Ok(alone(own, status)) };
+    let is_unreadable = unreadable.is_some();
     own.reason = unreadable.or(own.reason);
     let asked = match &interface.pair {
         Some(pair) => (pair.log)(question.write(), go_on),
@@ -59,7 +60,14 @@ pub(super) fn find_then(
     });
     let names = [&fleet.node[..], &fleet.partner.node];
     let clocks = interface.pair.as_ref().and_then(|pair| (pair.clock_fault)());
-    Ok(merged(names, question.at, own, other, owner.as_ref(), clocks))
+    // The clocks of the time of the question are not known.
+    let clocks = clocks.map(|clause| format!("{clause} now"));
+    let mut response = merged(names, question.at, own, other, owner.as_ref(), clocks);
+    // A log that cannot be read does not say that nobody had the endpoint.
+    if is_unreadable && response.status == 404 {
+        response.status = 500;
+    }
+    Ok(response)
 }
 
 /// Answers a question of the other node: the bytes of a reply. `None`: the question is malformed,
@@ -208,13 +216,17 @@ fn owners(interface: &Interface, settings: &Settings, question: &PastQuestion) -
 }
 
 /// The last take-over of a slice by a node until a time, if the node continued mappings and owned
-/// the slice at the time; and the next loss after the time.
+/// the slice at the time; the time since which the other node owned it, otherwise; and the next
+/// loss after the time.
 fn tenure(owners: &[SliceOwner], node: &str, at: Timestamp) -> Tenure {
     let (until, after): (Vec<_>, Vec<_>) = owners.iter().partition(|owner| owner.since <= at);
     let mut own = until.iter().rev().take_while(|owner| owner.owner == node);
-    let taken = own.find(|owner| owner.continued.is_some_and(|count| count > 0));
+    let taken = own.find(|owner| owner.continued.is_some_and(|count| count > 0)).copied();
+    let away = until.iter().rev().take_while(|owner| owner.owner != node).last();
     let lost = after.iter().find(|owner| owner.owner != node);
-    Tenure { inherited: taken.map(|owner| owner.since), lost: lost.map(|owner| owner.since) }
+    let [inherited, away, lost] = [taken, away.copied(), lost.copied()]
+        .map(|owner: Option<&SliceOwner>| owner.map(|owner| owner.since));
+    Tenure { inherited, away, lost }
 }
 
 /// The response of a gateway that is none of a pair.
@@ -332,7 +344,8 @@ fn join(known: &mut Value, answer: &Value) {
 }
 
 /// A sentence if one node alone names a holder whose end it may not know: while the other node owns
-/// a slice, a node logs no ends of the mappings that it has made before.
+/// a slice, a node logs no ends of the mappings that it has made before. An end that it logs later
+/// may be one of the same mapping that the owner made again.
 fn unconfirmed(
     answers: &[Value],
     nodes: [(&str, &NodeReply); 2],
@@ -350,8 +363,9 @@ fn unconfirmed(
             None => others.clone().any(|reply| !reply.searched),
         };
         // A mapping of a table has not ended.
-        let is_open = answer["by"].is_null() && answer["until"].is_null();
-        is_open && !is_of_owner && !others.any(|reply| is_confirmed(reply))
+        let is_of_log = answer["by"].is_null();
+        let may_end = owner.is_some() || answer["until"].is_null();
+        is_of_log && may_end && !is_of_owner && !others.any(|reply| is_confirmed(reply))
     })?;
     let word = |key: &str| doubtful[key].as_str().unwrap_or_default().to_owned();
     Some(format!(

@@ -23,10 +23,9 @@ fn configuration(folder: &Path, spool: &Path) -> String {
     )
 }
 
-#[test]
-fn a_node_that_cannot_read_its_log_asks_the_other_one_and_tells_it_no_path() {
-    const EXTERNAL: (Ipv4Addr, u16) = (Ipv4Addr::new(203, 0, 113, 1), 2300);
-    let name = format!("natgate-interface-pair-{}", std::process::id());
+/// Node a, whose log cannot be read. The other node gives a reply, or none for a reason.
+fn unreadable(name: &str, reply: Result<NodeReply, String>) -> (World, PathBuf) {
+    let name = format!("natgate-interface-{name}-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir(&folder).expect("a folder can be made");
@@ -35,6 +34,29 @@ fn a_node_that_cannot_read_its_log_asks_the_other_one_and_tells_it_no_path() {
     let settings = config::load(&file).unwrap_or_else(|problems| panic!("{problems:?}"));
     // A file is in the folder's place.
     std::fs::write(&spool, "").expect("the file can be written");
+    let reply = reply.map(|reply| reply.write());
+    let log = Arc::new(move |_: Vec<u8>, _: &dyn Fn() -> bool| reply.clone());
+    let (owners, clock_fault) = (Arc::new(Vec::<SliceOwner>::new), Arc::new(|| None::<String>));
+    let pair = PairAsker { owners, clock_fault, log };
+    (World::of_pair(folder, &file, &settings, 0, Some(pair)), spool)
+}
+
+#[test]
+fn a_log_that_cannot_be_read_does_not_say_that_nobody_had_the_endpoint() {
+    let nobody = NodeReply { searched: true, ..NodeReply::default() };
+    for (name, reply) in [("away", Err("it is not connected".to_owned())), ("none", Ok(nobody))] {
+        let (world, spool) = unreadable(name, reply);
+        let Response { status, body } =
+            world.ask("GET", "/v1/who?external=203.0.113.1:2300&protocol=udp&at=5.0");
+        let path = spool.to_str().expect("text");
+        assert_eq!(status, 500, "{body}");
+        assert!(body["message"].as_str().is_some_and(|it| it.contains(path)), "{body}");
+    }
+}
+
+#[test]
+fn a_node_that_cannot_read_its_log_asks_the_other_one_and_tells_it_no_path() {
+    const EXTERNAL: (Ipv4Addr, u16) = (Ipv4Addr::new(203, 0, 113, 1), 2300);
     let holder = json!({
         "subscriber": "10.0.0.5", "protocol": "udp", "external": "203.0.113.1", "ports": "2300",
         "since": 2.0, "until": 9.0,
@@ -45,10 +67,7 @@ fn a_node_that_cannot_read_its_log_asks_the_other_one_and_tells_it_no_path() {
         covered: vec![Span { from: 1.0, until: 9.0 }],
         ..NodeReply::default()
     };
-    let log = Arc::new(move |_: Vec<u8>, _: &dyn Fn() -> bool| Ok::<_, String>(reply.write()));
-    let (owners, clock_fault) = (Arc::new(Vec::<SliceOwner>::new), Arc::new(|| None::<String>));
-    let pair = PairAsker { owners, clock_fault, log };
-    let world = World::of_pair(folder, &file, &settings, 0, Some(pair));
+    let (world, spool) = unreadable("pair", Ok(reply));
 
     let answer = world.get("/v1/who?external=203.0.113.1:2300&protocol=udp&at=5.0");
     assert_eq!(answer["answers"][0]["subscriber"], "10.0.0.5", "{answer}");

@@ -132,7 +132,8 @@ fn the_end_of_a_continued_mapping_names_its_holder_since_the_take_over() {
     world.tell(50, Change::MappingRemoved(mapping(3, 5001)));
     world.tell(60, Change::MappingRemoved(mapping(4, 5000)));
     let within = |port, time: u64, inherited: Option<u64>, lost: Option<u64>| {
-        let tenure = Tenure { inherited: inherited.map(at), lost: lost.map(at) };
+        let tenure =
+            Tenure { inherited: inherited.map(at), lost: lost.map(at), ..Tenure::default() };
         let folder = world.folder.path();
         let found = holders_of(folder, (POOL, port), UDP, at(time), tenure, &|| true);
         found.ok().map(|found| found.holders[0].subscriber.clone())
@@ -149,6 +150,35 @@ fn the_end_of_a_continued_mapping_names_its_holder_since_the_take_over() {
     assert_eq!(within(5000, 25, Some(20), Some(30)), name(2));
     assert_eq!(within(5000, 25, Some(20), Some(28)), None, "another owner may have made it");
     assert_eq!(within(5001, 45, Some(20), Some(46)), name(3), "its begin is known");
+}
+
+/// Another gateway owns the address from 20 to 50. It ends the mapping at 25, and makes it again at
+/// 40. The first gateway continues and ends the second one.
+#[test]
+fn an_end_after_another_owner_is_none_of_the_mapping_before() {
+    let mut world = World::new();
+    // The begin of a mapping may be missing.
+    world.record(Record::Gap(Gap { lost: 7, from: at(2), to: at(3) }), 3);
+    world.tell(12, Change::MappingCreated(mapping(1, 5000)));
+    let block =
+        BlockId { realm: 0, subscriber: subscriber(3), external: POOL, ports: (2048, 2559) };
+    world.tell(13, Change::BlockAssigned(block));
+    world.tell(60, Change::MappingRemoved(mapping(1, 5000)));
+    world.tell(61, Change::BlockReleased(block));
+    world.tell(70, Change::MappingRemoved(mapping(2, 5001)));
+    let until = |port, time, away: Option<u64>, lost: Option<u64>| {
+        let tenure = Tenure { inherited: None, away: away.map(at), lost: lost.map(at) };
+        let folder = world.folder.path();
+        let found = holders_of(folder, (POOL, port), UDP, at(time), tenure, &|| true);
+        found.ok().map(|found| found.holders[0].until)
+    };
+    assert_eq!(until(5000, 30, Some(20), None), Some(None));
+    assert_eq!(until(5000, 15, None, Some(20)), Some(None));
+    assert_eq!(until(5000, 55, None, None), Some(Some(60.0)), "the owner ended it");
+    assert_eq!(until(5000, 30, Some(11), None), Some(Some(60.0)), "it is younger");
+    assert_eq!(until(2050, 30, Some(20), None), Some(Some(61.0)), "both log blocks");
+    assert_eq!(until(5001, 30, None, None), Some(Some(70.0)));
+    assert_eq!(until(5001, 30, Some(20), None), None, "the other gateway may have made it later");
 }
 
 #[test]

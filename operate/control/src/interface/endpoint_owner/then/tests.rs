@@ -91,9 +91,9 @@ fn different_subscribers_are_a_doubt() {
 #[test]
 fn clocks_that_differ_are_a_doubt() {
     let both = reply(&["10.0.0.5"], (1.0, 9.0));
-    let clocks = Some("the clocks of the nodes differ by 3.2 s".to_owned());
+    let clocks = Some("the clocks of the nodes differ by 3.2 s now".to_owned());
     let Response { body, .. } = merged(NODES, AT, both.clone(), Ok(both), None, clocks);
-    assert_eq!(body["doubts"], json!(["the clocks of the nodes differ by 3.2 s"]));
+    assert_eq!(body["doubts"], json!(["the clocks of the nodes differ by 3.2 s now"]));
 }
 
 #[test]
@@ -139,6 +139,7 @@ fn a_holder_that_only_the_former_owner_names_is_a_doubt() {
     let mut open = reply(&["10.0.0.5"], (1.0, 9.0));
     open.answers[0]["until"] = Value::Null;
     let nobody = reply(&[], (1.0, 9.0));
+    let closed = reply(&["10.0.0.5"], (1.0, 9.0));
     let doubts = |own: &NodeReply, other: &NodeReply, owner: Option<SliceOwner>| {
         let merged = merged(NODES, AT, own.clone(), Ok(other.clone()), owner.as_ref(), None);
         merged.body["doubts"].as_array().expect("a list").len()
@@ -146,6 +147,9 @@ fn a_holder_that_only_the_former_owner_names_is_a_doubt() {
     assert_eq!(doubts(&open, &nobody, Some(owner("b"))), 1);
     assert_eq!(doubts(&nobody, &open, Some(owner("a"))), 1);
     assert_eq!(doubts(&open, &nobody, Some(owner("a"))), 0);
+    assert_eq!(doubts(&closed, &nobody, Some(owner("b"))), 1, "the end may be another's");
+    assert_eq!(doubts(&closed, &nobody, Some(owner("a"))), 0);
+    assert_eq!(doubts(&closed, &nobody, None), 0);
     assert_eq!(doubts(&open, &nobody, None), 1, "the owner is not known");
     assert_eq!(doubts(&open, &open, Some(owner("b"))), 0, "both name it");
     let mut in_table = open.clone();
@@ -183,11 +187,17 @@ fn only_the_owner_at_the_time_has_continued_mappings() {
         owner(20, "b", None),
         owner(40, "a", Some(1)),
     ];
-    for (at, inherited, lost) in
-        [(5, None, Some(20)), (15, Some(10), Some(20)), (20, None, None), (50, Some(40), None)]
-    {
-        let [inherited, lost] = [inherited, lost].map(|time: Option<u64>| time.map(Timestamp));
-        assert_eq!(tenure(&all, "a", Timestamp(at)), Tenure { inherited, lost }, "at {at}");
+    for (at, inherited, away, lost) in [
+        (5, None, None, Some(20)),
+        (15, Some(10), None, Some(20)),
+        (20, None, Some(20), None),
+        (30, None, Some(20), None),
+        (50, Some(40), None, None),
+    ] {
+        let [inherited, away, lost] =
+            [inherited, away, lost].map(|time: Option<u64>| time.map(Timestamp));
+        let expected = Tenure { inherited, away, lost };
+        assert_eq!(tenure(&all, "a", Timestamp(at)), expected, "at {at}");
     }
     assert_eq!(tenure(&[], "a", Timestamp(9)), Tenure::default());
 }
