@@ -176,7 +176,7 @@ fn open(bytes: &[u8]) -> ([u128; 2], u8, u8, usize, &[u8]) {
         let header = Ipv4::new_checked(bytes).expect("a packet of IPv4");
         assert!(header.checksum_valid());
         let ends = [header.source(), header.destination()].map(u128::from);
-        let offset = usize::from(header.fragment_offset());
+        let offset = header.fragment_offset();
         return (ends, header.protocol(), header.ttl(), offset, &bytes[20..]);
     }
     let header = Ipv6::new_checked(bytes).expect("a packet of IPv6");
