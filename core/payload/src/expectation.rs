@@ -2,7 +2,7 @@
 //! translator for them.
 
 use crate::Side;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 /// The external endpoint that an expectation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,33 +84,53 @@ pub struct Endpoints {
     pub remote_inside: SocketAddr,
     /// Number of the realm that the internal endpoint is in.
     pub realm: u16,
+    /// Number of an internal host with an IPv4 address, if its realm has numbers: hosts behind
+    /// several B4s may have one internal endpoint.
+    pub number: Option<Ipv4Addr>,
 }
 
 /// [`Endpoints`] in 54 bytes: addresses of IPv6 without flow labels and scopes, which no translated
 /// packet has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PackedEndpoints {
-    internal: (IpAddr, u16),
+    internal: (PackedHost, u16),
     remote_inside: (IpAddr, u16),
     external: SocketAddrV4,
     remote: SocketAddrV4,
     realm: u16,
 }
 
+const _: () = assert!(size_of::<PackedEndpoints>() <= 54);
+
+/// An internal host: its address, and with IPv4 its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PackedHost {
+    Ipv4(Ipv4Addr, Option<Ipv4Addr>),
+    Ipv6(Ipv6Addr),
+}
+
 impl From<Endpoints> for PackedEndpoints {
     fn from(ends: Endpoints) -> Self {
-        let Endpoints { internal, external, remote, remote_inside, realm } = ends;
-        let pack = |end: SocketAddr| (end.ip(), end.port());
-        let (internal, remote_inside) = (pack(internal), pack(remote_inside));
-        Self { internal, remote_inside, external, remote, realm }
+        let Endpoints { internal, external, remote, remote_inside, realm, number } = ends;
+        let host = match internal.ip() {
+            IpAddr::V4(address) => PackedHost::Ipv4(address, number),
+            IpAddr::V6(address) => PackedHost::Ipv6(address),
+        };
+        let remote_inside = (remote_inside.ip(), remote_inside.port());
+        Self { internal: (host, internal.port()), remote_inside, external, remote, realm }
     }
 }
 
 impl From<PackedEndpoints> for Endpoints {
     fn from(packed: PackedEndpoints) -> Self {
         let PackedEndpoints { internal, remote_inside, external, remote, realm } = packed;
-        let (internal, remote_inside) = (internal.into(), remote_inside.into());
-        Self { internal, external, remote, remote_inside, realm }
+        let (host, port) = internal;
+        let (address, number) = match host {
+            PackedHost::Ipv4(address, number) => (address.into(), number),
+            PackedHost::Ipv6(address) => (address.into(), None),
+        };
+        let (internal, remote_inside) = (SocketAddr::new(address, port), remote_inside.into());
+        Self { internal, external, remote, remote_inside, realm, number }
     }
 }
 

@@ -175,12 +175,13 @@ impl Flow {
     /// The bytes of the flow for another process. `None`: the flow cannot be saved. The numbers of
     /// realms and hosts belong to this process, and so do the calls of PPTP.
     pub(crate) fn save(&self, pool: &Pool) -> Option<Vec<u8>> {
-        let Endpoints { internal, external, remote, remote_inside, realm } = self.endpoints();
+        let Endpoints { internal, external, remote, remote_inside, realm, number } =
+            self.endpoints();
         let (SocketAddr::V4(internal), SocketAddr::V4(remote_inside)) = (internal, remote_inside)
         else {
             return None;
         };
-        if realm != 0 || self.alg.kind() == Kind::Pptp {
+        if realm != 0 || number.is_some() || self.alg.kind() == Kind::Pptp {
             return None;
         }
         let mut to = Vec::new();
@@ -213,7 +214,8 @@ impl Flow {
         let alg = Alg::restore(kind, from)?;
         let first = Direction::restore(pool, from)?;
         let (internal, remote_inside) = (internal.into(), remote_inside.into());
-        let endpoints = Endpoints { internal, external, remote, remote_inside, realm: 0 };
+        let (realm, number) = (0, None);
+        let endpoints = Endpoints { internal, external, remote, remote_inside, realm, number };
         let mut flow = Self {
             endpoints: endpoints.into(),
             alg,

@@ -137,6 +137,12 @@ impl Context<'_> {
         }
     }
 
+    /// True if there is room for all edits of one message with these texts.
+    pub(crate) fn has_room<'t>(&self, texts: impl Iterator<Item = &'t [u8]>) -> bool {
+        let (count, len) = texts.fold((0, 0), |(count, len), text| (count + 1, len + text.len()));
+        self.draft.has_room(count, len)
+    }
+
     /// Replaces bytes of the message. The ranges of one message come in order.
     pub(crate) fn replace(&mut self, range: Range<usize>, text: &[u8]) -> Result<(), Step> {
         let start = range.start as u32;

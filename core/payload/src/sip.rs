@@ -218,6 +218,11 @@ impl Sip {
         if context.is_between_families() {
             edits = joined(edits, message.bytes);
         }
+        // Anybody outside may write a message with more edits than there is room for.
+        if !context.has_room(edits.iter().map(|(_, text)| &text[..])) {
+            context.refuse(Reason::NoBuffer);
+            return Ok(());
+        }
         edits.iter().try_for_each(|(range, text)| context.replace(range.clone(), text))
     }
 
@@ -247,7 +252,7 @@ impl Sip {
                 }
             }
         }
-        let (record, request) = (record(message, context.family()), request(message));
+        let (record, request) = (record(message), request(message));
         let all = self.registrations.ports(record).filter(|_| ends_all(message, &contacts));
         let ended = wishes.iter().filter(|wish| wish.seconds == 0).map(|wish| wish.port);
         for port in all.chain(ended) {
@@ -384,7 +389,7 @@ impl Sip {
         context: &mut Context<'_>,
     ) -> Option<SocketAddrV4> {
         let external = self.expect(port, lifetime, context)?;
-        let of = (record(message, context.family()), port);
+        let of = (record(message), port);
         self.registrations.ask(of, request(message), asked, context.now);
         Some(external)
     }
@@ -413,7 +418,7 @@ impl Sip {
     /// granted here: a message from outside prolongs nothing.
     fn take_answer(&mut self, message: &Message<'_>, context: &mut Context<'_>) {
         let Some(status @ 200..) = status(message) else { return };
-        let of = (record(message, context.family()), request(message));
+        let of = (record(message), request(message));
         let (ports, flow) = (self.ports, *context.flow());
         let granted = |port| granted(message, port, &ports, &flow);
         let answered = self.registrations.answer(of, status >= 300, &granted, context.now);

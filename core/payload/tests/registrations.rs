@@ -45,6 +45,21 @@ fn the_last_registration_that_ends_keeps_nothing() {
 
 const OWN: Wanted = Wanted::EndpointOfFlow;
 
+/// Hosts behind two B4s have one internal endpoint, and one after the other the same external one.
+#[test]
+fn a_host_with_another_number_begins_a_flow_of_its_own() {
+    let mut telephone = client();
+    let text = |own: &str| message(REGISTER, &format!("m: <sip:u@{own}>;expires=900\r\n"), "");
+    let (inside, outside) = (text("10.0.0.5:40000"), text("203.0.113.1:50000"));
+    telephone.endpoints.number = Some([1, 0, 0, 0].into());
+    telephone.send_at(1, Inside, "\0\0\0\0");
+    assert_eq!(telephone.send_at(2, Inside, &inside), inside, "the flow has left its protocol");
+    telephone.endpoints.number = Some([1, 0, 0, 1].into());
+    assert_eq!(telephone.send_at(600, Inside, &inside), outside);
+    assert_eq!(telephone.payloads.flows(), 1);
+    assert_eq!(telephone.payloads.save().count(), 0, "numbers mean nothing elsewhere");
+}
+
 /// RFC 3261 section 10.3: the registrar ends a contact if the request succeeds, and not before.
 #[test]
 fn a_refused_end_ends_nothing() {

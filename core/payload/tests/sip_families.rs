@@ -45,6 +45,27 @@ fn a_registration_changes_family_and_comes_back() {
     assert_eq!(telephone.book.left(40000), 300);
 }
 
+/// The host in the address of record may be of either family, and has two addresses then.
+#[test]
+fn an_answer_belongs_to_its_request_whatever_the_host_of_its_record() {
+    for host in ["198.51.100.2", "[64:ff9b::198.51.100.2]", "[2001:db8:9::1]", "host.example"] {
+        let mut telephone = client();
+        let headers = |own: &str, seconds: u16| {
+            format!(
+                "t: <sip:u@{host}>\r\ni: 1\r\nCSeq: 1 REGISTER\r\n\
+                 m: <sip:u@{own}>;expires={seconds}\r\n"
+            )
+        };
+        let asked = headers("[2001:db8:2::31]:40000", 600);
+        let heard = telephone.send(Inside, &message("REGISTER sip:a SIP/2.0", &asked, ""));
+        let record = heard.lines().find(|line| line.starts_with("t: ")).unwrap();
+        let granted = headers("203.0.113.1:50000", 300);
+        let granted = granted.replace(&format!("t: <sip:u@{host}>"), record);
+        telephone.send(Outside, &message("SIP/2.0 200 OK", &granted, ""));
+        assert_eq!(telephone.book.left(40000), 300, "{host}");
+    }
+}
+
 /// What one side has seen of the other: brackets, other hosts, and ports that no mapping has.
 #[test]
 fn received_and_rport_change_together_or_not_at_all() {
@@ -254,6 +275,28 @@ fn many_messages_on_the_way_are_read() {
         let text = String::from_utf8_lossy(packet);
         assert!(text.ends_with(&heard), "{number}: {text}");
     }
+}
+
+/// A description with more media than one message has room for edits passes as it is, and the
+/// messages after it are read.
+#[test]
+fn a_message_with_too_many_edits_ends_no_reading() {
+    let mut link = Link::open(Opening::new(Kind::Sip, client_inside_v6(5060), Inside));
+    let text =
+        |other: &str| message("OPTIONS sip:u@a SIP/2.0", &format!("m: <sip:{other}>\r\n"), "");
+    let media = "m=a 9 x\r\nc=IN IP4 192.0.2.9\r\n".repeat(110);
+    let body = typed_description("IP4 192.0.2.9", &media);
+    let many = message("INVITE sip:u@203.0.113.1:50000 SIP/2.0", "i: 1\r\n", &body);
+    let start = link.write(Outside, many.as_bytes());
+    for first in (0..many.len()).step_by(1000) {
+        link.send(Outside, start + first, start + many.len().min(first + 1000));
+    }
+    link.repeat_until_acknowledged(Outside);
+    assert_eq!(link.heard(Inside), many);
+    let refused = link.payloads.counters(Kind::Sip).refused[Reason::NoBuffer as usize];
+    assert_eq!(refused, 1);
+    link.say(Outside, &text("192.0.2.9"));
+    assert_eq!(link.heard(Inside), many + &text("[64:ff9b::c000:209]"));
 }
 
 /// A form that a browser sends opens no port, wherever the forged message begins in a segment.

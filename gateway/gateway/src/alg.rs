@@ -37,7 +37,7 @@ use natgate_wire::{Ipv4, protocol};
 use ports::EnginePorts;
 pub use settings::{AlgSettings, RuleAlgs};
 use std::collections::{HashMap, VecDeque};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use tunneled::Host;
 pub(crate) use tunneled::HostEnds;
 use watched::WatchedPorts;
@@ -92,8 +92,6 @@ struct Control {
     kind: Kind,
     endpoints: Endpoints,
     new_flow: NewFlow,
-    /// The B4 that the internal host is behind, if the packet tells it.
-    b4: Option<Ipv6Addr>,
 }
 
 impl Control {
@@ -375,7 +373,7 @@ impl Stage {
         let known = known.filter(|_| !self.former.is_off());
         let kind = known.or(named)?;
         let new_flow = if named == Some(kind) { NewFlow::Read } else { NewFlow::Off };
-        Some(Control { kind, endpoints, new_flow, b4: None })
+        Some(Control { kind, endpoints, new_flow })
     }
 
     /// Takes a packet through the engine and the framework. The translator has the hosts with
@@ -530,7 +528,7 @@ fn endpoints(
     remote: SocketAddrV4,
 ) -> Endpoints {
     let (internal, remote_inside) = (internal.into(), remote.into());
-    Endpoints { internal, external, remote, remote_inside, realm }
+    Endpoints { internal, external, remote, remote_inside, realm, number: None }
 }
 
 /// Lets a whole datagram that an edit has made longer than the MTU of its way be cut, whatever its

@@ -149,16 +149,17 @@ pub(super) fn call(message: &Message<'_>) -> u32 {
 }
 
 /// A hash of the address of record that a message registers, which is not 0. An address of a host
-/// in it counts for nothing: both sides know the host by different ones.
-pub(super) fn record(message: &Message<'_>, family: Family) -> u16 {
+/// in it, of either family, counts for nothing: both sides know the host by different ones.
+pub(super) fn record(message: &Message<'_>) -> u16 {
     let header = message.only("to", "t");
     let place = header.map_or(0..0, |header| header.value.clone());
     let value = &message.bytes[place.clone()];
     let start = value.iter().position(|byte| *byte == b'<').map_or(0, |at| at + 1);
     let uri = value[start..].split(|byte| b">;".contains(byte)).next().unwrap_or_default();
     let part = place.start + start..place.start + start + uri.len();
-    let host = endpoints(message.bytes, part.clone(), family).next();
-    let end = host.map_or(part.end, |host| host.range.start);
+    let host = |family| endpoints(message.bytes, part.clone(), family).next();
+    let hosts = [Family::Ipv4, Family::Ipv6].into_iter().filter_map(host);
+    let end = hosts.map(|host| host.range.start).min().unwrap_or(part.end);
     let hash = hash(&message.bytes[part.start..end]);
     ((hash >> 16 ^ hash) as u16).max(1)
 }

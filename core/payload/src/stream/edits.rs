@@ -61,9 +61,14 @@ impl Edits {
         self.list.is_empty()
     }
 
+    /// True if there is room for a number of edits with this length of their texts, bytes.
+    pub(crate) fn has_room(&self, count: usize, len: usize) -> bool {
+        self.list.len() + count <= MOST && self.texts.len() + len <= ROOM
+    }
+
     /// Adds an edit behind the others. False: there is no room.
     pub(crate) fn push(&mut self, start: u32, len: usize, text: &[u8]) -> bool {
-        let fits = self.list.len() < MOST && self.texts.len() + text.len() <= ROOM;
+        let fits = self.has_room(1, text.len());
         let (true, Ok(len @ 1..)) = (fits, u16::try_from(len)) else { return false };
         let at = self.texts.len() as u16;
         self.texts.extend_from_slice(text);

@@ -173,7 +173,8 @@ pub(crate) fn endpoints(internal: &str, external: &str, remote: &str) -> Endpoin
             format!("[64:ff9b::{}]:{}", remote.ip(), remote.port()).parse().unwrap()
         }
     };
-    Endpoints { internal, external: external.parse().unwrap(), remote, remote_inside, realm: 0 }
+    let external = external.parse().unwrap();
+    Endpoints { internal, external, remote, remote_inside, realm: 0, number: None }
 }
 
 /// A client inside with IPv4.

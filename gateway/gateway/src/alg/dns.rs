@@ -182,6 +182,6 @@ impl Stage {
         };
         let endpoints = Endpoints { remote_inside: seen.into(), ..ends };
         let new_flow = NewFlow::Read;
-        (before != after).then_some(Control { kind: Kind::Dns, endpoints, new_flow, b4: None })
+        (before != after).then_some(Control { kind: Kind::Dns, endpoints, new_flow })
     }
 }

@@ -105,7 +105,7 @@ impl Stage {
             let kind = self.settings.kind(ends.protocol, ends.source.port())?;
             let internal = drawn(becomes.destination);
             let endpoints = endpoints(becomes.realm, internal, ends.destination, ends.source);
-            Some(Control { kind, endpoints, new_flow: NewFlow::Read, b4: None })
+            Some(Control { kind, endpoints, new_flow: NewFlow::Read })
         })
     }
 }

@@ -223,7 +223,8 @@ mod tests {
     fn flow() -> Endpoints {
         let (internal, remote) = (end("10.0.0.5:40000"), end("198.51.100.2:1720"));
         let (external, remote_inside) = (end("203.0.113.1:50000"), remote.into());
-        Endpoints { internal: internal.into(), external, remote, remote_inside, realm: 3 }
+        let (internal, number) = (internal.into(), None);
+        Endpoints { internal, external, remote, remote_inside, realm: 3, number }
     }
 
     fn inside(port: u16) -> FurtherFlow {

@@ -9,7 +9,7 @@ use natgate_engine::{Engine, Side, Timestamp};
 use natgate_ipv6::{HostKind, Translator};
 use natgate_payload::{Endpoints, Fate, Room};
 use natgate_wire::{Ipv6, protocol};
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// Protocol and endpoints in the headers of a packet of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub(super) struct Asked {
     pub(super) remote: SocketAddrV4,
     /// The receiver as the host knows it.
     pub(super) remote_inside: SocketAddr,
+    /// The number of a host with an IPv4 address.
+    pub(super) number: Option<Ipv4Addr>,
 }
 
 impl Stage {
@@ -97,6 +99,7 @@ impl Stage {
             internal: ends.source.into(),
             remote: SocketAddrV4::new(seen, ends.destination.port()),
             remote_inside: ends.destination.into(),
+            number: None,
         };
         self.control_of_numbered(translator, asked, packet)
     }
@@ -108,7 +111,7 @@ impl Stage {
         asked: Asked,
         packet: &[u8],
     ) -> Option<Control> {
-        let Asked { internal, remote, remote_inside } = asked;
+        let Asked { internal, remote, remote_inside, number } = asked;
         let Ends { protocol, source: external, destination } = Ends::read(packet)?;
         // A destination that was translated too has two names; such flows pass unread.
         if destination != remote {
@@ -118,6 +121,7 @@ impl Stage {
         let known = self.payloads.find(protocol, external, remote).map(|(kind, _)| kind);
         let kind = if internal.is_ipv6() { HostKind::Nat64 } else { HostKind::Dslite };
         let realm = translator.realms().of(kind)?;
-        self.control(named, known, Endpoints { internal, external, remote, remote_inside, realm })
+        let endpoints = Endpoints { internal, external, remote, remote_inside, realm, number };
+        self.control(named, known, endpoints)
     }
 }

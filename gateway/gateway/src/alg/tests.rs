@@ -407,8 +407,9 @@ fn a_flow_with_another_external_port_is_another_keeper() {
     let number = |internal: &str, external: &str, remote: &str| {
         let (internal, remote) = (end(internal).into(), end(remote));
         let (external, remote_inside) = (end(external), remote.into());
-        let realm = 0;
-        super::ports::number(&Endpoints { internal, external, remote, remote_inside, realm })
+        let (realm, number) = (0, None);
+        let flow = Endpoints { internal, external, remote, remote_inside, realm, number };
+        super::ports::number(&flow)
     };
     let (internal, external, remote) = ("10.0.0.5:5060", "203.0.113.1:2000", "198.51.100.2:5060");
     let own = number(internal, external, remote);

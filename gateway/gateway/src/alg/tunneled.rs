@@ -62,7 +62,7 @@ impl<'t> Host<'t> {
     pub(super) fn of(
         (engine, translator): (&Engine, Option<&'t Translator>),
         from: Side,
-        Control { endpoints, b4, .. }: &Control,
+        Control { endpoints, .. }: &Control,
         packet: &[u8],
     ) -> Self {
         let realm = usize::from(endpoints.realm).checked_sub(1);
@@ -74,13 +74,11 @@ impl<'t> Host<'t> {
             return Self::Unknown;
         };
         let own = endpoints.internal.ip();
-        let requester = match (from, own, *b4) {
-            (Side::Outside, ..) => return Self::OfFlow(translator, ends.protocol, *endpoints),
-            (Side::Inside, IpAddr::V6(host), _) => Requester::Ipv6(host),
-            (Side::Inside, IpAddr::V4(inner), Some(b4)) => Requester::Tunneled { b4, inner },
-            (Side::Inside, IpAddr::V4(_), None) => return Self::Unknown,
+        let number = match (from, own) {
+            (Side::Outside, _) => return Self::OfFlow(translator, ends.protocol, *endpoints),
+            (Side::Inside, IpAddr::V6(host)) => number_of(translator, Requester::Ipv6(host)),
+            (Side::Inside, IpAddr::V4(_)) => endpoints.number,
         };
-        let number = translator.number_of(requester).map(|(_, number)| number);
         Self::Numbered(translator, own, number)
     }
 
@@ -117,9 +115,14 @@ impl<'t> Host<'t> {
     }
 }
 
+/// Number of a host now.
+fn number_of(translator: &Translator, host: Requester) -> Option<Ipv4Addr> {
+    translator.number_of(host).map(|(_, number)| number)
+}
+
 /// Number of the host that has the mapping of a flow now. A packet from outside tells no tunnel,
-/// and a number may have become another host's. So the mapping's host must have the internal
-/// endpoint of the flow.
+/// and a number may have become another host's. So the mapping's host must have the number and the
+/// internal endpoint of the flow.
 fn owner(
     engine: &Engine,
     translator: &Translator,
@@ -134,7 +137,8 @@ fn owner(
     let is_flow = (at, internal.port, realm) == (external, flow.internal.port(), flow.realm);
     let host = translator.host(realm, internal.address)?.address?;
     let is_host = IpAddr::V6(host).to_canonical() == flow.internal.ip().to_canonical();
-    (is_flow && is_host).then_some(internal.address)
+    let has_number = flow.number.is_none_or(|number| number == internal.address);
+    (is_flow && is_host && has_number).then_some(internal.address)
 }
 
 impl Stage {
@@ -155,10 +159,13 @@ impl Stage {
         TunneledEnds { b4, inner }: TunneledEnds,
         packet: &[u8],
     ) -> Option<Control> {
-        let remote = inner.destination;
-        let asked = Asked { internal: inner.source.into(), remote, remote_inside: remote.into() };
+        let Ends { source, destination: remote, .. } = inner;
+        let host = Requester::Tunneled { b4, inner: *source.ip() };
+        let number = Some(number_of(translator, host)?);
+        let (internal, remote_inside) = (source.into(), remote.into());
+        let asked = Asked { internal, remote, remote_inside, number };
         let control = self.control_of_numbered(translator, asked, packet)?;
-        is_read_in_tunnels(control.kind).then_some(Control { b4: Some(b4), ..control })
+        is_read_in_tunnels(control.kind).then_some(control)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Clients behind B4s of DS-Lite: messages in tunnels are edited as those of IPv4 hosts.
 
 use super::world::*;
-use natgate_engine::{Behavior, Change, Event, Prefix, Side};
+use natgate_engine::{Allocation, Behavior, Change, Event, Prefix, Side};
 use natgate_gateway::ipv6::softwire::{DsliteSettings, SoftwireSettings};
 use natgate_gateway::{AlgKind, AlgSettings, Settings};
 
@@ -227,4 +227,28 @@ fn an_offer_of_irc_names_the_external_endpoint_of_a_client_behind_a_b4() {
     let port = made(&outcomes.events, 5000).expect("a mapping");
     let said = single(outcomes.sent.last().unwrap(), Side::Outside);
     assert_eq!(text(said), offer(v4(EXTERNAL), port));
+}
+
+/// Hosts behind two B4s have one internal endpoint, and one after the other the same external one.
+#[test]
+fn a_host_of_another_b4_begins_a_flow_of_its_own() {
+    let mut settings = settings_of(AlgKind::Sip);
+    settings.engine.allocation = Allocation::Preserve;
+    let register = |end: &str| {
+        let headers = format!("m: <sip:u@{end}>\r\nExpires: 90\r\nContent-Length: 0\r\n\r\n");
+        udp(5060, 5060, format!("REGISTER sip:a SIP/2.0\r\n{headers}").as_bytes())
+    };
+    let (inner, external) = (format!("{INNER}:5060"), format!("{EXTERNAL}:5060"));
+    let packets = [
+        (Side::Inside, 1.0, in_tunnel_by(UDP, B4, &udp(5060, 5060, &[0; 4]))),
+        (Side::Inside, 700.0, in_tunnel_by(UDP, OTHER_B4, &register(&inner))),
+        (Side::Outside, 701.0, ip4(SERVER, EXTERNAL, UDP, &register(&external))),
+    ];
+    let outcomes = run(&settings, &packets);
+    assert_eq!(port(single(&outcomes.sent[0], Side::Outside), 0), 5060);
+    let said = single(&outcomes.sent[1], Side::Outside);
+    assert_eq!((port(said, 0), &said[28..]), (5060, &register(&external)[8..]));
+    let told = single(&outcomes.sent[2], Side::Inside);
+    assert_eq!(ends6(told), ends(AFTR, OTHER_B4));
+    assert_eq!(told[68..], register(&inner)[8..]);
 }
