@@ -418,7 +418,8 @@ control Nat64Main(
         meta.reason = Reason.NO_ROLE;
     }
 
-    // The prefix is that of embedded IPv4 addresses: the first 96 bits. The MTU is that of the other side, at least 1280.
+    // The prefix is that of embedded IPv4 addresses: the first 96 bits. The MTU is that of the other side, at least
+    // 1280.
     action inside(bit<48> mac, bit<64> prefix_high, bit<32> prefix_middle, bit<16> mtu) {
         meta.is_inside = true;
         meta.is_local = hdr.ethernet.destination == mac;
