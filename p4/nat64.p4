@@ -8,8 +8,9 @@
 // entry of `download` has the external port.
 //
 // It translates TCP, UDP and ICMP echo. It drops fragments, IPv4 options, IPv6 extension headers, ICMP errors, and UDP
-// without a checksum, and makes no ICMP errors. One /96 embeds the IPv4 addresses; the routes decide which are reached.
-// Packets from inside to external addresses are not turned back.
+// without a checksum, packets that are too big for the other side, and packets from inside to external addresses. It
+// makes no ICMP errors. One /96 embeds the IPv4 addresses; the routes decide which of them hosts inside may reach, and
+// which may reach hosts inside.
 //
 // An IPv6 address has three fields, because DPDK's pipeline has none of more than 64 bits, and because a /96 leaves
 // the last 32 bits for an IPv4 address.
@@ -61,7 +62,10 @@ enum bit<8> Reason {
     NO_NEIGHBOR = 11,
     NOT_LOCAL = 12,
     NOT_EMBEDDED = 13,
-    NO_CHECKSUM = 14
+    NO_CHECKSUM = 14,
+    SOURCE = 15,
+    HAIRPIN = 16,
+    TOO_BIG = 17
 }
 
 header ethernet_t {
@@ -180,6 +184,8 @@ struct metadata_t {
     bit<16> pool_index;         // of the external address
     bit<64> prefix_high;        // of embedded IPv4 addresses
     bit<32> prefix_middle;
+    bit<16> mtu;                // of the other side
+    bit<32> remote;             // IPv4 address of the remote host
     ExpireTimeProfileId_t profile;
     bit<64> hop_high;           // next hop; of an IPv4 next hop only the low part
     bit<32> hop_middle;
@@ -412,19 +418,22 @@ control Nat64Main(
         meta.reason = Reason.NO_ROLE;
     }
 
-    // The prefix is that of embedded IPv4 addresses: the first 96 bits.
-    action inside(bit<48> mac, bit<64> prefix_high, bit<32> prefix_middle) {
+    // The prefix is that of embedded IPv4 addresses: the first 96 bits. The MTU is that of the other side, at least
+    // 1280.
+    action inside(bit<48> mac, bit<64> prefix_high, bit<32> prefix_middle, bit<16> mtu) {
         meta.is_inside = true;
         meta.is_local = hdr.ethernet.destination == mac;
         meta.prefix_high = prefix_high;
         meta.prefix_middle = prefix_middle;
+        meta.mtu = mtu;
     }
 
-    action outside(bit<48> mac, bit<64> prefix_high, bit<32> prefix_middle) {
+    action outside(bit<48> mac, bit<64> prefix_high, bit<32> prefix_middle, bit<16> mtu) {
         meta.is_inside = false;
         meta.is_local = hdr.ethernet.destination == mac;
         meta.prefix_high = prefix_high;
         meta.prefix_middle = prefix_middle;
+        meta.mtu = mtu;
     }
 
     table interfaces {
@@ -663,7 +672,7 @@ control Nat64Main(
     }
 
     action on_link(PortId_t port) {
-        meta.hop_low = hdr.ipv4.destination;
+        meta.hop_low = meta.remote;
         meta.out_port = port;
     }
 
@@ -671,9 +680,16 @@ control Nat64Main(
         meta.reason = Reason.NO_ROUTE;
     }
 
+    // The prefix is that of external addresses.
+    action hairpin() {
+        meta.reason = Reason.HAIRPIN;
+    }
+
+    // Routes of remote hosts, for packets of both directions: a host outside without one may not send, either. With the
+    // well-known prefix, `no_route` refuses the addresses that are not global (RFC 6052 section 3.1).
     table routes {
-        key = { hdr.ipv4.destination : lpm; }
-        actions = { via; on_link; @defaultonly no_route; }
+        key = { meta.remote : lpm; }
+        actions = { via; on_link; hairpin; no_route; }
         const default_action = no_route();
         size = 65536;
     }
@@ -744,30 +760,45 @@ control Nat64Main(
         }
     }
 
-    // Checks the header, and that the family is that of the side.
+    // Checks the header, and that the family is that of the side. No host has an address of 0.0.0.0/8, 127.0.0.0/8, or
+    // from 224.0.0.0 on.
     action check_ipv4() {
         header_sum.clear();
         header_sum.add(hdr.ipv4);
-        if (header_sum.get() != 0 || hdr.ipv4.total_length < 28) {
+        meta.remote = hdr.ipv4.source;
+        if (header_sum.get() != 0 || hdr.ipv4.total_length < 28 ||
+            (hdr.tcp.isValid() && hdr.ipv4.total_length < 40)) {
             meta.reason = Reason.MALFORMED;
         } else if (meta.is_inside) {
             meta.reason = Reason.UNSUPPORTED;
+        } else if ((meta.remote & 0xff000000) == 0 || (meta.remote & 0xff000000) == 0x7f000000 ||
+            meta.remote >= 0xe0000000) {
+            meta.reason = Reason.SOURCE;
         } else if (hdr.ipv4.ttl <= 1) {
             meta.reason = Reason.TTL;
+        } else if (hdr.ipv4.total_length > meta.mtu - 20) {
+            meta.reason = Reason.TOO_BIG;
         }
     }
 
-    // IPv4's length has room for 65,515 bytes behind its header.
+    // IPv4's length has room for 65,515 bytes behind its header. No host has an address of the prefix (RFC 6146
+    // section 3.5).
     action check_ipv6() {
-        if ((hdr.ipv6.version_class_flow & 0xf0000000) != 0x60000000 || hdr.ipv6.payload_length > 65515) {
+        meta.remote = hdr.ipv6.destination_low;
+        if ((hdr.ipv6.version_class_flow & 0xf0000000) != 0x60000000 || hdr.ipv6.payload_length > 65515 ||
+            hdr.ipv6.payload_length < 8 || (hdr.tcp.isValid() && hdr.ipv6.payload_length < 20)) {
             meta.reason = Reason.MALFORMED;
         } else if (!meta.is_inside) {
             meta.reason = Reason.UNSUPPORTED;
+        } else if (hdr.ipv6.source_high == meta.prefix_high && hdr.ipv6.source_middle == meta.prefix_middle) {
+            meta.reason = Reason.SOURCE;
         } else if (hdr.ipv6.hop_limit <= 1) {
             meta.reason = Reason.TTL;
         } else if (hdr.ipv6.destination_high != meta.prefix_high ||
             hdr.ipv6.destination_middle != meta.prefix_middle) {
             meta.reason = Reason.NOT_EMBEDDED;
+        } else if (hdr.ipv6.payload_length > meta.mtu - 20) {
+            meta.reason = Reason.TOO_BIG;
         }
     }
 
@@ -836,6 +867,9 @@ control Nat64Main(
                 meta.reason = Reason.UNSUPPORTED;
             }
         }
+        if (meta.reason == Reason.NONE && meta.protocol != 0) {
+            routes.apply();
+        }
         if (meta.reason == Reason.NONE && meta.protocol != 0 && meta.is_inside) {
             subscribers.apply();
             if (meta.reason == Reason.NONE) {
@@ -883,10 +917,7 @@ control Nat64Main(
         if (meta.reason == Reason.NONE && meta.protocol != 0) {
             translate.apply(hdr, meta);
             if (meta.is_inside) {
-                routes.apply();
-                if (meta.reason == Reason.NONE) {
-                    next_hops.apply();
-                }
+                next_hops.apply();
             } else {
                 routes6.apply();
                 if (meta.reason == Reason.NONE) {

@@ -410,8 +410,8 @@ impl Icmp {
 /// What entries of `Nat64Main.interfaces` do.
 #[derive(Clone, Copy, Debug)]
 enum InterfacesAction {
-    Inside { mac: u64, prefix_high: u64, prefix_middle: u32 },
-    Outside { mac: u64, prefix_high: u64, prefix_middle: u32 },
+    Inside { mac: u64, prefix_high: u64, prefix_middle: u32, mtu: u16 },
+    Outside { mac: u64, prefix_high: u64, prefix_middle: u32, mtu: u16 },
     NoRole,
 }
 
@@ -423,6 +423,7 @@ impl Action for InterfacesAction {
                     mac: args[0] as u64,
                     prefix_high: args[1] as u64,
                     prefix_middle: args[2] as u32,
+                    mtu: args[3] as u16,
                 }
             }
             1 => {
@@ -430,6 +431,7 @@ impl Action for InterfacesAction {
                     mac: args[0] as u64,
                     prefix_high: args[1] as u64,
                     prefix_middle: args[2] as u32,
+                    mtu: args[3] as u16,
                 }
             }
             _ => InterfacesAction::NoRole,
@@ -446,11 +448,17 @@ impl Action for InterfacesAction {
 
     fn args(&self) -> Vec<u128> {
         match self {
-            Self::Inside { mac, prefix_high, prefix_middle } => {
-                vec![* mac as u128, * prefix_high as u128, * prefix_middle as u128]
+            Self::Inside { mac, prefix_high, prefix_middle, mtu } => {
+                vec![
+                    * mac as u128, * prefix_high as u128, * prefix_middle as u128, * mtu
+                    as u128
+                ]
             }
-            Self::Outside { mac, prefix_high, prefix_middle } => {
-                vec![* mac as u128, * prefix_high as u128, * prefix_middle as u128]
+            Self::Outside { mac, prefix_high, prefix_middle, mtu } => {
+                vec![
+                    * mac as u128, * prefix_high as u128, * prefix_middle as u128, * mtu
+                    as u128
+                ]
             }
             Self::NoRole {} => vec![],
         }
@@ -679,6 +687,7 @@ impl Action for DownloadAction {
 enum RoutesAction {
     Via { gateway: u32, port: u32 },
     OnLink { port: u32 },
+    Hairpin,
     NoRoute,
 }
 
@@ -696,6 +705,7 @@ impl Action for RoutesAction {
                     port: args[0] as u32,
                 }
             }
+            2 => RoutesAction::Hairpin,
             _ => RoutesAction::NoRoute,
         }
     }
@@ -704,7 +714,8 @@ impl Action for RoutesAction {
         match self {
             Self::Via { .. } => 0,
             Self::OnLink { .. } => 1,
-            Self::NoRoute { .. } => 2,
+            Self::Hairpin { .. } => 2,
+            Self::NoRoute { .. } => 3,
         }
     }
 
@@ -712,6 +723,7 @@ impl Action for RoutesAction {
         match self {
             Self::Via { gateway, port } => vec![* gateway as u128, * port as u128],
             Self::OnLink { port } => vec![* port as u128],
+            Self::Hairpin {} => vec![],
             Self::NoRoute {} => vec![],
         }
     }
@@ -868,6 +880,8 @@ struct Slots {
     nat64parser_meta_pool_index: u16,
     nat64parser_meta_prefix_high: u64,
     nat64parser_meta_prefix_middle: u32,
+    nat64parser_meta_mtu: u16,
+    nat64parser_meta_remote: u32,
     nat64parser_meta_profile: u8,
     nat64parser_meta_hop_high: u64,
     nat64parser_meta_hop_middle: u32,
@@ -907,6 +921,8 @@ struct Slots {
     nat64pre_control_meta_pool_index: u16,
     nat64pre_control_meta_prefix_high: u64,
     nat64pre_control_meta_prefix_middle: u32,
+    nat64pre_control_meta_mtu: u16,
+    nat64pre_control_meta_remote: u32,
     nat64pre_control_meta_profile: u8,
     nat64pre_control_meta_hop_high: u64,
     nat64pre_control_meta_hop_middle: u32,
@@ -947,6 +963,8 @@ struct Slots {
     nat64main_meta_pool_index: u16,
     nat64main_meta_prefix_high: u64,
     nat64main_meta_prefix_middle: u32,
+    nat64main_meta_mtu: u16,
+    nat64main_meta_remote: u32,
     nat64main_meta_profile: u8,
     nat64main_meta_hop_high: u64,
     nat64main_meta_hop_middle: u32,
@@ -987,6 +1005,8 @@ struct Slots {
     nat64main_translate_meta_pool_index: u16,
     nat64main_translate_meta_prefix_high: u64,
     nat64main_translate_meta_prefix_middle: u32,
+    nat64main_translate_meta_mtu: u16,
+    nat64main_translate_meta_remote: u32,
     nat64main_translate_meta_profile: u8,
     nat64main_translate_meta_hop_high: u64,
     nat64main_translate_meta_hop_middle: u32,
@@ -1001,9 +1021,11 @@ struct Slots {
     nat64main_inside_mac: u64,
     nat64main_inside_prefix_high: u64,
     nat64main_inside_prefix_middle: u32,
+    nat64main_inside_mtu: u16,
     nat64main_outside_mac: u64,
     nat64main_outside_prefix_high: u64,
     nat64main_outside_prefix_middle: u32,
+    nat64main_outside_mtu: u16,
     nat64main_answer_mac: u64,
     nat64main_answer_asked: u32,
     nat64main_advertise_mac: u64,
@@ -1105,6 +1127,8 @@ struct Slots {
     nat64deparser_meta_pool_index: u16,
     nat64deparser_meta_prefix_high: u64,
     nat64deparser_meta_prefix_middle: u32,
+    nat64deparser_meta_mtu: u16,
+    nat64deparser_meta_remote: u32,
     nat64deparser_meta_profile: u8,
     nat64deparser_meta_hop_high: u64,
     nat64deparser_meta_hop_middle: u32,
@@ -1341,6 +1365,8 @@ pub struct PacketState {
     nat64main_meta_pool_index: u16,
     nat64main_meta_prefix_high: u64,
     nat64main_meta_prefix_middle: u32,
+    nat64main_meta_mtu: u16,
+    nat64main_meta_remote: u32,
     nat64main_meta_profile: u8,
     nat64main_meta_hop_high: u64,
     nat64main_meta_hop_middle: u32,
@@ -1389,6 +1415,8 @@ impl Nat64 {
         run.v.nat64main_meta_pool_index = kept.nat64main_meta_pool_index;
         run.v.nat64main_meta_prefix_high = kept.nat64main_meta_prefix_high;
         run.v.nat64main_meta_prefix_middle = kept.nat64main_meta_prefix_middle;
+        run.v.nat64main_meta_mtu = kept.nat64main_meta_mtu;
+        run.v.nat64main_meta_remote = kept.nat64main_meta_remote;
         run.v.nat64main_meta_profile = kept.nat64main_meta_profile;
         run.v.nat64main_meta_hop_high = kept.nat64main_meta_hop_high;
         run.v.nat64main_meta_hop_middle = kept.nat64main_meta_hop_middle;
@@ -1440,6 +1468,8 @@ impl Halves for Nat64 {
         kept.nat64main_meta_pool_index = run.v.nat64main_meta_pool_index;
         kept.nat64main_meta_prefix_high = run.v.nat64main_meta_prefix_high;
         kept.nat64main_meta_prefix_middle = run.v.nat64main_meta_prefix_middle;
+        kept.nat64main_meta_mtu = run.v.nat64main_meta_mtu;
+        kept.nat64main_meta_remote = run.v.nat64main_meta_remote;
         kept.nat64main_meta_profile = run.v.nat64main_meta_profile;
         kept.nat64main_meta_hop_high = run.v.nat64main_meta_hop_high;
         kept.nat64main_meta_hop_middle = run.v.nat64main_meta_hop_middle;
@@ -1545,6 +1575,8 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat64pre_control_meta_prefix_middle = self
             .v
             .nat64parser_meta_prefix_middle;
+        self.v.nat64pre_control_meta_mtu = self.v.nat64parser_meta_mtu;
+        self.v.nat64pre_control_meta_remote = self.v.nat64parser_meta_remote;
         self.v.nat64pre_control_meta_profile = self.v.nat64parser_meta_profile;
         self.v.nat64pre_control_meta_hop_high = self.v.nat64parser_meta_hop_high;
         self.v.nat64pre_control_meta_hop_middle = self.v.nat64parser_meta_hop_middle;
@@ -1580,6 +1612,8 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat64main_meta_pool_index = self.v.nat64pre_control_meta_pool_index;
         self.v.nat64main_meta_prefix_high = self.v.nat64pre_control_meta_prefix_high;
         self.v.nat64main_meta_prefix_middle = self.v.nat64pre_control_meta_prefix_middle;
+        self.v.nat64main_meta_mtu = self.v.nat64pre_control_meta_mtu;
+        self.v.nat64main_meta_remote = self.v.nat64pre_control_meta_remote;
         self.v.nat64main_meta_profile = self.v.nat64pre_control_meta_profile;
         self.v.nat64main_meta_hop_high = self.v.nat64pre_control_meta_hop_high;
         self.v.nat64main_meta_hop_middle = self.v.nat64pre_control_meta_hop_middle;
@@ -1626,6 +1660,8 @@ impl<P: Pass> Run<'_, P> {
         self.v.nat64deparser_meta_pool_index = self.v.nat64main_meta_pool_index;
         self.v.nat64deparser_meta_prefix_high = self.v.nat64main_meta_prefix_high;
         self.v.nat64deparser_meta_prefix_middle = self.v.nat64main_meta_prefix_middle;
+        self.v.nat64deparser_meta_mtu = self.v.nat64main_meta_mtu;
+        self.v.nat64deparser_meta_remote = self.v.nat64main_meta_remote;
         self.v.nat64deparser_meta_profile = self.v.nat64main_meta_profile;
         self.v.nat64deparser_meta_hop_high = self.v.nat64main_meta_hop_high;
         self.v.nat64deparser_meta_hop_middle = self.v.nat64main_meta_hop_middle;
@@ -1760,16 +1796,18 @@ impl<P: Pass> Run<'_, P> {
         let key = self.v.nat64main_istd_input_port as u64;
         let (found, place) = self.code.interfaces.find(self.tick, key);
         match found.action {
-            InterfacesAction::Inside { mac, prefix_high, prefix_middle } => {
+            InterfacesAction::Inside { mac, prefix_high, prefix_middle, mtu } => {
                 self.v.nat64main_inside_mac = mac;
                 self.v.nat64main_inside_prefix_high = prefix_high;
                 self.v.nat64main_inside_prefix_middle = prefix_middle;
+                self.v.nat64main_inside_mtu = mtu;
                 self.nat64main_inside()
             }
-            InterfacesAction::Outside { mac, prefix_high, prefix_middle } => {
+            InterfacesAction::Outside { mac, prefix_high, prefix_middle, mtu } => {
                 self.v.nat64main_outside_mac = mac;
                 self.v.nat64main_outside_prefix_high = prefix_high;
                 self.v.nat64main_outside_prefix_middle = prefix_middle;
+                self.v.nat64main_outside_mtu = mtu;
                 self.nat64main_outside()
             }
             InterfacesAction::NoRole {} => self.nat64main_no_role(),
@@ -1914,7 +1952,7 @@ impl<P: Pass> Run<'_, P> {
     /// Applies `Nat64Main.routes`: whether there was an entry, and which action was run.
     #[inline(always)]
     fn apply_routes(&mut self) -> (bool, u32) {
-        let found = self.code.routes.find(self.v.nat64main_hdr_ipv4.destination as u64);
+        let found = self.code.routes.find(self.v.nat64main_meta_remote as u64);
         match found.action {
             RoutesAction::Via { gateway, port } => {
                 self.v.nat64main_via_gateway = gateway;
@@ -1925,6 +1963,7 @@ impl<P: Pass> Run<'_, P> {
                 self.v.nat64main_on_link_port = port;
                 self.nat64main_on_link()
             }
+            RoutesAction::Hairpin {} => self.nat64main_hairpin(),
             RoutesAction::NoRoute {} => self.nat64main_no_route(),
         };
         (found.hit, found.action.number() as u32)
@@ -2368,6 +2407,7 @@ impl<P: Pass> Run<'_, P> {
             == self.v.nat64main_inside_mac;
         self.v.nat64main_meta_prefix_high = self.v.nat64main_inside_prefix_high;
         self.v.nat64main_meta_prefix_middle = self.v.nat64main_inside_prefix_middle;
+        self.v.nat64main_meta_mtu = self.v.nat64main_inside_mtu;
     }
 
     /// `Nat64Main.outside`.
@@ -2378,6 +2418,7 @@ impl<P: Pass> Run<'_, P> {
             == self.v.nat64main_outside_mac;
         self.v.nat64main_meta_prefix_high = self.v.nat64main_outside_prefix_high;
         self.v.nat64main_meta_prefix_middle = self.v.nat64main_outside_prefix_middle;
+        self.v.nat64main_meta_mtu = self.v.nat64main_outside_mtu;
     }
 
     /// `Nat64Main.answer`.
@@ -2762,7 +2803,7 @@ impl<P: Pass> Run<'_, P> {
     /// `Nat64Main.on_link`.
     #[inline(always)]
     fn nat64main_on_link(&mut self) {
-        self.v.nat64main_meta_hop_low = self.v.nat64main_hdr_ipv4.destination;
+        self.v.nat64main_meta_hop_low = self.v.nat64main_meta_remote;
         self.v.nat64main_meta_out_port = self.v.nat64main_on_link_port;
     }
 
@@ -2770,6 +2811,12 @@ impl<P: Pass> Run<'_, P> {
     #[inline(always)]
     fn nat64main_no_route(&mut self) {
         self.v.nat64main_meta_reason = 10_u8;
+    }
+
+    /// `Nat64Main.hairpin`.
+    #[inline(always)]
+    fn nat64main_hairpin(&mut self) {
+        self.v.nat64main_meta_reason = 16_u8;
     }
 
     /// `Nat64Main.via6`.
@@ -2854,17 +2901,34 @@ impl<P: Pass> Run<'_, P> {
                 (part_9 as u16),
             ],
         );
+        self.v.nat64main_meta_remote = self.v.nat64main_hdr_ipv4.source;
         self.v.nat64main_check_ipv4_result = (!self.v.sum_header_sum as u128) as u16;
-        if (!(self.v.nat64main_check_ipv4_result == 0_u16))
-            || (self.v.nat64main_hdr_ipv4.total_length < 28_u16)
+        if ((!(self.v.nat64main_check_ipv4_result == 0_u16))
+            || (self.v.nat64main_hdr_ipv4.total_length < 28_u16))
+            || (self.v.nat64main_hdr_tcp.valid
+                && (self.v.nat64main_hdr_ipv4.total_length < 40_u16))
         {
             self.v.nat64main_meta_reason = 2_u8;
         } else {
             if self.v.nat64main_meta_is_inside {
                 self.v.nat64main_meta_reason = 3_u8;
             } else {
-                if self.v.nat64main_hdr_ipv4.ttl <= 1_u8 {
-                    self.v.nat64main_meta_reason = 9_u8;
+                if (((self.v.nat64main_meta_remote & 0xff000000_u32) == 0_u32)
+                    || ((self.v.nat64main_meta_remote & 0xff000000_u32)
+                        == 0x7f000000_u32))
+                    || (self.v.nat64main_meta_remote >= 0xe0000000_u32)
+                {
+                    self.v.nat64main_meta_reason = 15_u8;
+                } else {
+                    if self.v.nat64main_hdr_ipv4.ttl <= 1_u8 {
+                        self.v.nat64main_meta_reason = 9_u8;
+                    } else {
+                        if self.v.nat64main_hdr_ipv4.total_length
+                            > (self.v.nat64main_meta_mtu.wrapping_sub(20_u16))
+                        {
+                            self.v.nat64main_meta_reason = 17_u8;
+                        }
+                    }
                 }
             }
         }
@@ -2873,24 +2937,42 @@ impl<P: Pass> Run<'_, P> {
     /// `Nat64Main.check_ipv6`.
     #[inline(always)]
     fn nat64main_check_ipv6(&mut self) {
-        if (!((self.v.nat64main_hdr_ipv6.version_class_flow & 0xf0000000_u32)
+        self.v.nat64main_meta_remote = self.v.nat64main_hdr_ipv6.destination_low;
+        if (((!((self.v.nat64main_hdr_ipv6.version_class_flow & 0xf0000000_u32)
             == 0x60000000_u32))
-            || (self.v.nat64main_hdr_ipv6.payload_length > 0xffeb_u16)
+            || (self.v.nat64main_hdr_ipv6.payload_length > 0xffeb_u16))
+            || (self.v.nat64main_hdr_ipv6.payload_length < 8_u16))
+            || (self.v.nat64main_hdr_tcp.valid
+                && (self.v.nat64main_hdr_ipv6.payload_length < 20_u16))
         {
             self.v.nat64main_meta_reason = 2_u8;
         } else {
             if !self.v.nat64main_meta_is_inside {
                 self.v.nat64main_meta_reason = 3_u8;
             } else {
-                if self.v.nat64main_hdr_ipv6.hop_limit <= 1_u8 {
-                    self.v.nat64main_meta_reason = 9_u8;
+                if (self.v.nat64main_hdr_ipv6.source_high
+                    == self.v.nat64main_meta_prefix_high)
+                    && (self.v.nat64main_hdr_ipv6.source_middle
+                        == self.v.nat64main_meta_prefix_middle)
+                {
+                    self.v.nat64main_meta_reason = 15_u8;
                 } else {
-                    if (!(self.v.nat64main_hdr_ipv6.destination_high
-                        == self.v.nat64main_meta_prefix_high))
-                        || (!(self.v.nat64main_hdr_ipv6.destination_middle
-                            == self.v.nat64main_meta_prefix_middle))
-                    {
-                        self.v.nat64main_meta_reason = 13_u8;
+                    if self.v.nat64main_hdr_ipv6.hop_limit <= 1_u8 {
+                        self.v.nat64main_meta_reason = 9_u8;
+                    } else {
+                        if (!(self.v.nat64main_hdr_ipv6.destination_high
+                            == self.v.nat64main_meta_prefix_high))
+                            || (!(self.v.nat64main_hdr_ipv6.destination_middle
+                                == self.v.nat64main_meta_prefix_middle))
+                        {
+                            self.v.nat64main_meta_reason = 13_u8;
+                        } else {
+                            if self.v.nat64main_hdr_ipv6.payload_length
+                                > (self.v.nat64main_meta_mtu.wrapping_sub(20_u16))
+                            {
+                                self.v.nat64main_meta_reason = 17_u8;
+                            }
+                        }
                     }
                 }
             }
@@ -3058,17 +3140,24 @@ impl<P: Pass> Run<'_, P> {
                 }
             }
         }
+        if (self.v.nat64main_meta_reason == 0_u8)
+            && (!(self.v.nat64main_meta_protocol == 0_u8))
+        {
+            let (hit, action) = self.apply_routes();
+            self.v.nat64main_tmp_7 = hit;
+            self.v.nat64main_tmp_8 = action as u32;
+        }
         if ((self.v.nat64main_meta_reason == 0_u8)
             && (!(self.v.nat64main_meta_protocol == 0_u8)))
             && self.v.nat64main_meta_is_inside
         {
             let (hit, action) = self.apply_subscribers();
-            self.v.nat64main_tmp_7 = hit;
-            self.v.nat64main_tmp_8 = action as u32;
+            self.v.nat64main_tmp_9 = hit;
+            self.v.nat64main_tmp_10 = action as u32;
             if self.v.nat64main_meta_reason == 0_u8 {
                 let (hit, action) = self.apply_pool();
-                self.v.nat64main_tmp_9 = hit;
-                self.v.nat64main_tmp_10 = action as u32;
+                self.v.nat64main_tmp_11 = hit;
+                self.v.nat64main_tmp_12 = action as u32;
             }
         }
     }
@@ -3085,8 +3174,8 @@ impl<P: Pass> Run<'_, P> {
                         self.code.download.is_large() || self.code.next_hops.is_large()
                             || self.code.next_hops6.is_large(),
                     );
-                self.v.nat64main_tmp_11 = hit;
-                self.v.nat64main_tmp_12 = action as u32;
+                self.v.nat64main_tmp_13 = hit;
+                self.v.nat64main_tmp_14 = action as u32;
                 flow?;
                 if self.v.nat64main_meta_reason == 0_u8 {
                     let (hit, action, flow) = self
@@ -3094,21 +3183,10 @@ impl<P: Pass> Run<'_, P> {
                             self.code.next_hops.is_large()
                                 || self.code.next_hops6.is_large(),
                         );
-                    self.v.nat64main_tmp_13 = hit;
-                    self.v.nat64main_tmp_14 = action as u32;
+                    self.v.nat64main_tmp_15 = hit;
+                    self.v.nat64main_tmp_16 = action as u32;
                     flow?;
                     if self.v.nat64main_meta_is_learning {
-                        if self.v.nat64main_meta_is_taken {
-                            self.nat64main_next_port();
-                            let (hit, action, flow) = self
-                                .apply_download(
-                                    self.code.next_hops.is_large()
-                                        || self.code.next_hops6.is_large(),
-                                );
-                            self.v.nat64main_tmp_15 = hit;
-                            self.v.nat64main_tmp_16 = action as u32;
-                            flow?;
-                        }
                         if self.v.nat64main_meta_is_taken {
                             self.nat64main_next_port();
                             let (hit, action, flow) = self
@@ -3131,6 +3209,17 @@ impl<P: Pass> Run<'_, P> {
                             self.v.nat64main_tmp_20 = action as u32;
                             flow?;
                         }
+                        if self.v.nat64main_meta_is_taken {
+                            self.nat64main_next_port();
+                            let (hit, action, flow) = self
+                                .apply_download(
+                                    self.code.next_hops.is_large()
+                                        || self.code.next_hops6.is_large(),
+                                );
+                            self.v.nat64main_tmp_21 = hit;
+                            self.v.nat64main_tmp_22 = action as u32;
+                            flow?;
+                        }
                     }
                     if (!self.v.nat64main_meta_is_claimed)
                         && (!self.v.nat64main_meta_is_taken)
@@ -3140,8 +3229,8 @@ impl<P: Pass> Run<'_, P> {
                                 self.code.next_hops.is_large()
                                     || self.code.next_hops6.is_large(),
                             );
-                        self.v.nat64main_tmp_21 = hit;
-                        self.v.nat64main_tmp_22 = action as u32;
+                        self.v.nat64main_tmp_23 = hit;
+                        self.v.nat64main_tmp_24 = action as u32;
                         flow?;
                     }
                     if self.v.nat64main_meta_is_claimed
@@ -3152,16 +3241,16 @@ impl<P: Pass> Run<'_, P> {
                                 self.code.next_hops.is_large()
                                     || self.code.next_hops6.is_large(),
                             );
-                        self.v.nat64main_tmp_23 = hit;
-                        self.v.nat64main_tmp_24 = action as u32;
+                        self.v.nat64main_tmp_25 = hit;
+                        self.v.nat64main_tmp_26 = action as u32;
                         flow?;
                         let (hit, action, flow) = self
                             .apply_upload(
                                 self.code.next_hops.is_large()
                                     || self.code.next_hops6.is_large(),
                             );
-                        self.v.nat64main_tmp_25 = hit;
-                        self.v.nat64main_tmp_26 = action as u32;
+                        self.v.nat64main_tmp_27 = hit;
+                        self.v.nat64main_tmp_28 = action as u32;
                         flow?;
                     }
                     if (!self.v.nat64main_meta_is_claimed)
@@ -3176,8 +3265,8 @@ impl<P: Pass> Run<'_, P> {
                         self.code.upload.is_large() || self.code.next_hops.is_large()
                             || self.code.next_hops6.is_large(),
                     );
-                self.v.nat64main_tmp_27 = hit;
-                self.v.nat64main_tmp_28 = action as u32;
+                self.v.nat64main_tmp_29 = hit;
+                self.v.nat64main_tmp_30 = action as u32;
                 flow?;
                 if self.v.nat64main_meta_reason == 0_u8 {
                     let (hit, action, flow) = self
@@ -3185,8 +3274,8 @@ impl<P: Pass> Run<'_, P> {
                             self.code.next_hops.is_large()
                                 || self.code.next_hops6.is_large(),
                         );
-                    self.v.nat64main_tmp_29 = hit;
-                    self.v.nat64main_tmp_30 = action as u32;
+                    self.v.nat64main_tmp_31 = hit;
+                    self.v.nat64main_tmp_32 = action as u32;
                     flow?;
                 }
             }
@@ -3455,6 +3544,8 @@ impl<P: Pass> Run<'_, P> {
             self.v.nat64main_translate_meta_prefix_middle = self
                 .v
                 .nat64main_meta_prefix_middle;
+            self.v.nat64main_translate_meta_mtu = self.v.nat64main_meta_mtu;
+            self.v.nat64main_translate_meta_remote = self.v.nat64main_meta_remote;
             self.v.nat64main_translate_meta_profile = self.v.nat64main_meta_profile;
             self.v.nat64main_translate_meta_hop_high = self.v.nat64main_meta_hop_high;
             self.v.nat64main_translate_meta_hop_middle = self
@@ -3722,6 +3813,8 @@ impl<P: Pass> Run<'_, P> {
             self.v.nat64main_meta_prefix_middle = self
                 .v
                 .nat64main_translate_meta_prefix_middle;
+            self.v.nat64main_meta_mtu = self.v.nat64main_translate_meta_mtu;
+            self.v.nat64main_meta_remote = self.v.nat64main_translate_meta_remote;
             self.v.nat64main_meta_profile = self.v.nat64main_translate_meta_profile;
             self.v.nat64main_meta_hop_high = self.v.nat64main_translate_meta_hop_high;
             self.v.nat64main_meta_hop_middle = self
@@ -3730,15 +3823,10 @@ impl<P: Pass> Run<'_, P> {
             self.v.nat64main_meta_hop_low = self.v.nat64main_translate_meta_hop_low;
             self.v.nat64main_meta_out_port = self.v.nat64main_translate_meta_out_port;
             if self.v.nat64main_meta_is_inside {
-                let (hit, action) = self.apply_routes();
-                self.v.nat64main_tmp_31 = hit;
-                self.v.nat64main_tmp_32 = action as u32;
-                if self.v.nat64main_meta_reason == 0_u8 {
-                    let (hit, action, flow) = self.apply_next_hops(false);
-                    self.v.nat64main_tmp_33 = hit;
-                    self.v.nat64main_tmp_34 = action as u32;
-                    flow?;
-                }
+                let (hit, action, flow) = self.apply_next_hops(false);
+                self.v.nat64main_tmp_33 = hit;
+                self.v.nat64main_tmp_34 = action as u32;
+                flow?;
             } else {
                 let (hit, action) = self.apply_routes6();
                 self.v.nat64main_tmp_35 = hit;

@@ -3,6 +3,7 @@
 use crate::executors::all;
 use crate::packets::{ICMPV6, Kind, Packet, is_right, raw_ipv6};
 use natgate_p4::{Entries, Key, Machine, Outcome, Program, compile};
+use natgate_wire::Ipv4;
 use natgate_wire::checksum::{fold, pseudo_header_v6, sum};
 use std::time::Duration;
 
@@ -160,6 +161,31 @@ fn mappings_end_after_silence_and_hosts_outside_make_none() {
     });
 }
 
+/// A packet of IPv4 with another total length, and the right checksum of the header.
+fn shortened(mut packet: Vec<u8>, total_len: u16) -> Vec<u8> {
+    let mut header = Ipv4::new_checked(&mut packet[..]).expect("a packet");
+    header.set_total_len(total_len);
+    header.fill_checksum();
+    packet
+}
+
+/// The least lengths and the MTU are not those of dropped packets.
+#[test]
+fn the_shortest_and_the_longest_packets_pass() {
+    with_each((1024, 65_535), |by, machine| {
+        // UDP's data has 1,472 bytes in the longest IPv4 packet, 1,452 in the longest IPv6 packet.
+        for (kind, sent, back) in
+            [(Kind::Udp, 0, 0), (Kind::Tcp(2), 0, 0), (Kind::Echo, 0, 0), (Kind::Udp, 1472, 1452)]
+        {
+            let packet = |data| Packet { data, ..Packet::new(kind, 4000, 4000) };
+            let sent = packet(sent).ipv6(HOSTS | 5, embedded(REMOTE));
+            assert!(process(machine, 1, 0, &sent).is_some(), "{by}: {kind:?}");
+            let back = packet(back).ipv4(REMOTE, POOL, 1);
+            assert!(process(machine, 1, 1, &back).is_some(), "{by}: {kind:?}");
+        }
+    });
+}
+
 #[test]
 fn dropped_packets_are_counted_by_their_reason() {
     let udp = Packet::new(Kind::Udp, 4000, 53);
@@ -173,10 +199,19 @@ fn dropped_packets_are_counted_by_their_reason() {
     without_checksum[26..28].fill(0);
     let mut fragment = udp.ipv4(REMOTE, POOL, 1);
     fragment[6] = 0x20;
+    let tcp = Packet { data: 0, ..Packet::new(Kind::Tcp(2), 4000, 80) };
+    let from = |source: u32| udp.ipv4(source, POOL, 1);
+    // IPv6's header has 20 bytes more.
+    let big = |data| Packet { data, ..udp };
     for (reason, side, packet) in [
         (2, 0, changed(inside(udp), 0, 0x50)),
         (2, 0, inside(udp)[..45].to_vec()),
         (2, 1, changed(udp.ipv4(REMOTE, POOL, 1), 10, 0x77)),
+        (2, 0, changed(inside(udp), 5, 7)),
+        (2, 0, changed(inside(echo(Kind::Echo)), 5, 7)),
+        (2, 0, changed(inside(tcp), 5, 19)),
+        (2, 1, shortened(udp.ipv4(REMOTE, POOL, 1), 27)),
+        (2, 1, shortened(tcp.ipv4(REMOTE, POOL, 1), 39)),
         (3, 0, changed(inside(udp), 6, 44)),
         (3, 0, changed(inside(echo(Kind::Echo)), 40, 1)),
         (3, 1, changed(udp.ipv4(REMOTE, POOL, 1), 0, 0x46)),
@@ -187,6 +222,8 @@ fn dropped_packets_are_counted_by_their_reason() {
         (8, 0, inside(Packet::new(Kind::Tcp(0x10), 4000, 80))),
         (9, 0, inside(Packet { hops: 1, ..udp })),
         (9, 1, Packet { hops: 1, ..udp }.ipv4(REMOTE, POOL, 1)),
+        (10, 0, udp.ipv6(HOSTS | 5, embedded(0x0a00_0001))),
+        (10, 1, from(0xc0a8_0001)),
         (13, 0, udp.ipv6(HOSTS | 5, HOSTS | 6)),
         (14, 0, {
             let mut packet = inside(udp);
@@ -194,6 +231,15 @@ fn dropped_packets_are_counted_by_their_reason() {
             packet
         }),
         (14, 1, without_checksum),
+        (15, 0, udp.ipv6(embedded(5), embedded(REMOTE))),
+        (15, 1, from(0)),
+        (15, 1, from(0x7f00_0001)),
+        (15, 1, from(0xe000_0001)),
+        (15, 1, from(u32::MAX)),
+        (16, 0, udp.ipv6(HOSTS | 5, embedded(POOL))),
+        (16, 1, from(POOL)),
+        (17, 0, inside(big(1473))),
+        (17, 1, big(1453).ipv4(REMOTE, POOL, 1)),
     ] {
         with_each((1024, 65_535), |by, machine| {
             assert_eq!(process(machine, 0, side, &packet), None, "{by}: {reason} {packet:02x?}");

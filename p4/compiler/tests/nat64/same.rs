@@ -80,7 +80,7 @@ fn seen(machine: &Machine<'_>) -> String {
     for table in ["upload", "download"] {
         text += &format!("{table} {:?}\n", machine.read(table).expect("it is there"));
     }
-    for (counter, last) in [("drops", 15), ("subscriber_out", 8)] {
+    for (counter, last) in [("drops", 18), ("subscriber_out", 8)] {
         let cells = (0..last).map(|index| machine.counter(counter, index).expect("it is there"));
         text += &format!("{counter} {:?}\n", cells.collect::<Vec<_>>());
     }
