@@ -20,7 +20,7 @@ pub use technology::Technology;
 
 use crate::report::{Report, progress};
 use crate::search;
-use chain::{Chain, Outcome, Stream, Until};
+use chain::{Chain, Outcome, RING, Stream, Until};
 use delays::Delays;
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -66,7 +66,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A measurement that takes ten minutes.
+    /// A measurement that takes an hour.
     pub fn full() -> Self {
         Self {
             technologies: Technology::ALL.to_vec(),
@@ -93,9 +93,22 @@ impl Plan {
     /// Bytes of memory that the measurement takes: gateways, and the delays of all frames of the
     /// longest stream.
     pub fn memory(&self) -> u64 {
-        const EACH: f64 = 64.0;
-        let line = 2.0 * LINE / (8.0 * f64::from(SIZES[0] + BETWEEN));
-        (1 << 30) + (self.trial.as_secs_f64() * line * EACH) as u64
+        const EACH: u64 = 64;
+        let line = LINE / (8.0 * f64::from(SIZES[0] + BETWEEN));
+        (1 << 30) + 2 * self.stream(line).count * EACH
+    }
+
+    /// A stream at a rate of each side.
+    fn stream(&self, rate: f64) -> Stream {
+        Stream::new(rate, self.trial.as_secs_f64(), self.least_frames())
+    }
+
+    /// Least number of frames of each side in a stream. At a rate above the capacity by a share `e`
+    /// of the rate, a stream of `n` frames leaves a backlog of `n * e` frames. A ring hides up to
+    /// [`RING`] of them, so with `n = 2 * RING / precision` the hidden share is at most half the
+    /// precision. Half of the frames come late enough to be tagged.
+    fn least_frames(&self) -> u64 {
+        ((2 * RING) as f64 / self.precision).ceil().max(2.0 * TAGGED as f64) as u64
     }
 
     /// Sizes and shares of the rows of a technology.
@@ -147,6 +160,8 @@ pub struct Row {
     pub ipdv_us: [f64; 3],
     /// Frames that were lost in the streams of these delays, in all repetitions.
     pub lost: u64,
+    /// Frames with a wrong translation, in all streams of the row. Each counts as lost, too.
+    pub wrong: u64,
     /// Loss by offered rate.
     pub loss: Vec<Loss>,
 }
@@ -157,9 +172,10 @@ struct Results {
     repetitions: u32,
     flows: u32,
     ring: usize,
+    least_frames: u64,
     line_bits_per_second: f64,
     rows: Vec<Row>,
-    /// Technologies that could not be measured, and why.
+    /// Technologies and rows that could not be measured, and why.
     failed: Vec<String>,
 }
 
@@ -186,11 +202,13 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
     }
     measure_loss(plan, &mut subjects, &bar);
     bar.finish_and_clear();
+    failed.extend(subjects.iter().flat_map(Subject::failures));
     let results = Results {
         trial_seconds: plan.trial.as_secs_f64(),
         repetitions: plan.repetitions,
         flows: plan.flows,
-        ring: chain::RING,
+        ring: RING,
+        least_frames: plan.least_frames(),
         line_bits_per_second: LINE,
         rows: subjects.iter().flat_map(Subject::rows).collect(),
         failed,
@@ -223,6 +241,9 @@ struct Case {
     throughput: Vec<f64>,
     delays: Vec<Delays>,
     loss: Vec<Loss>,
+    wrong: u64,
+    /// Reason why it cannot be measured.
+    failure: Option<String>,
 }
 
 impl Subject {
@@ -244,6 +265,8 @@ impl Subject {
             throughput: Vec::new(),
             delays: Vec::new(),
             loss: Vec::new(),
+            wrong: 0,
+            failure: None,
         };
         let cases = plan.cases(technology).into_iter().map(case).collect();
         Ok(Self { technology, chain, tester, cases })
@@ -252,35 +275,21 @@ impl Subject {
     /// Measures throughput, and delays at this rate, with all frames.
     fn repeat(&mut self, plan: &Plan) {
         let Self { chain, tester, cases, .. } = self;
-        for case in cases {
+        for case in cases.iter_mut().filter(|case| case.failure.is_none()) {
             tester.prepare(case.payload, case.share);
-            let seconds = plan.trial.as_secs_f64();
-            // Half of the frames come late enough to be tagged.
-            let stream = |rate| Stream::new(rate, seconds, 2 * TAGGED);
-            let saturating = Stream { count: SATURATING.min(stream(case.line).count), gap: 0 };
-            let Outcome { received, time, .. } = chain.trial(tester, saturating, Until::End);
-            let fastest = received as f64 / 2.0 / time as f64 * 1e9;
-            let first = case.line.min(MARGIN * fastest);
-            let rate = search::highest(first, plan.precision, |rate| {
-                chain.trial(tester, stream(rate), Until::Loss).lost() == 0
-            });
-            case.throughput.push(2.0 * rate);
-            if rate > 0.0 {
-                let outcome = chain.trial(tester, stream(rate), Until::End);
-                case.delays.push(Delays::of(&outcome, stream(rate).count, TAGGED));
-            }
+            case.repeat(plan, |stream, until| chain.trial(tester, stream, until));
         }
     }
 
     /// Measures loss: from the line rate down by a tenth of it, until two rates lose nothing.
     fn measure_loss(&mut self, plan: &Plan) {
         let Self { chain, tester, cases, .. } = self;
-        for case in cases {
+        for case in cases.iter_mut().filter(|case| case.failure.is_none()) {
             tester.prepare(case.payload, case.share);
             for offered_percent in (10..=100).rev().step_by(10) {
                 let rate = case.line * f64::from(offered_percent) / 100.0;
-                let stream = Stream::new(rate, plan.trial.as_secs_f64(), 2 * TAGGED);
-                let outcome = chain.trial(tester, stream, Until::End);
+                let outcome = chain.trial(tester, plan.stream(rate), Until::End);
+                case.wrong += outcome.wrong;
                 let lost_percent = outcome.lost() as f64 * 100.0 / outcome.sent as f64;
                 case.loss.push(Loss { offered_percent, lost_percent });
                 if case.loss.iter().rev().take(2).filter(|loss| loss.lost_percent == 0.0).count()
@@ -292,12 +301,49 @@ impl Subject {
         }
     }
 
+    /// Sentences about the rows that could not be measured.
+    fn failures(&self) -> impl Iterator<Item = String> {
+        let name = self.technology.name();
+        self.cases.iter().filter_map(move |case| {
+            let (frame, share, why) = (case.frame, case.share, case.failure.as_ref()?);
+            Some(format!("{name}, {frame} bytes, {share} % foreground: {why}"))
+        })
+    }
+
     fn rows(&self) -> impl Iterator<Item = Row> {
-        self.cases.iter().map(|case| case.row(self.technology, &self.tester))
+        let measured = self.cases.iter().filter(|case| case.failure.is_none());
+        measured.map(|case| case.row(self.technology, &self.tester))
     }
 }
 
 impl Case {
+    /// Measures throughput and delays once, with streams that `trial` sends.
+    fn repeat(&mut self, plan: &Plan, mut trial: impl FnMut(Stream, Until) -> Outcome) {
+        let mut wrong = 0;
+        let mut send = |stream, until| {
+            let outcome = trial(stream, until);
+            wrong += outcome.wrong;
+            outcome
+        };
+        let count = SATURATING.min(plan.stream(self.line).count);
+        let Outcome { received, time, .. } = send(Stream { count, gap: 0 }, Until::End);
+        if received == 0 {
+            self.wrong += wrong;
+            self.failure = Some("no frame arrives as it should".into());
+            return;
+        }
+        let fastest = received as f64 / 2.0 / time as f64 * 1e9;
+        let mut passes = |rate| send(plan.stream(rate), Until::Loss).lost() == 0;
+        let rate = highest(self.line, MARGIN * fastest, plan.precision, &mut passes);
+        self.throughput.push(2.0 * rate);
+        if rate > 0.0 {
+            let stream = plan.stream(rate);
+            let outcome = send(stream, Until::End);
+            self.delays.push(Delays::of(&outcome, stream.count, TAGGED));
+        }
+        self.wrong += wrong;
+    }
+
     fn row(&self, technology: Technology, tester: &Tester) -> Row {
         let of = |value: fn(&Delays) -> f64| -> Summary {
             Summary::of(&self.delays.iter().map(value).collect::<Vec<_>>())
@@ -318,7 +364,76 @@ impl Case {
             ipdv_us: [of(|it| it.ipdv[0]), of(|it| it.ipdv[1]), of(|it| it.ipdv[2])]
                 .map(|summary| summary.median),
             lost: self.delays.iter().map(|delays| delays.lost).sum(),
+            wrong: self.wrong,
             loss: self.loss.clone(),
         }
+    }
+}
+
+/// Returns the highest rate that passes, at most `line`. Doubles `first` while it passes, then
+/// searches to a share `precision` of the first rate that fails.
+fn highest(line: f64, first: f64, precision: f64, mut passes: impl FnMut(f64) -> bool) -> f64 {
+    let mut high = first.min(line);
+    loop {
+        let rate = search::highest(high, precision, &mut passes);
+        if rate < high || high >= line {
+            return rate;
+        }
+        high = (2.0 * high).min(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_rate_that_passes_is_no_limit() {
+        for (capacity, wanted) in [(1e6, 1e6), (7e6, 7e6), (2e7, 1e7), (1e3, 1e3)] {
+            let found = highest(1e7, 2e3, 0.01, |rate| rate <= capacity);
+            assert!((0.97..=1.0).contains(&(found / wanted)), "{capacity}: {found}");
+        }
+        assert_eq!(highest(1e7, 2e3, 0.01, |_| false), 0.0);
+    }
+
+    #[test]
+    fn a_ring_hides_half_the_precision_at_most() {
+        for plan in [Plan::full(), Plan::quick()] {
+            let capacity = 1e6;
+            for excess in [0.6 * plan.precision, plan.precision] {
+                let rate = capacity / (1.0 - excess);
+                let backlog = plan.stream(rate).count as f64 * excess;
+                assert!(backlog > RING as f64, "{backlog} frames at {rate}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_without_arrivals_fails_and_is_skipped() {
+        let plan = Plan { sizes: vec![64], flows: 10, repetitions: 1, ..Plan::quick() };
+        let mut subject = Subject::new(Technology::Siit, &plan).expect("it translates");
+        // Frames from outside have no mapping, and those from inside no source that may be.
+        subject.chain = Chain::new(Technology::Nat64);
+        subject.repeat(&plan);
+        subject.measure_loss(&plan);
+        let failures: Vec<_> = subject.failures().collect();
+        let wanted = ", 84 bytes, 100 % foreground: no frame arrives as it should";
+        assert!(failures.len() == 1 && failures[0].ends_with(wanted), "{failures:?}");
+        let rows: Vec<_> = subject.rows().collect();
+        assert!(rows.iter().all(|row| row.foreground_percent < 100), "{rows:?}");
+        assert!(rows.len() == 3 && rows.iter().all(|row| row.throughput.median == 0.0));
+        assert!(rows.iter().all(|row| row.typical_latency_us.runs == 0));
+
+        // Every frame is wrong but one, so none of the rates passes.
+        let case = &mut subject.cases[1];
+        case.wrong = 0;
+        let mut trials = 0;
+        case.repeat(&plan, |stream, _| {
+            trials += 1;
+            let sent = 2 * stream.count;
+            Outcome { sent, received: 1, wrong: sent - 1, time: 1000, ..Outcome::default() }
+        });
+        assert!(trials > 1 && case.wrong > trials, "{trials} trials, {}", case.wrong);
+        assert_eq!(case.throughput.last(), Some(&0.0));
     }
 }

@@ -56,12 +56,15 @@ fn introduce(report: &mut Report, results: &Results) {
     ));
     report.text(format!(
         "**Where it differs from the RFC.** A stream lasts {} s of virtual time, not 60 s or \
-         120 s; of each side, 500 frames of its second half are tagged. One stream gives latency \
-         and both variations of delay. Loss is measured once. The two gateways of 464XLAT take \
-         turns on one processor of the machine, so they share its caches. natgate has no B4: \
-         with encapsulation the tester is the far end of the tunnels, as in section 4.2's note. \
-         Routes and neighbors are static.",
+         120 s, and has at least {} frames of each side, twice the ring by the precision of the \
+         search: so each gateway's ring hides at most half the precision. Near the capacity \
+         delays include the wait in such a ring. Of each side, 500 frames of the second half are \
+         tagged. One stream gives latency and both variations of delay. Loss is measured once. \
+         The two gateways of 464XLAT take turns on one processor of the machine, so they share \
+         its caches. natgate has no B4: with encapsulation the tester is the far end of the \
+         tunnels, as in section 4.2's note. Routes and neighbors are static.",
         results.trial_seconds,
+        grouped(results.least_frames),
     ));
     report.text(
         "**Sizes.** With single translation a size is that of the IPv6 frame; the IPv4 frame has \
@@ -127,8 +130,11 @@ fn throughput(report: &mut Report, results: &Results) {
     report.table(table);
 }
 
-/// Median with the 1st and the 99th percentile.
+/// Median with the 1st and the 99th percentile; empty without values.
 fn spread(summary: &Summary, text: impl Fn(f64) -> String) -> String {
+    if summary.runs == 0 {
+        return String::new();
+    }
     let [median, p1, p99] = [summary.median, summary.p1, summary.p99].map(text);
     format!("{median} ({p1} to {p99})")
 }
@@ -141,6 +147,7 @@ fn latency(rows: &[&Row]) -> Table {
         "typical latency, us",
         "worst-case latency, us",
         "lost",
+        "wrong",
     ]);
     for row in rows {
         let us = |value: f64| format!("{value:.2}");
@@ -151,7 +158,8 @@ fn latency(rows: &[&Row]) -> Table {
             format!("{:.0}", row.throughput.median / 1e3),
             spread(&row.typical_latency_us, us),
             spread(&row.worst_latency_us, us),
-            row.lost.to_string(),
+            if row.typical_latency_us.runs == 0 { String::new() } else { row.lost.to_string() },
+            row.wrong.to_string(),
         ]);
     }
     table
@@ -170,7 +178,9 @@ fn variation(rows: &[&Row]) -> Table {
         let ms = |us: f64| format!("{:.4}", us / 1e3);
         let rate = format!("{:.0}", row.throughput.median / 1e3);
         let first = [label(row), rate, spread(&row.pdv_us, ms)];
-        table.push(first.into_iter().chain(row.ipdv_us.map(ms)));
+        let has_delays = row.pdv_us.runs > 0;
+        let steps = row.ipdv_us.map(|us| if has_delays { ms(us) } else { String::new() });
+        table.push(first.into_iter().chain(steps));
     }
     table
 }
@@ -198,7 +208,9 @@ fn plot(name: &str, title: &str, results: &Results, value: fn(&Row) -> (&str, f6
     let series = Technology::ALL.into_iter().filter_map(|technology| {
         let rows = rows_of(results, technology);
         let rows = rows.into_iter().filter(|row| row.foreground_percent == SHARES[0]);
-        let points: Vec<_> = rows.map(|row| (f64::from(row.frame), value(row).1)).collect();
+        let points = rows.map(|row| (f64::from(row.frame), value(row).1));
+        // No rate without loss: nothing on an axis of logarithms.
+        let points: Vec<_> = points.filter(|(_, value)| *value > 0.0).collect();
         (!points.is_empty()).then(|| Series::new(technology.name(), Style::Line, points))
     });
     let unit = results.rows.first().map_or("", |row| value(row).0);
