@@ -322,7 +322,6 @@ impl Draft {
         let service_of = |fixed: &StaticDraft| fixed.service(of(fixed));
         let (default_pool, allocation) = (self.default_pool(), self.common_allocation());
         let (ipv6, router6) = (self.to_ipv6(), self.to_router6());
-        let bindings = self.ipv6.lw4o6.as_ref().map(Lw4o6Draft::bindings);
         let engine = Config {
             inside: self.inside.engine(),
             outside: self.outside.engine(),
@@ -365,7 +364,7 @@ impl Draft {
             page: self.page,
             monitoring: self.monitoring,
             ipv6,
-            bindings,
+            bindings: self.ipv6.lw4o6.as_ref().map(Lw4o6Draft::bindings),
             router6,
         };
         settings.derive_inside_routes();
