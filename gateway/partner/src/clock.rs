@@ -4,7 +4,7 @@
 //! was half a round trip ago, so a difference is wrong by half a round trip at most. A node that
 //! does not know the question does not answer it: then the difference is not known.
 
-use crate::limits::{COMPARE, COMPARISON, QUESTIONS};
+use crate::limits::{COMPARE, COMPARISON, QUESTIONS, TURN_TIME};
 use crate::question::ask_on;
 use crate::shared::Shared;
 use std::sync::Arc;
@@ -57,11 +57,12 @@ pub(crate) async fn compare(shared: Arc<Shared>, read: ReadClock) {
 }
 
 async fn difference(shared: &Arc<Shared>, read: ReadClock) -> Option<i64> {
+    let mut number = timeout(TURN_TIME, shared.questions.asked.lock()).await.ok()?;
+    // The connection may have been another one before the wait.
     let active = shared.current.borrow().clone()?;
     if active.version < QUESTIONS {
         return None;
     }
-    let mut number = shared.questions.asked.lock().await;
     *number += 1;
     let (sent, began) = (since_1970(read()), Instant::now());
     let asking = ask_on(shared, &active, *number, QUESTION);

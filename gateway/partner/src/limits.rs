@@ -29,7 +29,7 @@ pub(crate) const VIEW_BYTES: usize = 4 << 20;
 pub(crate) const STREAM_TIME: Duration = Duration::from_secs(30);
 
 /// Longest wait of a question for earlier ones.
-pub(crate) const TURN_TIME: Duration = Duration::from_secs(180);
+pub(crate) const TURN_TIME: Duration = Duration::from_secs(20);
 /// Time of a question, after earlier ones, until the end of its answer.
 pub(crate) const QUESTION_TIME: Duration = Duration::from_secs(10);
 /// Time in which a node finds its answer.
