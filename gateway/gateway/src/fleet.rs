@@ -11,7 +11,6 @@ mod inbound;
 mod lead;
 mod outbound;
 mod refusal;
-mod settings;
 mod shared_ports;
 mod slice;
 mod starts;
@@ -21,9 +20,9 @@ mod status;
 mod tests;
 mod young;
 
+pub use crate::fleet_settings::{FleetSettings, PartnerSettings, SliceSettings};
 pub use natgate_pair::{Node, ReceivedCounters, Sent};
 pub use refusal::Refusal;
-pub use settings::{FleetSettings, PartnerSettings, SliceSettings};
 pub use status::{FleetStatus, LinkStatus, SliceChange, SliceOwner, SliceStatus};
 
 use crate::pcp::CommonEpoch;

@@ -46,6 +46,7 @@ mod clock;
 mod command;
 mod counters;
 pub mod fleet;
+mod fleet_settings;
 mod folder_owner;
 mod fragment;
 mod handover;

@@ -2,7 +2,7 @@
 
 use crate::alg::AlgSettings;
 use crate::bindings::Bindings;
-use crate::fleet::FleetSettings;
+use crate::fleet_settings::FleetSettings;
 use crate::health::HealthSettings;
 use crate::kernel::KernelSettings;
 use crate::limits::{FEWEST_NEIGHBORS, MOST_NEIGHBORS};

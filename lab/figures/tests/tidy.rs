@@ -16,11 +16,12 @@ const LONGEST_FILE: usize = 600;
 const FOLDERS: [&str; 8] = ["core", "gateway", "operate", "p4", "bare", "lab", "natgate", "fuzz"];
 
 /// Most exceptions.
-const MOST_EXCEPTIONS: usize = 2;
+const MOST_EXCEPTIONS: usize = 3;
 
 /// Exceptions with a reason: the beginning of the path, the rule that is broken, and the reason.
-const EXCEPTIONS: [(&str, Rule, &str); 2] = [
-    ("p4/compiler/src/programs/nat", Rule::All, "the compiler wrote them: golden examples"),
+const EXCEPTIONS: [(&str, Rule, &str); 3] = [
+    ("p4/compiler/src/programs/nat.rs", Rule::All, "the compiler wrote it: a golden example"),
+    ("p4/compiler/src/programs/nat64.rs", Rule::All, "the compiler wrote it: a golden example"),
     ("natgate/src/run.rs: run", Rule::Function, "the start is one sequence"),
 ];
 

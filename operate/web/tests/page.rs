@@ -228,7 +228,7 @@ fn search_by_click_and_by_keyboard() {
     browser.open("about:blank");
     browser.open(&format!("{}#who=203.0.113.97:40001", gateway.url()));
     browser.wait_text("#answer-body", "203.0.113.97:40001 is 100.64.0.5");
-    // That nobody has an endpoint, or that a list needs a realm, is a failed request to the browser.
+    // To the browser, requests fail if nobody has an endpoint, and if a list needs a realm.
     let expected = ["/v1/who?", "/v1/mappings?subscriber=2001%3Adb8%3Ab4"];
     let complaints = browser.complaints(&gateway.url());
     let is_other = |text: &&String| !expected.iter().any(|path| text.contains(path));

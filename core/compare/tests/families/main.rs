@@ -2,8 +2,8 @@
 //!
 //! A case is made from one number for the configuration and one for each operation: fresh packets,
 //! answers to and ICMP errors about packets that left, repeated packets, other pairs of NPTv6, and
-//! time. A failing case is shrunk, and proptest prints and keeps its numbers. PROPTEST_CASES sets the
-//! number of cases.
+//! time. A failing case is shrunk, and proptest prints and keeps its numbers. PROPTEST_CASES sets
+//! the number of cases.
 
 mod configs;
 mod packets;

@@ -58,7 +58,8 @@ fn ruled(from: Side, packet: &[u8]) -> (Option<u32>, Option<u128>) {
 /// Packets that wait for memory together.
 const GROUP: usize = 64;
 
-/// Does a first step for each item, then a second step with the results of the first one, in groups.
+/// Does a first step for each item, then a second step with the results of the first one, in
+/// groups.
 #[inline(always)]
 fn in_two_steps<I, R: Copy>(
     mut items: impl Iterator<Item = I>,

@@ -3,9 +3,9 @@
 
 use super::board::{Board, Figures, Order, Report};
 use super::history::History;
-use super::settings::FleetSettings;
 use super::status::{FleetStatus, LinkStatus, SliceChange, SliceStatus};
 use super::{FleetAnswer, FleetRequest, PartnerLink, starts};
+use crate::fleet_settings::FleetSettings;
 use natgate_engine::Timestamp;
 use natgate_pair::{
     Boot, Claim, Epoch, Holding, Node, Ownership, Recipient, Role, Stream, View, recipient,

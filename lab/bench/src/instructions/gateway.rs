@@ -2,8 +2,9 @@
 //! sessions that gets the same packets.
 //!
 //! The difference of both counts is the cost of sorting frames, finding next hops and writing
-//! headers. With application-level gateways on, the worker also gets messages of SIP. Functions whose names begin with `counted` are counted. The devices' own functions are
-//! not: callgrind stops counting while they run.
+//! headers. With application-level gateways on, the worker also gets messages of SIP. Functions
+//! whose names begin with `counted` are counted. The devices' own functions are not: callgrind
+//! stops counting while they run.
 
 use super::sip;
 use natgate_engine::{
