@@ -21,10 +21,11 @@ impl Drop for Daemons {
 /// Text of a file in docs/pair.md: the block whose fence names the path.
 pub(crate) fn written(path: &str) -> String {
     let document = include_str!("../../../docs/pair.md");
-    let fence = format!(" {path}\n");
-    let (_, rest) = document.split_once(&fence).unwrap_or_else(|| panic!("no block for {path}"));
-    let (text, _) = rest.split_once("```").expect("its end");
-    text.to_owned()
+    let end = format!(" {path}");
+    let mut lines = document.lines();
+    let is_there = lines.any(|line| line.starts_with("```") && line.ends_with(&end));
+    assert!(is_there, "no block for {path}");
+    lines.take_while(|line| !line.starts_with("```")).map(|line| format!("{line}\n")).collect()
 }
 
 /// Sends a signal to each process of a node.

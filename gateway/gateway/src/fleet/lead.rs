@@ -183,7 +183,7 @@ impl Lead {
         for number in 0..self.slices.len() {
             self.rest(number, now, hold_down, board);
             let before = self.slices[number].order;
-            self.decide_slice(number, board);
+            self.decide_slice(number, now, board);
             is_new |= self.slices[number].order != before;
         }
         if is_new {
@@ -222,7 +222,7 @@ impl Lead {
         }
     }
 
-    fn decide_slice(&mut self, number: usize, board: &Board) {
+    fn decide_slice(&mut self, number: usize, now: Timestamp, board: &Board) {
         let Self { ownership, settings, owners, slices, .. } = self;
         let slice = &mut slices[number];
         let this = settings.this();
@@ -256,8 +256,8 @@ impl Lead {
         }
         if let Some(owner) = owner.filter(|owner| slice.reported != Some((*owner, epoch))) {
             slice.reported = Some((owner, epoch));
-            let (time, number, continued) = (Timestamp(0), number as u16, None);
-            slice.change = Some(SliceChange { time, slice: number, epoch, owner, continued });
+            let (number, continued) = (number as u16, None);
+            slice.change = Some(SliceChange { time: now, slice: number, epoch, owner, continued });
         }
         if have_streams && let Some(change) = slice.change.take() {
             let copies = reports.iter().filter_map(|report| report.copies);

@@ -561,11 +561,13 @@ fn a_partner_takes_the_slice_when_the_guardian_says_that_the_owner_has_ended() {
     let flow = pair.a().send((5, 1)).expect("sent");
     pair.run(3.0);
     pair.b().fleet.new_owners().for_each(drop);
+    let before = Timestamp(pair.now);
     pair.end_a_with_guardian();
     pair.run(1.0);
     let changes: Vec<SliceChange> = pair.b().fleet.new_owners().collect();
     let [change] = changes[..] else { panic!("{changes:?}") };
     assert_eq!((change.slice, change.owner, change.continued), (0, Node::B, Some(1)));
+    assert!(change.time >= before, "{change:?}");
     assert_eq!(change.epoch, pair.b().status().slices[0].epoch);
     let status = pair.b().status();
     assert_eq!((status.slices[0].role, status.slices[0].assigns), ("owner", false));
