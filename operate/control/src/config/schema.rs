@@ -134,7 +134,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("dpdk", &["eal"]),
     ("state", &["file", "interval"]),
     ("fleet", &["node", "listen", "certificate", "key", "authorities", "partner", "hang"]),
-    ("fleet.partner", &["node", "address", "workers"]),
+    ("fleet.partner", &["node", "address"]),
     ("slice", &["addresses", "owner"]),
     ("control", &["socket", "group", "read_socket", "read_group", "listen", "operators", "tls"]),
     ("control.tls", &["certificate", "key", "clients", "revoked"]),
