@@ -87,7 +87,7 @@ function ipv6(text) {
   const isLength = length === undefined || (/^\d{1,3}$/.test(length) && Number(length) <= 128);
   if (!isLength || !/^[\da-f:.]+$/i.test(address)) return null;
   try {
-    const usual = new URL(`http://[${address}]`).hostname.slice(1, -1);
+    const usual = new URL(`${location.protocol}//[${address}]`).hostname.slice(1, -1);
     return length === undefined ? usual : `${usual}/${Number(length)}`;
   } catch {
     return null;
