@@ -4,49 +4,21 @@
 //! was half a round trip ago, so a difference is wrong by half a round trip at most. A node that
 //! does not know the question does not answer it: then the difference is not known.
 
+use crate::lead::{Lead, QUESTION, ReadClock, nanoseconds, since_1970};
 use crate::limits::{COMPARE, COMPARISON, QUESTIONS, TURN_TIME};
 use crate::question::ask_on;
 use crate::shared::Shared;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 use tokio::select;
 use tokio::time::{sleep, timeout};
-
-/// Reads this node's clock.
-pub(crate) type ReadClock = fn() -> SystemTime;
-
-/// The question.
-pub(crate) const QUESTION: &[u8] = b"\x02clock";
-
-/// Periods after which a difference is not known any more.
-const PERIODS: u32 = 3;
-
-/// A difference that was found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lead {
-    /// Lead of the partner's clock, nanoseconds.
-    nanoseconds: i64,
-    found: Instant,
-}
-
-impl Lead {
-    /// The lead, if it is not too old.
-    pub(crate) fn present(self) -> Option<i64> {
-        (self.found.elapsed() < PERIODS * COMPARE).then_some(self.nanoseconds)
-    }
-}
-
-/// The answer to the question.
-pub(crate) fn answer(read: ReadClock) -> Vec<u8> {
-    u64::try_from(since_1970(read())).unwrap_or(u64::MAX).to_le_bytes().to_vec()
-}
 
 /// Compares the clocks on each new connection, and from time to time.
 pub(crate) async fn compare(shared: Arc<Shared>, read: ReadClock) {
     let mut connections = shared.current.subscribe();
     loop {
         if let Some(nanoseconds) = difference(&shared, read).await {
-            shared.questions.note_lead(Lead { nanoseconds, found: Instant::now() });
+            shared.questions.note_lead(Lead::found(nanoseconds));
         }
         select! {
             () = sleep(COMPARE) => {}
@@ -75,12 +47,4 @@ async fn difference(shared: &Arc<Shared>, read: ReadClock) -> Option<i64> {
     let own = sent + nanoseconds(took / 2);
     let partner = u64::from_le_bytes(answer.try_into().ok()?);
     i64::try_from(i128::from(partner) - own).ok()
-}
-
-fn since_1970(time: SystemTime) -> i128 {
-    time.duration_since(UNIX_EPOCH).map_or(0, nanoseconds)
-}
-
-fn nanoseconds(time: Duration) -> i128 {
-    i128::try_from(time.as_nanos()).unwrap_or(i128::MAX)
 }

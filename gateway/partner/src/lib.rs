@@ -69,6 +69,7 @@ mod frame;
 mod guardian;
 mod identity;
 mod inbound;
+mod lead;
 mod limits;
 mod link;
 mod listener;

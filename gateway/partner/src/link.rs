@@ -1,10 +1,11 @@
 //! The handle of a link, and the thread behind it.
 
-use crate::clock::{self, ReadClock};
+use crate::clock;
 use crate::dialer::{self, Destination};
 use crate::error::LinkError;
 use crate::frame::Kind;
 use crate::identity::{Identity, Papers, Side};
+use crate::lead::ReadClock;
 use crate::limits::{FAREWELL, FILE_CHECK, QUESTION_TIME, TURN_TIME};
 use crate::question::{self, AskError};
 use crate::questions::Answerer;

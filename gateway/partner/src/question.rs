@@ -8,7 +8,7 @@
 //! time and answers one at a time. Length and time of both parts are bounded, and answers leave
 //! after views and messages. The link reads the bytes of one question alone, that for the clock.
 
-use crate::clock;
+use crate::lead;
 use crate::limits::{ANSWER_TIME, MAX_ANSWER, MAX_QUESTION, QUESTION_TIME, QUESTIONS, TURN_TIME};
 use crate::shared::{Active, Shared, count};
 use quinn::{RecvStream, SendStream, VarInt};
@@ -160,7 +160,7 @@ async fn answer(
         let go_on = || is_wanted.load(Ordering::Relaxed);
         let questions = &of_answerer.questions;
         let found = match (&bytes[8..], questions.clock.get()) {
-            (clock::QUESTION, Some(read)) => Some(clock::answer(*read)),
+            (lead::QUESTION, Some(read)) => Some(lead::answer(*read)),
             (question, _) => questions.answerer.get().and_then(|answer| answer(question, &go_on)),
         };
         // The place is free when the work has ended, wanted or not.

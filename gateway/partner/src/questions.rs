@@ -1,6 +1,6 @@
 //! State of the questions that the nodes ask each other.
 
-use crate::clock::{Lead, ReadClock};
+use crate::lead::{Lead, ReadClock};
 use std::sync::{Arc, OnceLock, PoisonError};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 

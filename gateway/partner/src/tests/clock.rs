@@ -2,7 +2,7 @@
 
 use super::rig::{NOBODY, Rig, assert_views_arrive, until, wait_for_connection};
 use crate::Link;
-use crate::clock::ReadClock;
+use crate::lead::ReadClock;
 use crate::link::{Tuning, start_tuned};
 use std::time::{Duration, SystemTime};
 
