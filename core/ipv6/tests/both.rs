@@ -4,10 +4,13 @@
 mod common;
 #[path = "common/explained.rs"]
 mod explained;
+#[path = "common/header6.rs"]
+mod header6;
 #[path = "common/prefixes.rs"]
 mod prefixes;
 
 use common::Ends;
+use header6::with_header6;
 use natgate_engine::{
     AddressRange, Config, DropReason as R, Engine, Packet, PoolConfig, Side, StaticMapping,
     Timestamp,
@@ -193,15 +196,7 @@ fn six(ends: (u128, u128), protocol: u8, mut payload: Vec<u8>) -> Vec<u8> {
         let total = !fold(sum(&payload, start));
         payload[at..at + 2].copy_from_slice(&total.to_be_bytes());
     }
-    let mut bytes = vec![0; 40];
-    let mut header = Ipv6::init(&mut bytes[..]);
-    header.set_payload_len(payload.len() as u16);
-    header.set_next_header(protocol);
-    header.set_hop_limit(64);
-    header.set_source(ends.0);
-    header.set_destination(ends.1);
-    bytes.extend(payload);
-    bytes
+    with_header6(ends, protocol, &payload)
 }
 
 fn remote6(remote: [u8; 4]) -> u128 {

@@ -4,6 +4,8 @@
 
 #[path = "common/explained.rs"]
 mod explained;
+#[path = "common/header6.rs"]
+mod header6;
 #[path = "softwires_random/packets.rs"]
 mod packets;
 

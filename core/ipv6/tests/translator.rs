@@ -3,12 +3,15 @@
 mod common;
 #[path = "common/explained.rs"]
 mod explained;
+#[path = "common/header6.rs"]
+mod header6;
 #[path = "common/prefixes.rs"]
 mod prefixes;
 #[path = "translator/security.rs"]
 mod security;
 
 use common::Ends;
+use header6::with_header6 as six;
 use natgate_engine::{
     AddressRange, Config, DropReason, Engine, Packet, PoolConfig, Prefix, Side, StaticMapping,
     Timestamp,
@@ -101,18 +104,6 @@ impl World {
     fn later(&mut self, seconds: u64) {
         self.now.0 += seconds * SECOND;
     }
-}
-
-fn six(ends: (u128, u128), protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; 40];
-    let mut header = Ipv6::init(&mut bytes[..]);
-    header.set_payload_len(payload.len() as u16);
-    header.set_next_header(protocol);
-    header.set_hop_limit(64);
-    header.set_source(ends.0);
-    header.set_destination(ends.1);
-    bytes.extend(payload);
-    bytes
 }
 
 fn four(ends: Ends, protocol: u8, payload: &[u8]) -> Vec<u8> {

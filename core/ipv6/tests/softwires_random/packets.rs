@@ -1,6 +1,7 @@
 //! Packets of both families for random ways, and the comparison of what arrives.
 
 use super::Sender;
+use crate::header6::with_header6;
 use natgate_wire::checksum::{fold, pseudo_header, pseudo_header_v6, sum};
 use natgate_wire::ipv6::Fragment;
 use natgate_wire::{Ipv4, Ipv6};
@@ -66,18 +67,6 @@ fn header4(ends: (u32, u32), protocol: u8, identification: u16, payload: &[u8]) 
     bytes
 }
 
-fn header6(ends: (u128, u128), protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; 40];
-    let mut header = Ipv6::init(&mut bytes[..]);
-    header.set_payload_len(payload.len() as u16);
-    header.set_next_header(protocol);
-    header.set_hop_limit(64);
-    header.set_source(ends.0);
-    header.set_destination(ends.1);
-    bytes.extend(payload);
-    bytes
-}
-
 /// An ICMP message: a fixed part, the identifier of an echo message, and the rest.
 fn icmp(kind: u8, code: u8, identifier: u16, rest: &[u8]) -> Vec<u8> {
     let [high, low] = identifier.to_be_bytes();
@@ -114,19 +103,19 @@ pub(crate) fn packet6(ends: (u128, u128), way: &Way) -> Vec<u8> {
         Message::Datagram | Message::Parts(_) => (UDP, datagram(way.from.1, way.to.1)),
         Message::Echo => (58, icmp(129, 0, way.from.1, &[9; 8])),
         Message::Error => {
-            let about = header6((ends.1, ends.0), UDP, &datagram(way.to.1, way.from.1));
+            let about = with_header6((ends.1, ends.0), UDP, &datagram(way.to.1, way.from.1));
             (58, icmp(1, 4, 0, &about))
         }
     };
     let at = if protocol == UDP { 6 } else { 2 };
     let start = pseudo_header_v6(ends.0, ends.1, protocol, payload.len() as u32);
     fill(&mut payload, at, start);
-    header6(ends, protocol, &payload)
+    with_header6(ends, protocol, &payload)
 }
 
 /// A packet in a tunnel.
 pub(crate) fn tunneled(ends: (u128, u128), inner: &[u8]) -> Vec<u8> {
-    header6(ends, 4, inner)
+    with_header6(ends, 4, inner)
 }
 
 /// The two fragments of a datagram, in their order.
@@ -158,7 +147,7 @@ fn part(whole: &[u8], identification: u16, from: usize, to: usize) -> Vec<u8> {
     let identification = identification.into();
     Fragment { next_header: UDP, offset: from, more, identification }.write(&mut payload);
     payload.extend(&whole[40 + from..40 + to]);
-    header6((header.source(), header.destination()), 44, &payload)
+    with_header6((header.source(), header.destination()), 44, &payload)
 }
 
 /// True for an error of the gateway's own, which has one of its addresses or a tunnel's end as its

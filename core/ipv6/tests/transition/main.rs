@@ -8,6 +8,8 @@ mod common;
 mod domains;
 #[path = "../common/explained.rs"]
 mod explained;
+#[path = "../common/header6.rs"]
+mod header6;
 mod loops;
 mod packets;
 #[path = "../common/prefixes.rs"]

@@ -1,6 +1,7 @@
 //! Packets of both families, from the texts of their addresses.
 
 use crate::common;
+use crate::header6::with_header6;
 use crate::prefixes::address;
 use natgate_wire::checksum::{checksum, fold, pseudo_header, pseudo_header_v6, sum};
 use natgate_wire::ipv6::Fragment;
@@ -54,15 +55,7 @@ pub(crate) fn six(ends: Ends<'_>, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let (mut payload, both) = (payload.to_vec(), (address(ends.0), address(ends.1)));
     let start = pseudo_header_v6(both.0, both.1, protocol, payload.len() as u32);
     fill(&mut payload, protocol, start);
-    let mut bytes = vec![0; 40];
-    let mut header = Ipv6::init(&mut bytes[..]);
-    header.set_payload_len(payload.len() as u16);
-    header.set_next_header(protocol);
-    header.set_hop_limit(64);
-    header.set_source(both.0);
-    header.set_destination(both.1);
-    bytes.extend(payload);
-    bytes
+    with_header6(both, protocol, &payload)
 }
 
 /// An IPv4 packet in a tunnel.
