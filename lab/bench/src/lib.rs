@@ -21,6 +21,7 @@ mod full_table;
 pub mod instructions;
 pub mod io;
 pub mod ipv6;
+mod lane;
 mod limit;
 mod memory;
 pub mod p4;

@@ -7,19 +7,17 @@
 //! stops counting while they run.
 
 use super::sip;
+use crate::lane::Lane;
 use natgate_engine::{
     AddressRange, Config, Engine, Packet, PoolConfig, Prefix, Side, SideConfig, Timestamp, Verdict,
 };
 use natgate_gateway::{AlgKind, AlgSettings, Settings, SideSettings, StaticNeighbor, Worker};
-use natgate_io::{
-    BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Lost, Receive, Statistics, Transmit,
-};
+use natgate_io::{BATCH, Batch, Device, Frame, HEADROOM, Lost, Receive, Transmit};
 use natgate_wire::Ipv4;
 use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use natgate_wire::protocol;
 use std::net::Ipv4Addr;
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Sessions, each of a host of its own.
@@ -73,11 +71,8 @@ impl Pair {
         }
         let ports: [(Shared, Shared); 2] = Default::default();
         let device = |name: &str, mac, (from, to): &(Shared, Shared)| -> Box<dyn Device> {
-            Box::new(Lane {
-                link: LinkInfo { name: name.into(), index: 1, mac, mtu: 1500, up: true },
-                source: Source { buffers: vec![[0; BUFFER]; BATCH], frames: Arc::clone(from) },
-                sink: Sink { frames: Arc::clone(to) },
-            })
+            let source = Source { buffers: vec![[0; BUFFER]; BATCH], frames: Arc::clone(from) };
+            Box::new(Lane::new(name, mac, 1500, (source, Sink { frames: Arc::clone(to) })))
         };
         let devices = [device("in", INSIDE, &ports[0]), device("out", OUTSIDE, &ports[1])];
         let worker = Worker::new(&settings, [7; 32], devices, now);
@@ -285,14 +280,6 @@ fn lock(frames: &Shared) -> std::sync::MutexGuard<'_, Frames> {
     frames.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A device in memory.
-#[derive(Debug)]
-struct Lane {
-    link: LinkInfo,
-    source: Source,
-    sink: Sink,
-}
-
 #[derive(Debug)]
 struct Source {
     buffers: Vec<[u8; BUFFER]>,
@@ -302,28 +289,6 @@ struct Source {
 #[derive(Debug)]
 struct Sink {
     frames: Shared,
-}
-
-impl Device for Lane {
-    fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit) {
-        (&mut self.source, &mut self.sink)
-    }
-
-    fn link(&self) -> &LinkInfo {
-        &self.link
-    }
-
-    fn statistics(&mut self) -> Statistics {
-        Statistics::default()
-    }
-
-    fn maintain(&mut self) -> Option<Change> {
-        None
-    }
-
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
 }
 
 impl Receive for Source {

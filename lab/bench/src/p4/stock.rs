@@ -5,15 +5,13 @@
 //! cache. No reader looks at the rest of the frame.
 
 use crate::io::feed::{STATION, answer};
-use natgate_io::{
-    Batch, Change, Device, Frame, HEADROOM, LinkInfo, Lost, Receive, Statistics, Transmit,
-};
+use crate::lane::Lane;
+use natgate_io::{Batch, Device, Frame, HEADROOM, Lost, Receive, Transmit};
 use natgate_wire::Ipv4;
 use natgate_wire::arp::{Mac, write_ethernet};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use natgate_wire::protocol;
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a frame's head: headers and the packet's number.
@@ -108,45 +106,12 @@ impl Wire {
     }
 }
 
-/// A device with queued frames.
-#[derive(Debug)]
-pub(super) struct Stock {
-    link: LinkInfo,
-    source: Source,
-    sink: Sink,
-}
-
-impl Stock {
-    /// Creates a device with this hardware address, and its other end.
-    pub(super) fn new(name: &str, mac: Mac) -> (Self, Wire) {
-        let wire = Wire::default();
-        let link = LinkInfo { name: name.to_owned(), index: 1, mac, mtu: 1500, up: true };
-        let buffers = vec![[0; HEADROOM + LONGEST]; natgate_io::BATCH];
-        let source = Source { wire: wire.clone(), buffers };
-        (Self { link, source, sink: Sink(wire.clone()) }, wire)
-    }
-}
-
-impl Device for Stock {
-    fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit) {
-        (&mut self.source, &mut self.sink)
-    }
-
-    fn link(&self) -> &LinkInfo {
-        &self.link
-    }
-
-    fn statistics(&mut self) -> Statistics {
-        Statistics::default()
-    }
-
-    fn maintain(&mut self) -> Option<Change> {
-        None
-    }
-
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
+/// Creates a device with this hardware address, and its other end.
+pub(super) fn stock(name: &str, mac: Mac) -> (impl Device + use<>, Wire) {
+    let wire = Wire::default();
+    let buffers = vec![[0; HEADROOM + LONGEST]; natgate_io::BATCH];
+    let source = Source { wire: wire.clone(), buffers };
+    (Lane::new(name, mac, 1500, (source, Sink(wire.clone()))), wire)
 }
 
 #[derive(Debug)]

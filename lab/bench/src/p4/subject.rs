@@ -2,7 +2,7 @@
 //! neighbors.
 
 use super::memory::{FIRST_SUBSCRIBER, GATEWAYS, MACS, POOL, SUBSCRIBERS_EACH, addresses};
-use super::stock::{Stock, Wire};
+use super::stock::{Wire, stock};
 
 use crate::io::feed::STATION;
 use crate::program::{Links, TIMEOUT, With, add, machine};
@@ -28,7 +28,7 @@ pub(crate) struct Subject<'p> {
 impl<'p> Subject<'p> {
     fn new(make: impl FnOnce([Box<dyn Device>; 2]) -> Box<dyn FnMut() + 'p>) -> Self {
         let [(inside, near), (outside, far)] =
-            [Stock::new("inside", MACS[0]), Stock::new("outside", MACS[1])];
+            [stock("inside", MACS[0]), stock("outside", MACS[1])];
         Self { wires: [near, far], work: make([Box::new(inside), Box::new(outside)]) }
     }
 

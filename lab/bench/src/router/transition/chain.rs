@@ -6,7 +6,7 @@
 //! Each receive ring holds [`RING`] frames, and a frame that finds its ring full is lost. So links
 //! neither delay frames nor lose them, and the tester takes no time.
 
-use super::device::{MemoryDevice, Port};
+use super::device::{Port, device};
 use super::packet::Head;
 use super::technology::{MTU, Technology, mac};
 use super::tester::Tester;
@@ -171,8 +171,8 @@ impl Chain {
         let last = settings.len() - 1;
         let gateway = |(place, settings)| {
             let link = place as u8;
-            let (inside, near) = MemoryDevice::new("inside", mac(link, 2), MTU);
-            let (outside, far) = MemoryDevice::new("outside", mac(link + 1, 1), MTU);
+            let (inside, near) = device("inside", mac(link, 2), MTU);
+            let (outside, far) = device("outside", mac(link + 1, 1), MTU);
             let devices: Vec<Box<dyn Device>> = vec![Box::new(inside), Box::new(outside)];
             let worker = Worker::new(settings, [1; 32], devices, Timestamp(BEGIN));
             let ring = |is_end| match is_end {

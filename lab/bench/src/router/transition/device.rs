@@ -4,11 +4,9 @@
 //! A frame costs a copy of its head each way. The rest of a frame is zero, and is not touched.
 
 use super::packet::{HEAD, Head};
-use natgate_io::{
-    BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Lost, Receive, Statistics, Transmit,
-};
+use crate::lane::Lane;
+use natgate_io::{BATCH, Batch, Device, Frame, HEADROOM, Lost, Receive, Transmit};
 use natgate_wire::arp::Mac;
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes between two buffers are a multiple of this, as with network cards.
@@ -40,44 +38,11 @@ impl Port {
     }
 }
 
-/// A device.
-#[derive(Debug)]
-pub(super) struct MemoryDevice {
-    link: LinkInfo,
-    source: Source,
-    sink: Sink,
-}
-
-impl MemoryDevice {
-    /// Creates a device, and its other end.
-    pub(super) fn new(name: &str, mac: Mac, mtu: u16) -> (Self, Port) {
-        let port = Port::default();
-        let link = LinkInfo { name: name.to_owned(), index: 1, mac, mtu: mtu.into(), up: true };
-        let source = Source { port: port.clone(), buffers: Vec::new(), stride: GRAIN };
-        (Self { link, source, sink: Sink(port.clone()) }, port)
-    }
-}
-
-impl Device for MemoryDevice {
-    fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit) {
-        (&mut self.source, &mut self.sink)
-    }
-
-    fn link(&self) -> &LinkInfo {
-        &self.link
-    }
-
-    fn statistics(&mut self) -> Statistics {
-        Statistics::default()
-    }
-
-    fn maintain(&mut self) -> Option<Change> {
-        None
-    }
-
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
+/// Creates a device, and its other end.
+pub(super) fn device(name: &str, mac: Mac, mtu: u16) -> (impl Device + use<>, Port) {
+    let port = Port::default();
+    let source = Source { port: port.clone(), buffers: Vec::new(), stride: GRAIN };
+    (Lane::new(name, mac, mtu, (source, Sink(port.clone()))), port)
 }
 
 #[derive(Debug)]
