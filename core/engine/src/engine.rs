@@ -9,6 +9,7 @@ mod report;
 mod start;
 
 use crate::config::Config;
+use crate::controls::ControlPorts;
 use crate::endpoint::{AddressPort, External};
 use crate::event::Events;
 use crate::explicit::Holds;
@@ -58,6 +59,8 @@ pub struct Engine {
     pub(crate) searches: RuleBatch,
     /// Headers of a batch, parsed by one stage for the next ones.
     pub(crate) workspace: Workspace,
+    /// Ports of flows that application-level gateways read.
+    pub(crate) controls: ControlPorts,
     /// True if a reload shrank the subscriber prefixes: records of former subscribers may remain.
     pub(crate) strangers: bool,
     /// Mappings that the present configuration has not judged yet.

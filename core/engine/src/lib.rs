@@ -51,6 +51,7 @@ mod blocks;
 mod calendar;
 mod class;
 mod config;
+mod controls;
 mod deterministic;
 mod division;
 mod drop_reason;
@@ -102,6 +103,7 @@ pub use config::{
     Refusal, Rule, RuleAction, Server, Service, SideConfig, StaticMapping, Thresholds, TimeoutSet,
     Timeouts, Totals,
 };
+pub use controls::ControlPorts;
 pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;
 pub use endpoint::AddressPort;

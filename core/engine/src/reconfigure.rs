@@ -530,8 +530,11 @@ impl Engine {
 
     /// True if rules, the realm's network and its routes translate every packet between a mapping's
     /// internal endpoint and the remote endpoint of its first session. False if some packet would
-    /// be dropped or forwarded untranslated.
+    /// be dropped or forwarded untranslated, or may be of a control flow.
     pub(crate) fn first_answers(&self, slot: u32) -> bool {
+        if self.has_control(slot) {
+            return false;
+        }
         let mapping = self.table.mapping(slot);
         let Internal { host, port } = mapping.internal();
         let remote = mapping.first.remote();

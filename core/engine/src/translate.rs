@@ -68,13 +68,18 @@ impl Engine {
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
-        assert!(packets.len() == verdicts.len() && packets.len() <= Self::MAX_BATCH);
+        self.begin_batch(now, packets.len(), verdicts.len());
+        self.take_batch(from, packets, verdicts, false);
+    }
+
+    /// Begins a batch of packets.
+    pub(crate) fn begin_batch(&mut self, now: Timestamp, packets: usize, verdicts: usize) {
+        assert!(packets == verdicts && packets <= Self::MAX_BATCH);
         if now.0 < self.now {
             self.counters.clock_backwards += 1;
         }
         self.observe(now);
         self.make_room();
-        self.take_batch(from, packets, verdicts);
     }
 
     /// Takes one packet the complete way and counts it.

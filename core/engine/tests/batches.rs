@@ -4,8 +4,9 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    Allocation, Behavior, BlockConfig, Config, DeterministicConfig, Engine, Match, Packet,
-    PoolConfig, Pooling, Prefix, Rule, RuleAction, Side, StaticMapping, Timestamp, Verdict,
+    Allocation, Behavior, BlockConfig, Config, ControlPorts, DeterministicConfig, Engine, Match,
+    Packet, PoolConfig, Pooling, Prefix, Reconfiguration, Rule, RuleAction, Side, StaticMapping,
+    Timestamp, Verdict,
 };
 use proptest::prelude::*;
 
@@ -168,6 +169,84 @@ proptest! {
             }
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Packets with a port of control flows take the complete way, whichever way their session has
+    /// begun. A change of the ports counts from the next packet on.
+    #[test]
+    fn an_engine_stops_at_each_packet_with_a_port_of_control_flows(
+        config in configuration(),
+        batches in prop::collection::vec(
+            (
+                prop::collection::vec(packet(), 1..250),
+                0_u64..200,
+                prop::option::weighted(0.4, prop::sample::subsequence(PORTS.to_vec(), 0..5)),
+            ),
+            1..6,
+        ),
+    ) {
+        let mut now = Timestamp(1_700_000_000_000_000_000);
+        let mut stopping = Engine::new(&config, [1; 32], now).unwrap();
+        let mut single = Engine::new(&config, [1; 32], now).unwrap();
+        let mut ports = ControlPorts::none();
+        for (packets, seconds, change) in batches {
+            now = now.plus(std::time::Duration::from_secs(seconds));
+            while stopping.advance(now) {}
+            while single.advance(now) {}
+            if let Some(change) = change {
+                for engine in [&mut stopping, &mut single] {
+                    engine.reconfigure(Reconfiguration::new(&config, &config).unwrap());
+                }
+                ports.set(change.into_iter());
+                stopping.set_control_ports(&ports);
+            }
+            for side in [Side::Inside, Side::Outside] {
+                let of_side = packets.iter().filter(|(from, _)| *from == side);
+                let batch: Vec<Vec<u8>> = of_side.map(|(_, bytes)| bytes.clone()).collect();
+                let (together, stops) = process_to_controls(&mut stopping, now, side, &batch);
+                let with_port = |number: &usize| ports.may_have(&batch[*number]);
+                prop_assert_eq!(stops, (0..batch.len()).filter(with_port).collect::<Vec<_>>());
+                let apart = batch
+                    .into_iter()
+                    .flat_map(|bytes| process(&mut single, now, side, vec![bytes]))
+                    .collect();
+                prop_assert_eq!(outcome(&mut stopping, together), outcome(&mut single, apart));
+            }
+        }
+    }
+}
+
+/// Ports of packets, some of which are ports of control flows.
+const PORTS: [u16; 8] = [80, 81, 4000, 4001, 4002, 4003, 4004, 4005];
+
+/// Takes a batch, and each packet at which the engine stops alone. Returns these packets' numbers,
+/// too.
+fn process_to_controls(
+    engine: &mut Engine,
+    now: Timestamp,
+    side: Side,
+    batch: &[Vec<u8>],
+) -> (Vec<(Verdict, Vec<u8>)>, Vec<usize>) {
+    let mut batch = batch.to_vec();
+    let mut packets: Vec<Packet<'_>> =
+        batch.iter_mut().map(|bytes| Packet::new(bytes, 0)).collect();
+    let mut verdicts = vec![Verdict::Held; packets.len()];
+    let (mut next, mut stops) = (0, Vec::new());
+    loop {
+        next += engine.process_to_control(now, side, &mut packets[next..], &mut verdicts[next..]);
+        if next == packets.len() {
+            break;
+        }
+        let alone = next..next + 1;
+        engine.process(now, side, &mut packets[alone.clone()], &mut verdicts[alone]);
+        stops.push(next);
+        next += 1;
+    }
+    let bytes: Vec<Vec<u8>> = packets.iter().map(|packet| packet.bytes().to_vec()).collect();
+    (verdicts.into_iter().zip(bytes).collect(), stops)
 }
 
 /// Allocation with a random choice of ports.

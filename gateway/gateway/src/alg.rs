@@ -29,7 +29,9 @@ use expected::OpenList;
 pub use expected::{AlgExpectation, OpenExpectation};
 use further::FurtherFlows;
 use nat64::Ends6;
-use natgate_engine::{AddressPort, Config, Engine, Packet, Ruling, Side, Timestamp, Verdict};
+use natgate_engine::{
+    AddressPort, Config, ControlPorts, Engine, Packet, Ruling, Side, Timestamp, Verdict,
+};
 use natgate_ipv6::Translator;
 use natgate_payload::{ControlPacket, Endpoints, Fate, Limits, NewFlow, Payloads, Room};
 pub use natgate_payload::{Counters as AlgCounters, Kind};
@@ -40,7 +42,6 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use tunneled::Host;
 pub(crate) use tunneled::HostEnds;
-use watched::WatchedPorts;
 
 /// Time and side of a packet's arrival, and its realm.
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +148,9 @@ pub(crate) struct Stage {
     /// Ports of former settings, while a flow that began under them lasts.
     former: AlgSettings,
     /// Ports of packets that [`Stage::claims`] looks at.
-    watched: WatchedPorts,
+    watched: ControlPorts,
+    /// True if the engine knows these ports.
+    is_told: bool,
     /// Servers inside behind static mappings of a port: from protocol and external endpoint to the
     /// internal one.
     servers: HashMap<(u8, SocketAddrV4), (Kind, SocketAddrV4)>,
@@ -181,7 +184,8 @@ impl Stage {
             payloads: Payloads::new(Limits::default(), seed),
             settings: AlgSettings::default(),
             former: AlgSettings::default(),
-            watched: WatchedPorts::none(),
+            watched: ControlPorts::none(),
+            is_told: true,
             servers: HashMap::new(),
             further: FurtherFlows::default(),
             addresses: Addresses::default(),
@@ -228,19 +232,6 @@ impl Stage {
         self.addresses = Addresses::of(config, &self.settings);
         self.end_former();
         self.watch();
-    }
-
-    /// Watches the ports of all servers. While a flow of former settings lasts, its ports may be
-    /// any.
-    fn watch(&mut self) {
-        let Self { settings, servers, addresses, watched, further: named, .. } = self;
-        if !self.former.is_off() {
-            return watched.set_all();
-        }
-        let of_calls = settings.has(Kind::Pptp).then(gre::first_words).into_iter().flatten();
-        let further = servers.keys().map(|(_, end)| end.port()).chain(addresses.ports());
-        let further = further.chain(of_calls).chain(named.ports());
-        watched.set(settings.iter().flat_map(|(_, ports)| ports).copied().chain(further));
     }
 
     fn learn_servers(&mut self, config: &Config) {
@@ -436,6 +427,7 @@ impl Stage {
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
         if self.further.take_change() {
             self.watch();
+            self.tell_ports(engine);
         }
         let mtu = usize::from(tunnels::mtu_beyond(engine, from, endpoints.realm));
         if before <= mtu && room.bytes().len() > mtu {
@@ -512,6 +504,7 @@ impl Stage {
             self.watch();
         }
         self.end_former();
+        self.tell_ports(engine);
     }
 
     /// Counters of the protocols that are on, or have been.

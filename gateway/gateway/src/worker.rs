@@ -106,6 +106,10 @@ impl Worker {
             let b4s = settings.ipv6.dslite.as_ref().map_or(&[][..], |dslite| &dslite.b4);
             pcp.serve_nat64(families.translator.nat64_prefixes(), b4s);
         }
+        let mut algs = Algs::new(&settings.alg, &config, seed);
+        if let Some(algs) = &mut algs {
+            algs.stage.tell_ports(&mut engine);
+        }
         let mut worker = Self {
             stages: Stages {
                 engine,
@@ -118,7 +122,7 @@ impl Worker {
                 pcp,
                 local_tcp: LocalTcpPort::default(),
                 families,
-                algs: Algs::new(&settings.alg, &config, seed),
+                algs,
                 algs_aside: Aside::new(seed),
                 health: Health::new(checked, seed, now),
             },

@@ -41,22 +41,28 @@ impl Workspace {
 }
 
 impl Engine {
-    /// Translates a batch that came in on one side.
-    pub(super) fn take_batch(
+    /// Translates a batch that came in on one side. `stops`: only as far as to a packet that may be
+    /// of a control flow. Returns the number of packets that are translated.
+    pub(crate) fn take_batch(
         &mut self,
         from: Side,
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
-    ) {
+        stops: bool,
+    ) -> usize {
         let is_large = self.table.count_dynamic_mappings() >= LARGE;
         match (from, is_large) {
-            (Side::Inside, false) => self.take_groups::<quick::Inside, GROUP>(packets, verdicts),
-            (Side::Outside, false) => self.take_groups::<quick::Outside, GROUP>(packets, verdicts),
+            (Side::Inside, false) => {
+                self.take_groups::<quick::Inside, GROUP>(packets, verdicts, stops)
+            }
+            (Side::Outside, false) => {
+                self.take_groups::<quick::Outside, GROUP>(packets, verdicts, stops)
+            }
             (Side::Inside, true) => {
-                self.take_groups::<quick::Inside, LARGE_GROUP>(packets, verdicts);
+                self.take_groups::<quick::Inside, LARGE_GROUP>(packets, verdicts, stops)
             }
             (Side::Outside, true) => {
-                self.take_groups::<quick::Outside, LARGE_GROUP>(packets, verdicts);
+                self.take_groups::<quick::Outside, LARGE_GROUP>(packets, verdicts, stops)
             }
         }
     }
@@ -65,11 +71,12 @@ impl Engine {
         &mut self,
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
-    ) {
+        stops: bool,
+    ) -> usize {
         let round = self.round::<F>();
         let mut tally = Tally::default();
         let mut workspace = core::mem::take(&mut self.workspace);
-        let all = packets.len();
+        let (all, mut taken) = (packets.len(), packets.len());
         let headers = &mut workspace.headers[..all];
         let flows = &mut workspace.flows[..all];
         // Stage n takes the packets from `ends[n]` to `ends[n - 1]`.
@@ -90,19 +97,18 @@ impl Engine {
             }
             let group = &headers[done..fourth];
             let flows = began.then(|| &flows[done..fourth]);
-            let packets = &mut packets[done..fourth];
-            self.finish_group::<F>(
-                &round,
-                group,
-                flows,
-                packets,
-                &mut verdicts[done..fourth],
-                &mut tally,
-            );
+            let packets = (&mut packets[done..fourth], &mut verdicts[done..fourth]);
+            let finished =
+                self.finish_group::<F>((&round, stops), (group, flows), packets, &mut tally);
+            if finished < group.len() {
+                taken = done + finished;
+                break;
+            }
             (begins, began) = (news, begins);
         }
         self.workspace = workspace;
-        self.count_quick::<F>(tally, all);
+        self.count_quick::<F>(tally, taken);
+        taken
     }
 
     #[inline(always)]
@@ -129,17 +135,17 @@ impl Engine {
         news
     }
 
-    /// `flows`: what stage three found out, if the group seemed to begin flows.
+    /// `flows`: what stage three found out, if the group seemed to begin flows. Returns the number
+    /// of packets that are finished.
     #[inline(always)]
     fn finish_group<F: quick::From>(
         &mut self,
-        round: &Round,
-        headers: &[ParsedHeaders],
-        flows: Option<&[NewFlow]>,
-        packets: &mut [Packet<'_>],
-        verdicts: &mut [Verdict],
+        (round, stops): (&Round, bool),
+        (headers, flows): (&[ParsedHeaders], Option<&[NewFlow]>),
+        (packets, verdicts): (&mut [Packet<'_>], &mut [Verdict]),
         tally: &mut Tally,
-    ) {
+    ) -> usize {
+        let all = packets.len();
         for (at, (packet, verdict)) in packets.iter_mut().zip(verdicts).enumerate() {
             let headers = &headers[at];
             *verdict = if self.quick::<F>(round, headers, packet, tally) {
@@ -150,10 +156,13 @@ impl Engine {
                 && let Some(verdict) = self.quick_new(round, headers, &flows[at], packet, tally)
             {
                 verdict
+            } else if stops && self.stops_at(packet) {
+                return at;
             } else {
                 tally.others += 1;
                 self.complete(F::SIDE, packet)
             };
         }
+        all
     }
 }

@@ -199,9 +199,8 @@ impl Engine {
             // No packet from inside waits for an answer.
             let first = &mut self.table.mapping_mut(slot).first;
             first.set_state(first.state());
-            let answers = self.first_answers(slot);
-            self.table.set_answers(slot, answers);
         }
+        self.note_answers(slot, way);
         slot
     }
 

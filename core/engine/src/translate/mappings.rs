@@ -250,8 +250,7 @@ impl Engine {
         let (new, tick) = (whole.as_new(protocol), self.present_tick());
         let slot = self.install(new, hash, tick, session);
         self.note_change(slot);
-        let answers = way == Way::Out || self.first_answers(slot);
-        self.table.set_answers(slot, answers);
+        self.note_answers(slot, way);
         slot
     }
 
@@ -306,8 +305,7 @@ impl Engine {
             self.table.session_mut(session).mark_unanswered();
         }
         if session == SessionRef::First(slot) {
-            let answers = way == Way::Out || self.first_answers(slot);
-            self.table.set_answers(slot, answers);
+            self.note_answers(slot, way);
         }
     }
 

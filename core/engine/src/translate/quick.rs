@@ -354,6 +354,9 @@ impl Engine {
         tally: &mut Tally,
     ) -> Option<Verdict> {
         let (protocol, remote) = (headers.protocol, headers.remote());
+        if self.is_control_port(headers.source().port) || self.is_control_port(remote.port) {
+            return None;
+        }
         // A subscriber with a record has made a mapping before: its address was checked then.
         let Some(draw) = flow.draw else {
             return match flow.rule {
@@ -385,6 +388,9 @@ impl Engine {
                 self.draw_again(headers, flow, &draw)?
             }
         };
+        if self.is_control_port(external.port) {
+            return None;
+        }
         let (pool, fixed, timeouts) = match flow.rule {
             FlowRule::Snat { pool, fixed, timeouts } => (pool.into(), fixed.is_some(), timeouts),
             _ => (self.config.default_pool_of(headers.realm()), false, 0),
@@ -516,7 +522,7 @@ impl Engine {
         true
     }
 
-    /// Counts the packets of a batch that went the quick way; `all` is the length of the batch.
+    /// Counts the packets that went the quick way, of `all` that are translated.
     pub(super) fn count_quick<F: From>(&mut self, tally: Tally, all: usize) {
         let direction = match F::SIDE {
             Side::Inside => Direction::Outbound,

@@ -4,6 +4,7 @@
 //! for every other realm, and goes through the payload framework. A packet from outside is IPv4,
 //! and its flow is known from the packets of the client. Servers inside, and DNS, are not read.
 
+use super::watched::may_have_ipv6;
 use super::{AlgSettings, Arrived, Control, Ends, HostEnds, Kind, Stage};
 use natgate_engine::{Engine, Side, Timestamp};
 use natgate_ipv6::{HostKind, Translator};
@@ -58,7 +59,7 @@ impl Stage {
     }
 
     fn claims_ipv6(&self, translator: &Translator, packet: &[u8]) -> bool {
-        let ends = self.watched.may_have_ipv6(packet).then(|| Ends6::read(packet)).flatten();
+        let ends = may_have_ipv6(&self.watched, packet).then(|| Ends6::read(packet)).flatten();
         ends.is_some_and(|ends| {
             let kind =
                 |settings: &AlgSettings| settings.kind(ends.protocol, ends.destination.port());

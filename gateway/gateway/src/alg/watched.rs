@@ -1,69 +1,52 @@
-//! The ports that a packet of a control flow has: one of its ports is among them. A bit for each
-//! port answers for nearly all packets, with some dozen instructions.
+//! The ports that a packet of a control flow has: one of its ports is among them.
 
+use super::{AlgSettings, Kind, Stage, gre};
+use natgate_engine::{ControlPorts, Engine};
+use natgate_payload::Endpoints;
 use natgate_wire::{ipv6, protocol};
 
-/// First byte of an IPv4 packet without options.
-const PLAIN: u8 = 0x45;
-
-/// A set of ports.
-#[derive(Debug)]
-pub(super) struct WatchedPorts(Box<[u64; 1024]>);
-
-impl WatchedPorts {
-    pub(super) fn none() -> Self {
-        Self(Box::new([0; 1024]))
+impl Stage {
+    /// Watches the ports of all servers. While a flow of former settings lasts, the former ports
+    /// and its own ports are watched, too.
+    pub(super) fn watch(&mut self) {
+        let Self { settings, former, servers, addresses, watched, further, payloads, .. } = self;
+        let of_calls = settings.has(Kind::Pptp) || former.has(Kind::Pptp);
+        let of_calls = of_calls.then(gre::first_words).into_iter().flatten();
+        let of_servers = servers.keys().map(|(_, end)| end.port());
+        let ports = |settings: &AlgSettings| -> Vec<u16> {
+            settings.iter().flat_map(|(_, ports)| ports).copied().collect()
+        };
+        let (named, formerly) = (ports(settings), ports(former));
+        let flows = (!former.is_off()).then(|| payloads.each()).into_iter().flatten();
+        let of_flows = flows.flat_map(|(_, _, flow): (_, _, Endpoints)| {
+            let is_of_client =
+                [&named, &formerly].iter().any(|all| all.contains(&flow.remote.port()));
+            let server = [flow.internal.port(), flow.external.port()];
+            if is_of_client { [flow.remote.port(); 2] } else { server }
+        });
+        let all = named.iter().chain(&formerly).copied();
+        let all = all.chain(of_servers).chain(addresses.ports()).chain(of_calls);
+        watched.set(all.chain(further.ports()).chain(of_flows));
+        self.is_told = false;
     }
 
-    /// Replaces the set.
-    pub(super) fn set(&mut self, ports: impl Iterator<Item = u16>) {
-        self.0.fill(0);
-        for port in ports {
-            self.0[usize::from(port >> 6)] |= 1 << (port & 63);
+    /// Tells the engine which ports are watched, if they have changed.
+    pub(crate) fn tell_ports(&mut self, engine: &mut Engine) {
+        if !self.is_told {
+            engine.set_control_ports(&self.watched);
+            self.is_told = true;
         }
     }
+}
 
-    /// Makes every port one of the set.
-    pub(super) fn set_all(&mut self) {
-        self.0.fill(u64::MAX);
-    }
-
-    #[inline(always)]
-    fn has(&self, port: [u8; 2]) -> bool {
-        let port = u16::from_be_bytes(port);
-        self.0[usize::from(port >> 6)] >> (port & 63) & 1 == 1
-    }
-
-    /// False if a packet of IPv6 certainly has none of the ports. With extension headers it may.
-    #[inline]
-    pub(super) fn may_have_ipv6(&self, packet: &[u8]) -> bool {
-        match (packet.get(ipv6::NEXT_HEADER), packet.get(ipv6::HEADER_LEN..ipv6::HEADER_LEN + 4)) {
-            (Some(&(protocol::TCP | protocol::UDP)), Some(&[a, b, c, d])) => {
-                self.has([a, b]) || self.has([c, d])
-            }
-            (Some(&next), Some(_)) => ipv6::is_extension(next),
-            _ => false,
+/// False if a packet of IPv6 certainly has none of the ports. With extension headers it may.
+#[inline]
+pub(super) fn may_have_ipv6(ports: &ControlPorts, packet: &[u8]) -> bool {
+    match (packet.get(ipv6::NEXT_HEADER), packet.get(ipv6::HEADER_LEN..ipv6::HEADER_LEN + 4)) {
+        (Some(&(protocol::TCP | protocol::UDP)), Some(&[a, b, c, d])) => {
+            ports.has_either([a, b, c, d])
         }
-    }
-
-    /// False if an IPv4 packet certainly has none of the ports.
-    #[inline(always)]
-    pub(super) fn may_have(&self, packet: &[u8]) -> bool {
-        match packet.first_chunk::<24>() {
-            Some(head) if head[0] == PLAIN => {
-                self.has([head[20], head[21]]) | self.has([head[22], head[23]])
-            }
-            _ => self.may_have_behind_options(packet),
-        }
-    }
-
-    #[cold]
-    fn may_have_behind_options(&self, packet: &[u8]) -> bool {
-        let Some(first) = packet.first() else { return false };
-        let start = usize::from(first & 15) * 4;
-        match packet.get(start..start + 4) {
-            Some(&[a, b, c, d]) => self.has([a, b]) || self.has([c, d]),
-            _ => false,
-        }
+        (Some(&next), Some(_)) => ipv6::is_extension(next),
+        _ => false,
     }
 }

@@ -262,9 +262,13 @@ fn put_in_force(prepared: Part, parts: &mut WorkerParts<'_>) -> (Past, InForce) 
     let Part { wiring, pairs, partition, algs, .. } = prepared;
     let WorkerParts { engine, router, cables, devices, algs: (on, aside), translator, .. } = parts;
     let superseded = Box::new(engine.reconfigure(reconfiguration));
+    let algs = aside.renew(on, algs, &settings.alg, engine.config());
+    if let Some(on) = on {
+        on.stage.tell_ports(engine);
+    }
     let past = Past {
         _engine: superseded,
-        _algs: aside.renew(on, algs, &settings.alg, engine.config()),
+        _algs: algs,
         _devices: wiring.apply(cables, devices),
         _pairs: translator.as_mut().map(|translator| translator.exchange_pairs(pairs)),
         _router: router.renew(renewal, |link: Link| devices[cables.device_of(link)].link().mac),

@@ -1,8 +1,12 @@
 //! Application-level gateways at work.
 //!
-//! A worker has this part only if the configuration turns a protocol on. Packets of a batch that
-//! may be of a control flow are taken out, one by one, in their order. The engine then takes the
-//! other packets together. Packets of one flow all go one of the two ways, so their order stays.
+//! A worker has this part only if the configuration turns a protocol on. The engine takes a batch,
+//! and stops before each packet that may be of a control flow. So other packets pay nothing.
+//!
+//! A capture, and a gateway for both families, need to know beforehand whose a packet is. Then the
+//! packets of control flows are first taken out of the batch, one by one, in their order, and the
+//! engine takes the other packets together. Packets of one flow all go one of the two ways, so
+//! their order stays.
 //!
 //! Workers divide packets by the subscriber of their mapping before this stage. So both directions
 //! of a control flow, and the expectations that it makes, are of one worker.
@@ -29,6 +33,70 @@ fn first_claimed(stage: &Stage, from: Side, frames: &Batch<'_>, start: usize) ->
 }
 
 impl Stages {
+    /// Takes the packets of a batch through all stages. The engine says which packets may be of
+    /// control flows.
+    #[inline(never)]
+    pub(super) fn carry_to_controls(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packets: &mut Packets<'_>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        let (all, mut next) = (packets.len(), 0);
+        let mut verdicts = NO_VERDICTS;
+        loop {
+            let claimed = match &self.algs {
+                Some(algs) if cfg!(debug_assertions) => {
+                    first_claimed(&algs.stage, from, &packets.frames, next)
+                }
+                _ => None,
+            };
+            let frames = &mut packets.frames[next..];
+            next += self.engine.process_to_control(now, from, frames, &mut verdicts[next..all]);
+            debug_assert!(claimed.is_none_or(|claimed| next <= claimed), "the engine stops there");
+            if next >= all {
+                break;
+            }
+            verdicts[next] = self.carry_one((now, from), next, packets, transmitters);
+            next += 1;
+        }
+        if verdicts[..all].contains(&Verdict::HandOver) {
+            self.turn_over_some(now, packets, &mut verdicts);
+        }
+        self.deliver(now, from, (packets, &verdicts), transmitters);
+    }
+
+    /// Takes a packet at which the engine has stopped. A packet of a control flow goes through all
+    /// stages; an empty frame stays in its place, which is skipped.
+    #[cold]
+    #[inline(never)]
+    fn carry_one(
+        &mut self,
+        (now, from): (Timestamp, Side),
+        number: usize,
+        packets: &mut Packets<'_>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) -> Verdict {
+        let bytes = packets.frames[number].bytes();
+        let claims = |algs: &mut Box<Algs>| algs.stage.claims(from, bytes);
+        match self.algs.take_if(claims) {
+            Some(mut algs) => {
+                let (frame, realm) = packets.take(number);
+                let arrived = Arrived { now, from, realm };
+                self.carry_control(&mut algs, arrived, frame.bytes(), transmitters);
+                self.algs = Some(algs);
+                Verdict::Held
+            }
+            None => {
+                let mut verdict = [Verdict::Held];
+                let frames = &mut packets.frames[number..=number];
+                self.engine.process(now, from, frames, &mut verdict);
+                verdict[0]
+            }
+        }
+    }
+
     /// Takes the packets of control flows out of a batch, through all stages. Nearly all batches
     /// have none.
     #[inline(never)]

@@ -264,6 +264,9 @@ impl Stages {
         if self.families.is_some() {
             return self.carry_both(now, from, packets, transmitters);
         }
+        if self.algs.is_some() && !self.captures.is_on() {
+            return self.carry_to_controls(now, from, packets, transmitters);
+        }
         if self.algs.is_some() {
             self.carry_controls(now, from, packets, transmitters);
         }

@@ -89,6 +89,9 @@ impl Engine {
         {
             self.subscribers.count_further(record, 1);
         }
+        if added == SessionRef::First(slot) && self.has_control(slot) {
+            self.table.set_answers(slot, false);
+        }
         self.table.schedule(added, self.tick);
         Ok(true)
     }
