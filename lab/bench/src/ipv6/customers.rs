@@ -1,6 +1,7 @@
 //! Customers of softwires: their bindings, rules, tunnels and endpoints.
 
 use crate::frame::End;
+use crate::random::Random;
 use natgate_engine::Prefix;
 use natgate_ipv6::softwire::{
     Binding, BindingTable, DsliteSettings, Lw4o6Settings, MapMode, MapParameters, MapRule,
@@ -9,10 +10,14 @@ use natgate_ipv6::softwire::{
 use natgate_ipv6::{Pref64, Prefix6};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Bindings of lw4o6.
 pub(super) const BINDINGS: u64 = 1_000_000;
+/// Changes of bindings a second.
+const CHANGES: u32 = 10_000;
 /// Domains of MAP.
 pub(super) const DOMAINS: u64 = 10_000;
 /// The inner address of every host of DS-Lite.
@@ -63,19 +68,8 @@ pub(super) fn tunnel_of_dslite(host: u64) -> (u128, u128) {
 
 /// The relay of lw4o6 with all bindings.
 pub(super) fn lw4o6() -> Lw4o6Settings {
-    let sets = PortSets::new(0, PSID_LEN).expect("an identifier that fits a port");
-    let bindings: Vec<Binding> = (0..BINDINGS)
-        .map(|number| {
-            let Customer { end, tunnel } = of_binding(number, 0);
-            Binding {
-                ipv4: Ipv4Addr::from_bits(end.0),
-                sets,
-                psid: psid_of_binding(number),
-                b4: Ipv6Addr::from_bits(tunnel.0),
-                br: RELAY,
-            }
-        })
-        .collect();
+    let sets = port_sets();
+    let bindings: Vec<Binding> = (0..BINDINGS).map(|number| binding(number, sets)).collect();
     let bindings = BindingTable::new(&bindings, RELAY, 1).expect("no two bindings are equal");
     Lw4o6Settings {
         address: RELAY,
@@ -84,6 +78,34 @@ pub(super) fn lw4o6() -> Lw4o6Settings {
         icmp_errors: true,
         inbound_icmp: true,
         softwire: SOFTWIRE,
+    }
+}
+
+fn port_sets() -> PortSets {
+    PortSets::new(0, PSID_LEN).expect("an identifier that fits a port")
+}
+
+fn binding(number: u64, sets: PortSets) -> Binding {
+    let Customer { end, tunnel } = of_binding(number, 0);
+    Binding {
+        ipv4: Ipv4Addr::from_bits(end.0),
+        sets,
+        psid: psid_of_binding(number),
+        b4: Ipv6Addr::from_bits(tunnel.0),
+        br: RELAY,
+    }
+}
+
+/// Changes bindings at random until the end, [`CHANGES`] a second. A change gives a binding the
+/// same tunnel and another place, so that its packets go on.
+pub(super) fn change_bindings(bindings: &BindingTable, is_over: &AtomicBool) {
+    let (sets, pause) = (port_sets(), Duration::from_secs(1) / CHANGES);
+    let (mut random, mut next) = (Random::new(13), Instant::now());
+    while !is_over.load(Ordering::Relaxed) {
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        next += pause;
+        let changed = bindings.set(binding(random.below(BINDINGS), sets));
+        assert_eq!(changed, Ok(false), "the table has the binding");
     }
 }
 

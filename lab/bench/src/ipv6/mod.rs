@@ -145,6 +145,8 @@ enum Subject {
     Nat44Single,
     /// Place of the translation.
     Ipv6(usize),
+    /// lw4o6 while bindings change.
+    Changing,
 }
 
 /// Directions, each with its name.
@@ -157,6 +159,7 @@ fn subjects() -> Vec<(Subject, usize)> {
     let mut subjects: Vec<(Subject, usize)> = ways(Subject::Nat44).collect();
     subjects.extend([(Subject::Nat44Single, 0), (Subject::Nat44Single, 1)]);
     subjects.extend((0..Translation::ALL.len()).flat_map(|place| ways(Subject::Ipv6(place))));
+    subjects.extend(ways(Subject::Changing));
     subjects
 }
 
@@ -165,7 +168,14 @@ fn name(subject: Subject) -> &'static str {
         Subject::Nat44 => "NAT44",
         Subject::Nat44Single => "NAT44, one packet a call",
         Subject::Ipv6(place) => Translation::ALL[place].name(),
+        Subject::Changing => "lw4o6, 10,000 changes a second",
     }
+}
+
+/// The place of lw4o6 among the translations.
+fn lw4o6() -> usize {
+    let mut all = Translation::ALL.iter();
+    all.position(|one| *one == Translation::Lw4o6).expect("lw4o6 is among the translations")
 }
 
 /// The rigs of all subjects.
@@ -180,11 +190,12 @@ impl Rigs {
     fn round(&mut self, subject: Subject, mode: Mode) -> f64 {
         self.nat44.set_batch(match subject {
             Subject::Nat44Single => 1,
-            Subject::Nat44 | Subject::Ipv6(_) => self.batch,
+            Subject::Nat44 | Subject::Ipv6(_) | Subject::Changing => self.batch,
         });
         match subject {
             Subject::Nat44 | Subject::Nat44Single => self.nat44.round(mode).cpu,
             Subject::Ipv6(place) => self.ipv6[place].round(mode),
+            Subject::Changing => self.ipv6[lw4o6()].changing_round(mode),
         }
     }
 }

@@ -8,13 +8,14 @@ use crate::spread::Spread;
 use serde::Serialize;
 
 /// Highest ratio of a packet's time to NAT44's, by translation.
-const RATIOS: [(&str, f64); 8] = [
+const RATIOS: [(&str, f64); 9] = [
     ("NAT64", 1.5),
     ("SIIT", 0.8),
     ("SIIT with 1,000 maps", 0.8),
     ("NPTv6", 0.8),
     ("DS-Lite", 1.5),
     ("lw4o6", 1.0),
+    ("lw4o6, 10,000 changes a second", 1.0),
     ("MAP-E", 0.8),
     ("MAP-T", 0.8),
 ];

@@ -5,6 +5,7 @@
 //! does (`gateway/gateway/src/worker/families.rs`): packets that the translator claims go in runs,
 //! the others go to the engine together, and those for hosts with numbers are converted then.
 
+use super::customers;
 use super::packet::Buffer;
 use super::translation::{Session, Translation};
 use crate::clock;
@@ -15,6 +16,9 @@ use crate::random::{Random, Shuffle};
 use natgate_engine::{Change, Config, Engine, Packet, Side, Timestamp, Verdict};
 use natgate_ipv6::{Fate, Translator};
 use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// Virtual time of one packet, nanoseconds, as in the engine's benchmark.
 const SPACING: u64 = 50;
@@ -160,6 +164,18 @@ impl Rig {
         self.process(ROUND, mode)
     }
 
+    /// Runs a round of lw4o6 while another thread changes bindings.
+    pub(super) fn changing_round(&mut self, mode: Mode) -> f64 {
+        let bindings = self.gateway.translator.bindings().map(Arc::clone);
+        let bindings = bindings.expect("lw4o6 has bindings");
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let _over = Over(&is_over);
+            scope.spawn(|| customers::change_bindings(&bindings, &is_over));
+            self.round(mode)
+        })
+    }
+
     /// The side that a batch comes from.
     fn side(&self, batch: usize, mode: Mode) -> Side {
         match mode {
@@ -220,6 +236,15 @@ impl Rig {
     /// Bytes that became resident since the start.
     pub(super) fn resident(&self) -> u64 {
         resident().saturating_sub(self.resident_before)
+    }
+}
+
+/// Ends the changes of another thread when it goes.
+struct Over<'o>(&'o AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
