@@ -197,9 +197,8 @@ proptest! {
             while stopping.advance(now) {}
             while single.advance(now) {}
             if let Some(change) = change {
-                for engine in [&mut stopping, &mut single] {
-                    engine.reconfigure(Reconfiguration::new(&config, &config).unwrap());
-                }
+                reload(&mut stopping, now, &config);
+                reload(&mut single, now, &config);
                 ports.set(change.into_iter());
                 stopping.set_control_ports(&ports);
             }
@@ -217,6 +216,16 @@ proptest! {
             }
         }
     }
+}
+
+/// Puts a configuration in force, which has each mapping checked.
+fn reload(engine: &mut Engine, now: Timestamp, config: &Config) {
+    let mut new = Reconfiguration::new(engine.config(), config).unwrap();
+    engine.prepare_configuration(&mut new).unwrap();
+    while !engine.is_prepared() {
+        engine.advance(now);
+    }
+    engine.reconfigure(new);
 }
 
 /// Ports of packets, some of which are ports of control flows.
