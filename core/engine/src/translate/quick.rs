@@ -17,7 +17,7 @@ use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
 use crate::protocols::quota_class;
 use crate::session::{Idle, Segment, Session, State, Way};
-use crate::table::Epoch;
+use crate::table::{Epoch, SessionRef};
 use crate::timeouts::{SETS, Timers, deadline};
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Tcp, protocol};
@@ -469,19 +469,25 @@ impl Engine {
         {
             return false;
         }
-        let mapping = self.table.mapping_mut(headers.slot);
+        let mut mapping = self.table.mapping_mut(headers.slot);
         let is_tcp = headers.protocol == protocol::TCP;
         let state = if is_tcp { State::Established } else { State::Open };
         let inside = match F::WAY {
             Way::Out => mapping.differs_inside(headers.near),
             Way::In => 0,
         };
-        // The first answer to an unanswered session takes the complete way.
         let differs = inside
             | mapping.doubts(round.epoch, headers.protocol)
             | mapping.first.differs(F::WAY, headers.remote, state);
-        if differs != 0 || headers.flags & (SYN | RST | FIN) != 0 {
+        if headers.flags & (SYN | RST | FIN) != 0 {
             return false;
+        }
+        if differs != 0 {
+            if F::WAY == Way::Out || differs != Session::FIRST_ANSWER {
+                return false;
+            }
+            self.note_answer(SessionRef::First(headers.slot), Way::In);
+            mapping = self.table.mapping_mut(headers.slot);
         }
         if F::WAY == Way::Out || round.inbound_refresh {
             let set = mapping.timeouts();

@@ -185,7 +185,7 @@ impl Bench {
         }
     }
 
-    /// Sends the first answer of every session, which takes the full path.
+    /// Sends the first answer of every session, which takes longer than others.
     pub(crate) fn answer(&mut self) {
         for start in (0..self.sessions).step_by(ROUND) {
             let sessions = start..self.sessions.min(start + ROUND as u64);

@@ -229,7 +229,7 @@ pub fn counted(quick: bool) {
             mark();
             bench.finish_creation(places);
         }
-        // The first answer of a session takes the full path, once.
+        // The first answer of a session takes longer, once.
         for session in 0..sessions {
             bench.prepare(Mode::Inbound, 1, session..session + 1);
             bench.process(0..1, Mode::Inbound);
