@@ -233,22 +233,7 @@ impl Engine {
         session.set_state(session.state());
         let host = self.table.mapping(self.table.mapping_of(at)).host();
         if let Some(record) = self.subscribers.find(host) {
-            self.unlist_some(record);
             self.subscribers.answer(record);
-        }
-    }
-
-    /// Frees the entries of the latest mappings of a subscriber that is answered now. Further
-    /// entries stay until their mappings are removed.
-    fn unlist_some(&mut self, record: u32) {
-        /// As many mappings as most hosts have begun when the first answer comes.
-        const MOST: usize = 4;
-        let Some(entry) = self.subscribers.unanswered_entry(record) else { return };
-        for _ in 0..MOST {
-            let Some((slot, created)) = self.subscribers.unanswered.pop_mapping(entry) else {
-                return;
-            };
-            self.table.set_created(slot, created);
         }
     }
 }

@@ -484,11 +484,6 @@ impl Table {
         self.mapping_mut(slot).created = LISTED | number;
     }
 
-    /// Sets the tick at which a mapping was made.
-    pub(crate) fn set_created(&mut self, slot: u32, tick: u32) {
-        self.mapping_mut(slot).created = tick & !LISTED;
-    }
-
     /// Gives a mapping another set of timeouts.
     pub(crate) fn set_timeouts(&mut self, slot: u32, number: u8) {
         let mapping = self.mapping_mut(slot);
