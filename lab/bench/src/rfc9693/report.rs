@@ -27,7 +27,8 @@ pub(super) fn write(mut report: Report, plan: &Plan, results: &Results) -> Repor
     report.text(
         "## Connections\n\nThe table is empty before each step of a search. A rate passes when \
          every connection is made and one frame comes back over each, at the same rate, in \
-         another order. Tear-down: all of them expire at once, or the gateway is dropped.",
+         another order, in one of three trials. Tear-down: all of them expire at once, or the \
+         gateway is dropped.",
     );
     report.table(connections(results));
     report.text(
