@@ -1,10 +1,16 @@
 //! Packets that may be of control flows: flows whose payload an application-level gateway reads.
 //!
-//! The engine knows the ports of such flows and nothing else about them. A mapping whose first
-//! session has one of the ports is doubted: its packets take the complete way. So do packets that
-//! begin a flow with such a port. On the complete way, [`Engine::process_to_control`] stops before
-//! a packet with such a port and leaves the packet to its caller. The quick way asks nothing.
+//! The engine knows ports of such flows, in two sets. A mapping whose first session has a port of
+//! the first set is doubted: its packets take the complete way. The second set has all ports. A
+//! packet that begins a flow with such a port takes the complete way. There,
+//! [`Engine::process_to_control`] asks its caller about packets with such a port, and stops before
+//! a packet that is of a control flow. [`Engine::process_control`] takes that packet, and the
+//! mapping is doubted from then on. The quick way asks nothing.
+//!
+//! Ports that messages name are in the second set alone: a host that names the port of a busy
+//! service must not slow other hosts down.
 
+use crate::endpoint::AddressPort;
 use crate::engine::Engine;
 use crate::protocols::has_ports;
 use crate::session::Way;
@@ -20,21 +26,49 @@ const PLAIN: u8 = 0x45;
 pub struct ControlPorts {
     bits: Box<[u64; 1024]>,
     is_empty: bool,
+    /// True if later fragments, which have no ports, may be of control flows.
+    fragments: bool,
+}
+
+/// Ports of control flows as an engine has them.
+#[derive(Clone, Debug)]
+pub(crate) struct Controls {
+    /// The ports of flows whose mappings are doubted.
+    doubted: ControlPorts,
+    /// These ports, and ports that messages have named.
+    watched: ControlPorts,
+    /// True if messages have named ports. Then a doubted mapping stays doubted.
+    has_named: bool,
+    /// True while a packet of a control flow is translated.
+    marks: bool,
+}
+
+impl Controls {
+    /// Bytes of the sets.
+    pub(crate) const MEMORY: u64 = 2 * size_of::<[u64; 1024]>() as u64;
+
+    /// No port.
+    pub(crate) fn none() -> Self {
+        let (doubted, watched) = (ControlPorts::none(), ControlPorts::none());
+        Self { doubted, watched, has_named: false, marks: false }
+    }
 }
 
 impl ControlPorts {
-    /// Bytes of a set.
-    pub(crate) const MEMORY: u64 = size_of::<[u64; 1024]>() as u64;
-
     /// No port.
     pub fn none() -> Self {
-        Self { bits: Box::new([0; 1024]), is_empty: true }
+        Self { bits: Box::new([0; 1024]), is_empty: true, fragments: false }
     }
 
-    /// Replaces the set.
-    pub fn set(&mut self, ports: impl Iterator<Item = u16>) {
+    /// Replaces the set. `fragments`: later fragments may be of control flows, too.
+    pub fn set(&mut self, ports: impl Iterator<Item = u16>, fragments: bool) {
         self.bits.fill(0);
-        self.is_empty = true;
+        (self.is_empty, self.fragments) = (true, fragments);
+        self.add(ports);
+    }
+
+    /// Adds ports.
+    pub fn add(&mut self, ports: impl Iterator<Item = u16>) {
         for port in ports {
             self.bits[usize::from(port >> 6)] |= 1 << (port & 63);
             self.is_empty = false;
@@ -42,9 +76,9 @@ impl ControlPorts {
     }
 
     /// Takes over another set.
-    fn copy(&mut self, other: &Self) {
+    pub fn copy(&mut self, other: &Self) {
         self.bits.copy_from_slice(&other.bits[..]);
-        self.is_empty = other.is_empty;
+        (self.is_empty, self.fragments) = (other.is_empty, other.fragments);
     }
 
     /// True if the set has a port.
@@ -81,9 +115,9 @@ impl ControlPorts {
         self.has(u16::from_be_bytes([a, b])) | self.has(u16::from_be_bytes([c, d]))
     }
 
-    /// True if a packet has one of the ports, or is a later fragment, which has no ports.
+    /// True if a packet may be of a control flow.
     fn concern(&self, packet: &[u8]) -> bool {
-        !self.is_empty && (self.may_have(packet) || is_later_fragment(packet))
+        !self.is_empty && (self.may_have(packet) || self.fragments && is_later_fragment(packet))
     }
 }
 
@@ -92,16 +126,19 @@ fn is_later_fragment(packet: &[u8]) -> bool {
 }
 
 impl Engine {
-    /// Replaces the ports of control flows. Packets of sessions that are there, with a port that
-    /// the set did not have, may take the quick way until [`Engine::reconfigure`] has their
-    /// mappings checked. A set for new settings is put in force directly behind it.
-    pub fn set_control_ports(&mut self, ports: &ControlPorts) {
-        self.controls.copy(ports);
+    /// Replaces the ports of control flows: those of flows whose mappings are doubted, and all.
+    /// Packets of sessions that are there, with a port that the first set did not have, may take
+    /// the quick way until [`Engine::reconfigure`] has their mappings checked. Sets for new
+    /// settings are put in force directly behind it.
+    pub fn set_control_ports(&mut self, doubted: &ControlPorts, watched: &ControlPorts) {
+        self.controls.doubted.copy(doubted);
+        self.controls.watched.copy(watched);
+        self.controls.has_named = doubted.bits != watched.bits;
     }
 
-    /// [`Engine::process`] that stops before a packet that may be of a control flow: a packet with
-    /// one of the ports of [`Engine::set_control_ports`], and a later fragment. Returns the number
-    /// of packets in front of that packet, which are processed; or of all packets.
+    /// [`Engine::process`] that stops before a packet of a control flow. `is_control` is asked
+    /// about packets with one of the ports of [`Engine::set_control_ports`]. Returns the number of
+    /// packets in front of that packet, which are processed; or of all packets.
     ///
     /// # Panics
     /// As [`Engine::process`].
@@ -111,28 +148,51 @@ impl Engine {
         from: Side,
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
+        is_control: &dyn Fn(&[u8]) -> bool,
     ) -> usize {
         self.begin_batch(now, packets.len(), verdicts.len());
-        self.take_batch(from, packets, verdicts, true)
+        self.take_batch(from, packets, verdicts, Some(is_control))
     }
 
-    /// True if a packet stops [`Engine::process_to_control`].
+    /// [`Engine::process`] of a packet of a control flow, whose mapping is doubted from then on.
+    pub fn process_control(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packet: &mut Packet<'_>,
+    ) -> Verdict {
+        let mut verdict = [Verdict::Held];
+        self.controls.marks = true;
+        self.process(now, from, core::slice::from_mut(packet), &mut verdict);
+        self.controls.marks = false;
+        verdict[0]
+    }
+
+    /// True if [`Engine::process_to_control`] asks about a packet.
     #[inline(always)]
-    pub(crate) fn stops_at(&self, packet: &Packet<'_>) -> bool {
-        self.controls.concern(packet.bytes())
+    pub(crate) fn may_be_control(&self, packet: &Packet<'_>) -> bool {
+        self.controls.watched.concern(packet.bytes())
     }
 
-    /// True if the packets of a flow with this port may be of a control flow.
+    /// True if a flow with this port may be a control flow.
     #[inline(always)]
     pub(crate) fn is_control_port(&self, port: u16) -> bool {
-        !self.controls.is_empty && self.controls.has(port)
+        !self.controls.watched.is_empty && self.controls.watched.has(port)
     }
 
-    /// True if the packets of a mapping's first session may be of a control flow.
+    /// True if a mapping is doubted for the ports of its first session.
     pub(crate) fn has_control(&self, slot: u32) -> bool {
         let mapping = self.table.mapping(slot);
         let ports = [mapping.internal().port, mapping.external().port, mapping.first.remote().port];
-        has_ports(mapping.protocol) && ports.into_iter().any(|port| self.is_control_port(port))
+        !self.controls.doubted.is_empty
+            && has_ports(mapping.protocol)
+            && ports.into_iter().any(|port| self.controls.doubted.has(port))
+    }
+
+    /// Notes whether the first session of a mapping answers for its packets.
+    pub(crate) fn set_answers(&mut self, slot: u32, answers: bool) {
+        let stays = self.controls.has_named && self.table.is_doubted(slot);
+        self.table.set_answers(slot, answers && !stays);
     }
 
     /// Notes whether the first session of a mapping answers for its packets, which a packet that
@@ -142,6 +202,15 @@ impl Engine {
             Way::Out => !self.has_control(slot),
             Way::In => self.first_answers(slot),
         };
-        self.table.set_answers(slot, answers);
+        self.set_answers(slot, answers);
+    }
+
+    /// Doubts the mapping of a packet that went by the session with a remote endpoint, if the
+    /// packet is of a control flow.
+    #[inline(always)]
+    pub(crate) fn mark_control(&mut self, slot: u32, remote: AddressPort) {
+        if self.controls.marks && self.table.mapping(slot).first.remote() == remote {
+            self.table.set_answers(slot, false);
+        }
     }
 }

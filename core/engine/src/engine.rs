@@ -9,7 +9,7 @@ mod report;
 mod start;
 
 use crate::config::Config;
-use crate::controls::ControlPorts;
+use crate::controls::Controls;
 use crate::endpoint::{AddressPort, External};
 use crate::event::Events;
 use crate::explicit::Holds;
@@ -60,7 +60,7 @@ pub struct Engine {
     /// Headers of a batch, parsed by one stage for the next ones.
     pub(crate) workspace: Workspace,
     /// Ports of flows that application-level gateways read.
-    pub(crate) controls: ControlPorts,
+    pub(crate) controls: Controls,
     /// True if a reload shrank the subscriber prefixes: records of former subscribers may remain.
     pub(crate) strangers: bool,
     /// Mappings that the present configuration has not judged yet.

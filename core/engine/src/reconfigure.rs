@@ -466,7 +466,7 @@ impl Engine {
                 }
                 self.table.set_timeouts(slot, set);
                 self.table.set_asked(slot);
-                self.table.set_answers(slot, answers);
+                self.set_answers(slot, answers);
                 true
             }
             Some(why) => {

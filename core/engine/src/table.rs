@@ -491,6 +491,11 @@ impl Table {
             mapping.realm_and_timeouts % Host::REALMS + u16::from(number) * Host::REALMS;
     }
 
+    /// True if a mapping's first session does not answer for its packets.
+    pub(crate) fn is_doubted(&self, slot: u32) -> bool {
+        self.mapping(slot).flags & DOUBTED != 0
+    }
+
     /// Notes whether a mapping's first session answers for its packets.
     #[inline]
     pub(crate) fn set_answers(&mut self, slot: u32, answers: bool) {

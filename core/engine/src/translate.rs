@@ -69,7 +69,7 @@ impl Engine {
         verdicts: &mut [Verdict],
     ) {
         self.begin_batch(now, packets.len(), verdicts.len());
-        self.take_batch(from, packets, verdicts, false);
+        self.take_batch(from, packets, verdicts, None);
     }
 
     /// Begins a batch of packets.

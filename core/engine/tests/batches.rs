@@ -199,8 +199,8 @@ proptest! {
             if let Some(change) = change {
                 reload(&mut stopping, now, &config);
                 reload(&mut single, now, &config);
-                ports.set(change.into_iter());
-                stopping.set_control_ports(&ports);
+                ports.set(change.into_iter(), true);
+                stopping.set_control_ports(&ports, &ports);
             }
             for side in [Side::Inside, Side::Outside] {
                 let of_side = packets.iter().filter(|(from, _)| *from == side);
@@ -245,12 +245,12 @@ fn process_to_controls(
     let mut verdicts = vec![Verdict::Held; packets.len()];
     let (mut next, mut stops) = (0, Vec::new());
     loop {
-        next += engine.process_to_control(now, side, &mut packets[next..], &mut verdicts[next..]);
+        let (rest, verdicts_of) = (&mut packets[next..], &mut verdicts[next..]);
+        next += engine.process_to_control(now, side, rest, verdicts_of, &|_| true);
         if next == packets.len() {
             break;
         }
-        let alone = next..next + 1;
-        engine.process(now, side, &mut packets[alone.clone()], &mut verdicts[alone]);
+        verdicts[next] = engine.process_control(now, side, &mut packets[next]);
         stops.push(next);
         next += 1;
     }

@@ -149,8 +149,11 @@ pub(crate) struct Stage {
     former: AlgSettings,
     /// Ports of packets that [`Stage::claims`] looks at.
     watched: ControlPorts,
-    /// True if the engine knows these ports.
+    /// These ports without those that messages have named.
+    doubted: ControlPorts,
+    /// True if the engine knows these ports, and true if it has to know them.
     is_told: bool,
+    stops: bool,
     /// Servers inside behind static mappings of a port: from protocol and external endpoint to the
     /// internal one.
     servers: HashMap<(u8, SocketAddrV4), (Kind, SocketAddrV4)>,
@@ -185,7 +188,9 @@ impl Stage {
             settings: AlgSettings::default(),
             former: AlgSettings::default(),
             watched: ControlPorts::none(),
+            doubted: ControlPorts::none(),
             is_told: true,
+            stops: false,
             servers: HashMap::new(),
             further: FurtherFlows::default(),
             addresses: Addresses::default(),
@@ -538,13 +543,11 @@ fn permit_cut(packet: &mut [u8], identification: u16) {
     }
 }
 
-/// Lets the engine take a packet.
+/// Lets the engine take a packet of a control flow.
 fn translate(engine: &mut Engine, arrived: Arrived, room: &mut Room<'_>) -> Taken {
     let Arrived { now, from, realm } = arrived;
-    let mut packets = [Packet::new(room.bytes_mut(), 0).in_realm(realm)];
-    let mut verdicts = [Verdict::Held];
-    engine.process(now, from, &mut packets, &mut verdicts);
-    let ([packet], [verdict]) = (packets, verdicts);
+    let mut packet = Packet::new(room.bytes_mut(), 0).in_realm(realm);
+    let verdict = engine.process_control(now, from, &mut packet);
     let (realm, len) = (packet.realm(), packet.len());
     room.set_len(len);
     Taken::Decided(verdict, realm)

@@ -108,6 +108,7 @@ impl Worker {
         }
         let mut algs = Algs::new(&settings.alg, &config, seed);
         if let Some(algs) = &mut algs {
+            algs.stage.stop_engine(families.is_none());
             algs.stage.tell_ports(&mut engine);
         }
         let mut worker = Self {

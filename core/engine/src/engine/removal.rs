@@ -19,7 +19,7 @@ impl Engine {
         } else {
             if session == SessionRef::First(slot) {
                 let answers = self.first_answers(slot);
-                self.table.set_answers(slot, answers);
+                self.set_answers(slot, answers);
             }
             self.note_change(slot);
         }

@@ -8,7 +8,7 @@ use crate::calendar::NONE;
 use crate::class::Classes;
 use crate::config::realms::without_rules;
 use crate::config::{Config, Rule};
-use crate::controls::ControlPorts;
+use crate::controls::Controls;
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::event::Events;
 use crate::explicit::Holds;
@@ -74,7 +74,7 @@ impl Engine {
             realms,
             searches: RuleBatch::new(),
             workspace: Workspace::new(),
-            controls: ControlPorts::none(),
+            controls: Controls::none(),
             strangers: false,
             sweep: Sweep::default(),
             twice: Twice::new(sizes.twice, key),
@@ -134,7 +134,7 @@ impl Engine {
             + Subscribers::memory(sizes.subscribers)
             + Classes::memory(config)
             + Timers::memory(config)
-            + ControlPorts::MEMORY
+            + Controls::MEMORY
             + Responder::memory()
             + Fragments::memory(config.limits.fragment_memory)
             + Identifications::memory(sizes.addresses)

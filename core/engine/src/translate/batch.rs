@@ -25,6 +25,9 @@ const GROUP: usize = 8;
 const LARGE_GROUP: usize = 16;
 const LARGE: usize = 1 << 24;
 
+/// Says whether a packet is of a control flow.
+type Stops<'s> = &'s dyn Fn(&[u8]) -> bool;
+
 /// Results of the stages for the packets of a batch. The space is kept from batch to batch, because
 /// to make it anew takes longer than a packet.
 #[derive(Clone, Debug, Default)]
@@ -41,14 +44,14 @@ impl Workspace {
 }
 
 impl Engine {
-    /// Translates a batch that came in on one side. `stops`: only as far as to a packet that may be
-    /// of a control flow. Returns the number of packets that are translated.
+    /// Translates a batch that came in on one side, as far as to a packet of a control flow, about
+    /// which `stops` is asked. Returns the number of packets that are translated.
     pub(crate) fn take_batch(
         &mut self,
         from: Side,
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
-        stops: bool,
+        stops: Option<Stops<'_>>,
     ) -> usize {
         let is_large = self.table.count_dynamic_mappings() >= LARGE;
         match (from, is_large) {
@@ -71,7 +74,7 @@ impl Engine {
         &mut self,
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
-        stops: bool,
+        stops: Option<Stops<'_>>,
     ) -> usize {
         let round = self.round::<F>();
         let mut tally = Tally::default();
@@ -140,7 +143,7 @@ impl Engine {
     #[inline(always)]
     fn finish_group<F: quick::From>(
         &mut self,
-        (round, stops): (&Round, bool),
+        (round, stops): (&Round, Option<Stops<'_>>),
         (headers, flows): (&[ParsedHeaders], Option<&[NewFlow]>),
         (packets, verdicts): (&mut [Packet<'_>], &mut [Verdict]),
         tally: &mut Tally,
@@ -156,7 +159,10 @@ impl Engine {
                 && let Some(verdict) = self.quick_new(round, headers, &flows[at], packet, tally)
             {
                 verdict
-            } else if stops && self.stops_at(packet) {
+            } else if let Some(is_control) = stops
+                && self.may_be_control(packet)
+                && is_control(packet.bytes())
+            {
                 return at;
             } else {
                 tally.others += 1;

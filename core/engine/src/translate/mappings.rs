@@ -108,7 +108,7 @@ impl Engine {
             Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads, tick };
         let slot = self.add_dynamic(&flow, external, session);
         let answers = self.first_answers(slot);
-        self.table.set_answers(slot, answers);
+        self.set_answers(slot, answers);
         slot
     }
 

@@ -90,8 +90,26 @@ impl World {
         settings.reserve(&mut config.limits);
         let now = Timestamp(1_000_000_000_000);
         let engine = Engine::new(&config, [7; 32], now).expect("a valid configuration");
-        let stage = Stage::new(settings, &config, [7; 32]).expect("protocols are on");
+        let mut stage = Stage::new(settings, &config, [7; 32]).expect("protocols are on");
+        stage.stop_engine(true);
         Self { engine, stage, losses: Losses::default(), now }
+    }
+
+    /// Lets the engine take a packet. `None`: it stops, because the packet is of a control flow.
+    fn until_control(&mut self, arrived: Arrived, room: &mut Room<'_>) -> Option<Taken> {
+        let Arrived { now, from, realm } = arrived;
+        let Self { engine, stage, .. } = self;
+        stage.tell_ports(engine);
+        let has_stop = stage.has_stop(from, room.bytes());
+        let mut packets = [Packet::new(room.bytes_mut(), 0).in_realm(realm)];
+        let mut verdicts = [Verdict::Held];
+        let is_control = |packet: &[u8]| stage.claims(from, packet);
+        let count = engine.process_to_control(now, from, &mut packets, &mut verdicts, &is_control);
+        assert!(count == 0 || !has_stop, "the engine stops at every packet of a known port");
+        let ([packet], [verdict]) = (packets, verdicts);
+        let (realm, len) = (packet.realm(), packet.len());
+        room.set_len(len);
+        (count == 1).then_some(Taken::Decided(verdict, realm))
     }
 
     /// What leaves for a packet: the side and the packet of each.
@@ -101,10 +119,9 @@ impl World {
         buffer[..bytes.len()].copy_from_slice(bytes);
         let mut room = Room::new(&mut buffer, bytes.len());
         let arrived = Arrived { now: self.now, from, realm: 0 };
-        let taken = if self.stage.claims(from, bytes) {
-            self.stage.take((&mut self.engine, None), arrived, &mut room, &mut self.losses)
-        } else {
-            translate(&mut self.engine, arrived, &mut room)
+        let taken = match self.until_control(arrived, &mut room) {
+            Some(taken) => taken,
+            None => self.stage.take((&mut self.engine, None), arrived, &mut room, &mut self.losses),
         };
         let mut out = vec![];
         if let Taken::Decided(Verdict::Forward(to), _) = taken {

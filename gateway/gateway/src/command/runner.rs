@@ -264,6 +264,7 @@ fn put_in_force(prepared: Part, parts: &mut WorkerParts<'_>) -> (Past, InForce) 
     let superseded = Box::new(engine.reconfigure(reconfiguration));
     let algs = aside.renew(on, algs, &settings.alg, engine.config());
     if let Some(on) = on {
+        on.stage.stop_engine(translator.is_none());
         on.stage.tell_ports(engine);
     }
     let past = Past {

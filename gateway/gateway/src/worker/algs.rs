@@ -24,6 +24,9 @@ use natgate_payload::{Fate as AlgFate, Room};
 
 const _: () = assert!(BATCH <= u64::BITS as usize);
 
+/// Stops of the engine in a batch before the other packets of control flows are searched for.
+const MANY_STOPS: u32 = 4;
+
 /// The first packet, from a place on, that is of a control flow.
 #[inline]
 fn first_claimed(stage: &Stage, from: Side, frames: &Batch<'_>, start: usize) -> Option<usize> {
@@ -33,8 +36,9 @@ fn first_claimed(stage: &Stage, from: Side, frames: &Batch<'_>, start: usize) ->
 }
 
 impl Stages {
-    /// Takes the packets of a batch through all stages. The engine says which packets may be of
-    /// control flows.
+    /// Takes the packets of a batch through all stages. The engine stops at packets of control
+    /// flows. What it has looked at beyond a packet, it looks at again. So after some stops, the
+    /// other packets of control flows are searched for.
     #[inline(never)]
     pub(super) fn carry_to_controls(
         &mut self,
@@ -45,20 +49,31 @@ impl Stages {
     ) {
         let (all, mut next) = (packets.len(), 0);
         let mut verdicts = NO_VERDICTS;
-        loop {
-            let claimed = match &self.algs {
-                Some(algs) if cfg!(debug_assertions) => {
-                    first_claimed(&algs.stage, from, &packets.frames, next)
-                }
-                _ => None,
-            };
-            let frames = &mut packets.frames[next..];
-            next += self.engine.process_to_control(now, from, frames, &mut verdicts[next..all]);
-            debug_assert!(claimed.is_none_or(|claimed| next <= claimed), "the engine stops there");
+        for stops in 0.. {
+            let Some(algs) = &self.algs else { break };
+            let stage = &algs.stage;
+            let place = |one: (usize, &Frame<'_>)| one.0;
+            let rest = || packets.frames.iter().enumerate().skip(next);
+            let (engine, is_known) = (&mut self.engine, stops >= MANY_STOPS);
+            if is_known {
+                let claimed = first_claimed(stage, from, &packets.frames, next).unwrap_or(all);
+                let part = next..claimed;
+                engine.process(now, from, &mut packets.frames[part.clone()], &mut verdicts[part]);
+                next = claimed;
+            } else {
+                let has_stop = |one: &(usize, &Frame<'_>)| stage.has_stop(from, one.1.bytes());
+                let certain = cfg!(debug_assertions).then(|| rest().find(has_stop).map(place));
+                let (frames, verdicts) = (&mut packets.frames[next..], &mut verdicts[next..all]);
+                let is_control = |packet: &[u8]| stage.claims(from, packet);
+                next += engine.process_to_control(now, from, frames, verdicts, &is_control);
+                debug_assert!(certain.flatten().is_none_or(|certain| next <= certain), "it stops");
+            }
             if next >= all {
                 break;
             }
-            verdicts[next] = self.carry_one((now, from), next, packets, transmitters);
+            // An empty frame stays in the place of the packet. It is skipped, as its verdict says.
+            let (frame, realm) = packets.take(next);
+            self.carry_claimed(Arrived { now, from, realm }, frame.bytes(), transmitters);
             next += 1;
         }
         if verdicts[..all].contains(&Verdict::HandOver) {
@@ -67,33 +82,18 @@ impl Stages {
         self.deliver(now, from, (packets, &verdicts), transmitters);
     }
 
-    /// Takes a packet at which the engine has stopped. A packet of a control flow goes through all
-    /// stages; an empty frame stays in its place, which is skipped.
+    /// Takes a packet of a control flow through all stages.
     #[cold]
     #[inline(never)]
-    fn carry_one(
+    fn carry_claimed(
         &mut self,
-        (now, from): (Timestamp, Side),
-        number: usize,
-        packets: &mut Packets<'_>,
+        arrived: Arrived,
+        packet: &[u8],
         transmitters: &mut [&mut dyn Transmit],
-    ) -> Verdict {
-        let bytes = packets.frames[number].bytes();
-        let claims = |algs: &mut Box<Algs>| algs.stage.claims(from, bytes);
-        match self.algs.take_if(claims) {
-            Some(mut algs) => {
-                let (frame, realm) = packets.take(number);
-                let arrived = Arrived { now, from, realm };
-                self.carry_control(&mut algs, arrived, frame.bytes(), transmitters);
-                self.algs = Some(algs);
-                Verdict::Held
-            }
-            None => {
-                let mut verdict = [Verdict::Held];
-                let frames = &mut packets.frames[number..=number];
-                self.engine.process(now, from, frames, &mut verdict);
-                verdict[0]
-            }
+    ) {
+        if let Some(mut algs) = self.algs.take() {
+            self.carry_control(&mut algs, arrived, packet, transmitters);
+            self.algs = Some(algs);
         }
     }
 

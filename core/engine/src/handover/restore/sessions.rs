@@ -32,6 +32,9 @@ impl Engine {
                 return Ok(false);
             }
         }
+        if self.has_control(slot) {
+            self.table.set_answers(slot, false);
+        }
         Ok(true)
     }
 
@@ -88,9 +91,6 @@ impl Engine {
             && let Some(record) = self.subscribers.find(mapping.host())
         {
             self.subscribers.count_further(record, 1);
-        }
-        if added == SessionRef::First(slot) && self.has_control(slot) {
-            self.table.set_answers(slot, false);
         }
         self.table.schedule(added, self.tick);
         Ok(true)
