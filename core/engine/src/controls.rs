@@ -10,7 +10,7 @@
 //! Ports that messages name are in the second set alone: a host that names the port of a busy
 //! service must not slow other hosts down.
 
-use crate::endpoint::AddressPort;
+use crate::endpoint::{AddressPort, External};
 use crate::engine::Engine;
 use crate::protocols::has_ports;
 use crate::session::Way;
@@ -166,6 +166,16 @@ impl Engine {
         self.process(now, from, core::slice::from_mut(packet), &mut verdict);
         self.controls.marks = false;
         verdict[0]
+    }
+
+    /// Doubts the mapping of a control flow of an earlier process, by the external and the remote
+    /// endpoint of the flow.
+    pub fn doubt_control(&mut self, protocol: u8, external: AddressPort, remote: AddressPort) {
+        let Some(index) = self.external.index(external.address) else { return };
+        let external = External::new(index, external.port);
+        if let Some(slot) = self.look_up_external(protocol, external, remote) {
+            self.table.set_answers(slot, false);
+        }
     }
 
     /// True if [`Engine::process_to_control`] asks about a packet.

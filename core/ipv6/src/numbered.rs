@@ -267,6 +267,21 @@ impl Translator {
         Some(HostName { address, prefix: Ipv6Addr::from_bits(prefix), len })
     }
 
+    /// The number of the host with an inner address that is behind the tunnel of another host.
+    pub fn number_beside(&self, host: Ipv4Addr, inner: Ipv4Addr) -> Option<Ipv4Addr> {
+        let hosts = self.tunneled_hosts()?;
+        let (end, _) = hosts.behind(host.to_bits())?;
+        hosts.number_behind(end, inner.to_bits())
+    }
+
+    /// The inner address of a host with a number, if it is behind the tunnel of another host.
+    pub fn inner_beside(&self, host: Ipv4Addr, other: Ipv4Addr) -> Option<Ipv4Addr> {
+        let hosts = self.tunneled_hosts()?;
+        let (_, inner) = hosts.behind(other.to_bits())?;
+        let is_beside = hosts.subscriber(host)? == hosts.subscriber(other)?;
+        is_beside.then(|| inner.into())
+    }
+
     /// Realm and numbers of the hosts of a kind in a prefix, which is one address or a subscriber.
     /// `None`: there are no such hosts.
     pub fn numbers(&self, kind: HostKind, prefix: Ipv6Addr, len: u8) -> Option<(u16, Prefix)> {

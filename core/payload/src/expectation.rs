@@ -89,6 +89,19 @@ pub struct Endpoints {
     pub number: Option<Ipv4Addr>,
 }
 
+impl Endpoints {
+    /// The internal endpoint with the number of its host, if the host has one. `None`: the host has
+    /// an IPv6 address.
+    pub fn numbered(&self) -> Option<SocketAddrV4> {
+        match self.internal {
+            SocketAddr::V4(end) => {
+                Some(SocketAddrV4::new(self.number.unwrap_or(*end.ip()), end.port()))
+            }
+            SocketAddr::V6(_) => None,
+        }
+    }
+}
+
 /// [`Endpoints`] in 54 bytes: addresses of IPv6 without flow labels and scopes, which no translated
 /// packet has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

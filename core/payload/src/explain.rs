@@ -11,7 +11,7 @@ use crate::message::{Budget, Context, Opened, Protocol, Step};
 use crate::payloads::{ControlPacket, NewFlow, Payloads};
 use crate::protocols::Alg;
 use crate::reason::Reason;
-use crate::stream::edits::Edits;
+use crate::stream::edits::{Amount, Edits};
 use crate::stream::segment::{Segment, datagram_is_valid};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -248,7 +248,7 @@ struct Reader<'r> {
 impl Reader<'_> {
     /// Reads message by message.
     fn read(&mut self, text: &[u8], is_datagram: bool, told: &mut Explanation) {
-        let (mut draft, mut at) = (Edits::new(), 0);
+        let (mut draft, mut at) = (Edits::new(Amount::SMALL), 0);
         while at < text.len() {
             draft.clear();
             match self.step(&text[at..], is_datagram, &mut draft, told) {

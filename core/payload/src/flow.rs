@@ -21,6 +21,9 @@ use core::cmp::Ordering;
 use core::net::{SocketAddr, SocketAddrV4};
 use natgate_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 
+/// First byte of a saved flow: the format, which no other one begins with.
+const FORMAT: u8 = 0x81;
+
 /// Lifetimes without packets, seconds: longer than those of the engine's sessions.
 const OPENING: u32 = 250;
 /// Lifetime of a flow that began outside, before the host inside has sent a packet. Anybody can
@@ -172,21 +175,16 @@ impl Flow {
         }
     }
 
-    /// The bytes of the flow for another process. `None`: the flow cannot be saved. The numbers of
-    /// realms and hosts belong to this process, and so do the calls of PPTP.
-    pub(crate) fn save(&self, pool: &Pool) -> Option<Vec<u8>> {
+    /// The bytes of the flow for another process. `None`: `mark` has no mark for its realm, whose
+    /// number belongs to this process.
+    pub(crate) fn save(&self, pool: &Pool, mark: impl Fn(u16) -> Option<u8>) -> Option<Vec<u8>> {
         let Endpoints { internal, external, remote, remote_inside, realm, number } =
             self.endpoints();
-        let (SocketAddr::V4(internal), SocketAddr::V4(remote_inside)) = (internal, remote_inside)
-        else {
-            return None;
-        };
-        if realm != 0 || number.is_some() || self.alg.kind() == Kind::Pptp {
-            return None;
-        }
+        let mark = mark(realm)?;
         let mut to = Vec::new();
-        [self.alg.kind() as u8, self.protocol].save(&mut to);
-        [internal, external, remote, remote_inside].iter().for_each(|end| end.save(&mut to));
+        [FORMAT, self.alg.kind() as u8, self.protocol, mark].save(&mut to);
+        ((internal, remote_inside), (external, remote)).save(&mut to);
+        number.save(&mut to);
         [self.opener == Side::Outside, self.is_closed, self.is_answered].save(&mut to);
         self.left.map(|reason| reason as u8).save(&mut to);
         self.expires.save(&mut to);
@@ -196,15 +194,23 @@ impl Flow {
         Some(to)
     }
 
-    /// Reads what [`Flow::save`] wrote. `None`: the bytes mean nothing, or no work is free.
-    pub(crate) fn restore(pool: &mut Pool, mut from: &[u8]) -> Option<Self> {
+    /// Reads what [`Flow::save`] wrote. `realm`: the realm of a mark. `None`: the bytes mean
+    /// nothing, the realm is not there, or no work is free.
+    pub(crate) fn restore(
+        pool: &mut Pool,
+        mut from: &[u8],
+        realm: impl Fn(u8) -> Option<u16>,
+    ) -> Option<Self> {
         let from = &mut from;
-        let [kind, protocol] = Saved::restore(from)?;
+        let [format, kind, protocol, mark] = Saved::restore(from)?;
+        let realm = realm(mark).filter(|_| format == FORMAT)?;
         let is_stream = protocol == natgate_wire::protocol::TCP;
         (is_stream || protocol == natgate_wire::protocol::UDP).then_some(())?;
         let kind = Kind::ALL.into_iter().find(|one| *one as u8 == kind)?;
-        let (internal, external) = <(SocketAddrV4, SocketAddrV4)>::restore(from)?;
-        let (remote, remote_inside) = <(SocketAddrV4, SocketAddrV4)>::restore(from)?;
+        let (internal, remote_inside) = <(SocketAddr, SocketAddr)>::restore(from)?;
+        let (external, remote) = <(SocketAddrV4, SocketAddrV4)>::restore(from)?;
+        let number = Saved::restore(from)?;
+        (internal.is_ipv6() == remote_inside.is_ipv6()).then_some(())?;
         let [is_from_outside, is_closed, is_answered] = Saved::restore(from)?;
         let left = match <Option<u8>>::restore(from)? {
             Some(left) => Some(Reason::ALL.into_iter().find(|one| *one as u8 == left)?),
@@ -213,8 +219,6 @@ impl Flow {
         let (expires, budget) = Saved::restore(from)?;
         let alg = Alg::restore(kind, from)?;
         let first = Direction::restore(pool, from)?;
-        let (internal, remote_inside) = (internal.into(), remote_inside.into());
-        let (realm, number) = (0, None);
         let endpoints = Endpoints { internal, external, remote, remote_inside, realm, number };
         let mut flow = Self {
             endpoints: endpoints.into(),
@@ -329,7 +333,7 @@ impl Flow {
         // Anybody outside can forge a datagram; only the host inside proves what its flow is.
         *conversation.left = conversation.left.filter(|_| from == Side::Inside);
         let is_edited = matches!(read, Read::Pass(_)) && !draft.is_empty();
-        draft.write(0, bytes, 0, &mut out);
+        draft.write(0, bytes, &mut out);
         *tools.out = out;
         if !is_edited {
             return;

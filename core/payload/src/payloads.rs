@@ -96,7 +96,7 @@ pub enum NewFlow {
 /// Reason why a saved flow is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreError {
-    /// The bytes are not those of a flow, or no buffer is free.
+    /// The bytes are not those of a flow in a realm that is there, or no buffer is free.
     Damaged,
     /// The protocol is off for the flow.
     Unwanted,
@@ -168,24 +168,27 @@ impl Payloads {
         &self.counters[kind as usize]
     }
 
-    /// The bytes of each flow, for another process with the same version of this crate. Flows of
-    /// further realms, of hosts of IPv6 and of PPTP are left out: their numbers have no meaning
-    /// there. A flow takes some hundred bytes, and up to 24 KiB while bytes wait.
-    pub fn save(&self) -> impl Iterator<Item = Vec<u8>> {
-        self.flows.iter().flatten().filter_map(|flow| flow.save(&self.pool))
+    /// The bytes of each flow, for another process with the same version of this crate. `mark`
+    /// marks a realm whose hosts have the same addresses or numbers there. Flows of other realms
+    /// are left out. A flow takes some hundred bytes, and up to 100 KiB while bytes wait. Calls of
+    /// PPTP are the caller's.
+    pub fn save(&self, mark: impl Fn(u16) -> Option<u8>) -> impl Iterator<Item = Vec<u8>> {
+        self.flows.iter().flatten().filter_map(move |flow| flow.save(&self.pool, &mark))
     }
 
     /// Takes a flow that [`Payloads::save`] of another process has written, if its protocol is
-    /// `wanted` for it.
+    /// `wanted` for it. `realm`: the realm of a mark.
     ///
     /// # Errors
     /// [`RestoreError`]. Nothing has changed then.
     pub fn restore(
         &mut self,
         bytes: &[u8],
+        realm: impl Fn(u8) -> Option<u16>,
         wanted: impl FnOnce(Kind, u8, &Endpoints) -> bool,
     ) -> Result<(), RestoreError> {
-        let mut flow = Flow::restore(&mut self.pool, bytes).ok_or(RestoreError::Damaged)?;
+        let flow = Flow::restore(&mut self.pool, bytes, realm);
+        let mut flow = flow.ok_or(RestoreError::Damaged)?;
         let Endpoints { external, remote, .. } = flow.endpoints();
         let (key, opener) = (Key::new(flow.protocol, external, remote), flow.opener());
         let refusal = if !wanted(flow.alg.kind(), flow.protocol, &flow.endpoints()) {

@@ -4,7 +4,7 @@
 //! of each part in order. The reader believes nothing: bytes that mean nothing give no flow.
 
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// Parts of a flow that are saved.
 pub(crate) trait Saved: Sized {
@@ -58,7 +58,7 @@ macro_rules! numbers {
     };
 }
 
-numbers!(u8, u16, u32);
+numbers!(u8, u16, u32, u128);
 
 impl Saved for bool {
     fn save(&self, to: &mut Vec<u8>) {
@@ -88,6 +88,36 @@ impl Saved for SocketAddrV4 {
 
     fn restore(from: &mut &[u8]) -> Option<Self> {
         Some(Self::new(Saved::restore(from)?, Saved::restore(from)?))
+    }
+}
+
+/// Without a flow label and a scope, which no translated packet has.
+impl Saved for SocketAddrV6 {
+    fn save(&self, to: &mut Vec<u8>) {
+        self.ip().to_bits().save(to);
+        self.port().save(to);
+    }
+
+    fn restore(from: &mut &[u8]) -> Option<Self> {
+        let address = u128::restore(from).map(Ipv6Addr::from_bits)?;
+        Some(Self::new(address, Saved::restore(from)?, 0, 0))
+    }
+}
+
+impl Saved for SocketAddr {
+    fn save(&self, to: &mut Vec<u8>) {
+        self.is_ipv6().save(to);
+        match self {
+            Self::V4(end) => end.save(to),
+            Self::V6(end) => end.save(to),
+        }
+    }
+
+    fn restore(from: &mut &[u8]) -> Option<Self> {
+        match bool::restore(from)? {
+            false => Saved::restore(from).map(Self::V4),
+            true => Saved::restore(from).map(Self::V6),
+        }
     }
 }
 

@@ -15,6 +15,7 @@
 //! host of the other family. The URI of credentials stays, because their hash covers it (RFC 3261
 //! section 22.4).
 
+mod body;
 mod message;
 mod registrations;
 
@@ -28,11 +29,12 @@ use crate::sdp::{Description, Edit};
 use crate::text::{self, Family, Place};
 use alloc::format;
 use alloc::vec::Vec;
+use body::description;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::ops::Range;
 use message::{
-    Message, asked, body_len, call, contacts, endpoints, ends_all, expires, is_via, may_be_message,
-    named, record, request, seen, status,
+    Message, asked, body_len, call, contacts, endpoints, ends_all, expires, is_via, maddr,
+    may_be_message, named, record, request, seen, status,
 };
 use natgate_wire::protocol::{TCP, UDP};
 use registrations::{Registration, Registrations};
@@ -274,7 +276,7 @@ impl Sip {
         let is_contact = matches!(name, Some("contact" | "m"));
         let written = Part::of(name);
         let is_reached = name.is_some() && matches!(written, Part::Contact | Part::Via);
-        for place in endpoints(message.bytes, part, context.family()) {
+        for place in endpoints(message.bytes, part.clone(), context.family()) {
             if !context.is_own(place.address) {
                 edits.extend(across(place, context));
                 continue;
@@ -296,6 +298,8 @@ impl Sip {
                     .map(|known| SocketAddrV4::new(*context.flow().external.ip(), known.external))
             };
             if let Some(external) = external {
+                let maddr = maddr(message.bytes, &part, &place);
+                edits.extend(maddr.map(|range| (range, format!("{}", external.ip()).into_bytes())));
                 edits.push((place.range, format!("{external}").into_bytes()));
                 if name.is_some() && port == DEFAULT_PORT {
                     let bit = if place.port.is_none() { written as u8 } else { 0 };
@@ -316,7 +320,7 @@ impl Sip {
         let flow = context.flow();
         // A URI with the usual port differs from one without (RFC 3261 section 19.1.4).
         let is_short = self.short & Part::of(name) as u8 != 0;
-        for place in endpoints(message.bytes, part, context.family()) {
+        for place in endpoints(message.bytes, part.clone(), context.family()) {
             let port = place.port.unwrap_or(DEFAULT_PORT);
             let is_external = place.address == IpAddr::V4(*flow.external.ip());
             match self.internal(port, flow).filter(|_| is_external) {
@@ -325,6 +329,9 @@ impl Sip {
                         DEFAULT_PORT if is_short => text::host(flow.internal.ip()),
                         _ => format!("{}", SocketAddr::new(flow.internal.ip(), internal)),
                     };
+                    let maddr = maddr(message.bytes, &part, &place);
+                    let own = text::host(flow.internal.ip());
+                    edits.extend(maddr.map(|range| (range, own.into_bytes())));
                     edits.push((place.range, text.into_bytes()));
                 }
                 None => edits.extend(across(place, context)),
@@ -472,17 +479,8 @@ impl Sip {
         context: &mut Context<'_>,
         edits: &mut Vec<Edit>,
     ) {
-        let kind = message.only("content-type", "c").map(|header| message.value(header));
-        let is_description = kind.is_some_and(|kind| {
-            const SDP: &[u8] = b"application/sdp";
-            let is_alone = kind.get(SDP.len()).is_none_or(|byte| b"; ".contains(byte));
-            is_alone && kind.get(..SDP.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(SDP))
-        });
-        if !is_description {
-            return;
-        }
-        let body = message.head..message.bytes.len();
-        let description = Description::read(message.bytes, body, context.family());
+        let Some(place) = description(message) else { return };
+        let description = Description::read(message.bytes, place, context.family());
         let call = call(message);
         let before = edits.len();
         if context.from() == Side::Outside {

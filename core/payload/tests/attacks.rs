@@ -4,7 +4,7 @@
 mod common;
 
 use common::host::{ACK, SYN};
-use common::{Link, Opening, Random, client_inside, server_inside};
+use common::{Link, Opening, Random, client_inside, client_inside_v6, server_inside};
 use natgate_payload::Side::{Inside, Outside};
 use natgate_payload::{Kind, Limits, Payloads, Reason};
 
@@ -159,6 +159,30 @@ fn what_comes_from_outside_opens_nothing() {
     server.say(Inside, "227 (10,0,0,81,200,13)\r\n");
     assert_eq!(server.book.made, []);
     assert_eq!(refused(&server, Reason::ForeignAddress), 1);
+}
+
+/// FTP bounce by the server: replies that name the internal or external endpoints of other
+/// subscribers, or of the client itself. 0 ports; between families the client learns a port of its
+/// server alone, whatever address the reply has.
+#[test]
+fn a_server_that_names_other_subscribers_opens_nothing() {
+    let mut link = greeted();
+    link.say(Inside, "PASV\r\nEPSV\r\nLIST\r\n");
+    let replies = "227 Entering Passive Mode (203,0,113,77,200,13)\r\n\
+                   229 Entering Extended Passive Mode (|||51213|)\r\n\
+                   150 PORT 10,0,0,6,200,13\r\n227 (10,0,0,6,200,13)\r\n\
+                   227 (203,0,113,1,195,80)\r\n";
+    link.say(Outside, replies);
+    assert_eq!(link.heard(Inside), format!("220 ready\r\n{replies}"));
+    let mut families = Link::open(Opening::new(Kind::Ftp, client_inside_v6(21), Inside));
+    families.say(Outside, "220 ready\r\n");
+    for other in ["203,0,113,77", "10,0,0,6", "203,0,113,1", "255,255,255,255"] {
+        families.say(Inside, "EPSV\r\n");
+        families.say(Outside, &format!("227 Entering Passive Mode ({other},4,1)\r\n"));
+    }
+    let told = "229 Entering Extended Passive Mode (|||1025|)\r\n".repeat(4);
+    assert_eq!(families.heard(Inside), format!("220 ready\r\n{told}"));
+    assert!(link.book.made.is_empty() && families.book.made.is_empty());
 }
 
 /// 64 expectations at once and 16 more a second, of 1,000 that one flow asks for in two seconds.

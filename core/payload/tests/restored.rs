@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Host, Link, Opening, client_inside};
+use common::{Host, Link, Opening, client_inside, client_inside_v6, mark, realm};
 use natgate_payload::Side::{self, Inside, Outside};
-use natgate_payload::{Kind, Limits, Payloads, RestoreError};
+use natgate_payload::{Endpoints, Kind, Limits, Payloads, RestoreError};
 
 const COMMAND: &[u8] = b"PORT 10,0,0,5,200,13\r\n";
 
@@ -21,11 +21,12 @@ fn unanswered(with_end: bool) -> Link {
 }
 
 fn saved(link: &Link) -> Vec<u8> {
-    link.payloads.save().next().expect("a flow")
+    link.payloads.save(mark).next().expect("a flow")
 }
 
 fn restored(flow: &[u8]) -> Result<(), RestoreError> {
-    Payloads::new(Limits { flows: 8, buffers: 4 }, [9; 32]).restore(flow, |_, _, _| true)
+    let mut heir = Payloads::new(Limits { flows: 8, buffers: 4 }, [9; 32]);
+    heir.restore(flow, realm, |_, _, _| true)
 }
 
 /// The flow without the last `count` bytes of the command.
@@ -64,4 +65,23 @@ fn a_flow_that_is_not_read_may_have_holes() {
     assert_eq!(restored(&flow), Ok(()));
     let [_, outside]: &[Host; 2] = &link.hosts;
     assert_eq!(outside.received.len(), 0, "the server has got nothing of {:?}", Side::Inside);
+}
+
+/// A flow keeps its host's address of either family, its number, and its realm under the number
+/// that the realm has in the other process. Without the realm the flow is none.
+#[test]
+fn a_host_with_a_number_keeps_its_flow() {
+    let tunneled = Endpoints { number: Some([1, 0, 0, 7].into()), ..client_inside(21) };
+    for endpoints in [client_inside_v6(21), tunneled] {
+        let endpoints = Endpoints { realm: 300, ..endpoints };
+        let link = Link::open(Opening::new(Kind::Ftp, endpoints, Inside));
+        let flows: Vec<_> = link.payloads.save(|realm| (realm == 300).then_some(9)).collect();
+        let heir = || Payloads::new(Limits { flows: 8, buffers: 4 }, [9; 32]);
+        let mut other = heir();
+        let restored = other.restore(&flows[0], |mark| Some(u16::from(mark) + 1), |_, _, _| true);
+        assert_eq!((restored, flows.len()), (Ok(()), 1));
+        let known = Endpoints { realm: 10, ..endpoints };
+        assert_eq!(other.find(6, known.external, known.remote), Some((Kind::Ftp, known)));
+        assert_eq!(heir().restore(&flows[0], |_| None, |_, _, _| true), Err(RestoreError::Damaged));
+    }
 }

@@ -9,6 +9,7 @@
 
 mod aside;
 mod calls;
+mod carried;
 mod dns;
 mod expected;
 mod explain;
@@ -24,15 +25,16 @@ mod watched;
 use crate::counters::{Losses, Origin};
 pub(crate) use aside::{Algs, Aside};
 use calls::Calls;
+use carried::Record;
 use dns::Addresses;
 use expected::OpenList;
 pub use expected::{AlgExpectation, OpenExpectation};
-use further::FurtherFlows;
+use further::{FurtherFlows, Server};
 use nat64::Ends6;
 use natgate_engine::{
     AddressPort, Config, ControlPorts, Engine, Packet, Ruling, Side, Timestamp, Verdict,
 };
-use natgate_ipv6::Translator;
+use natgate_ipv6::{HostRealms, Translator};
 use natgate_payload::{ControlPacket, Endpoints, Fate, Limits, NewFlow, Payloads, Room};
 pub use natgate_payload::{Counters as AlgCounters, Kind};
 use natgate_wire::{Ipv4, protocol};
@@ -207,21 +209,47 @@ impl Stage {
         self.calls = Calls::new(seed);
     }
 
-    /// The control flows as bytes, for another process.
-    pub(crate) fn saved_flows(&self) -> Vec<Vec<u8>> {
-        self.payloads.save().collect()
+    /// The control flows, calls and named flows as bytes, for another process: those of the first
+    /// realm, and of hosts with numbers, which go over with their hosts.
+    pub(crate) fn saved_flows(&self, numbered: HostRealms) -> Vec<Vec<u8>> {
+        let further = self.further.carried().map(Record::Further);
+        let records = self.calls.carried().map(Record::Call).chain(further);
+        let records = records.filter_map(|record| record.save(numbered));
+        records.chain(self.payloads.save(|realm| carried::mark(numbered, realm))).collect()
     }
 
-    /// Takes control flows of another process whose protocol is on here, too.
-    pub(crate) fn restore_flows(&mut self, flows: &[Vec<u8>]) {
-        let Self { payloads, settings, servers, .. } = self;
-        let is_wanted = |kind, protocol, ends: &Endpoints| {
-            let server = servers.get(&(protocol, ends.external)).map(|(kind, _)| *kind);
-            server.or_else(|| settings.kind(protocol, ends.remote.port())) == Some(kind)
-        };
+    /// Takes what another process has saved, if its protocol is on here, too.
+    pub(crate) fn restore_flows(
+        &mut self,
+        engine: &mut Engine,
+        flows: &[Vec<u8>],
+        numbered: HostRealms,
+    ) {
+        // Records come before the flows that need them.
         for flow in flows {
-            // A flow that is not taken passes unread, as one that began before its protocol was on.
-            let _ = payloads.restore(flow, is_wanted);
+            let Self { payloads, settings, servers, calls, further, .. } = self;
+            let is_wanted = |kind, protocol, ends: &Endpoints| {
+                let server = servers.get(&(protocol, ends.external)).map(|(kind, _)| *kind);
+                let named = server.or_else(|| settings.kind(protocol, ends.remote.port()));
+                named.or_else(|| further.kind(protocol, ends)) == Some(kind)
+            };
+            match Record::restore(flow, numbered) {
+                Some(Record::Call(call)) if settings.has(Kind::Pptp) => calls.adopt(call),
+                Some(Record::Further(one)) if settings.has(one.kind) => further.adopt(&one),
+                Some(_) => {}
+                None => {
+                    let realm = |mark| carried::realm(numbered, mark);
+                    // A flow that is not taken passes unread, as one that began before its protocol
+                    // was on.
+                    let _ = payloads.restore(flow, realm, is_wanted);
+                }
+            }
+        }
+        self.watch();
+        self.tell_ports(engine);
+        let end = |end: SocketAddrV4| AddressPort::new(end.ip().to_bits(), end.port());
+        for (_, protocol, flow) in self.payloads.each() {
+            engine.doubt_control(protocol, end(flow.external), end(flow.remote));
         }
     }
 
@@ -312,9 +340,10 @@ impl Stage {
     fn inbound(&self, ends: Ends) -> Option<Control> {
         let Ends { protocol, source, destination } = ends;
         let server = self.servers.get(&(protocol, destination));
-        let server = server.map(|(kind, internal)| (*kind, *internal, 0));
+        let server =
+            server.map(|&(kind, internal)| Server { kind, realm: 0, internal, number: None });
         let named = match server {
-            Some((kind, ..)) => Some(kind),
+            Some(Server { kind, .. }) => Some(kind),
             None => self.settings.kind(protocol, source.port()),
         };
         if named.is_none() && self.former.is_off() && self.further.is_empty() {
@@ -324,11 +353,13 @@ impl Stage {
         // The external endpoint of a server that a message has named may be another host's by now.
         let further = || self.further.server(ends).filter(|_| known.is_none());
         let (named, server) = match server.is_none().then(further).flatten() {
-            Some(further) => (Some(further.0), Some(further)),
+            Some(further) => (Some(further.kind), Some(further)),
             None => (named, server),
         };
         let flow = match (server, known) {
-            (Some((_, internal, realm)), _) => endpoints(realm, internal, destination, source),
+            (Some(Server { realm, internal, number, .. }), _) => {
+                Endpoints { number, ..endpoints(realm, internal, destination, source) }
+            }
             (None, Some((_, flow))) => flow,
             (None, None) => return None,
         };
@@ -383,7 +414,7 @@ impl Stage {
     ) -> Taken {
         match (arrived.from, Ends::read(room.bytes())) {
             (_, Some(before)) if self.is_message(arrived.from, before) => {
-                self.take_message(engine, arrived, before, room)
+                self.take_message((engine, translator), arrived, before, room)
             }
             (Side::Outside, Some(ends)) => {
                 let len = room.bytes().len();
@@ -495,7 +526,7 @@ impl Stage {
         now: Timestamp,
     ) -> Vec<OpenExpectation> {
         let mut open = self.open.list(engine, translator, now);
-        open.extend(self.waiting_calls(now));
+        open.extend(self.waiting_calls(translator, now));
         open
     }
 

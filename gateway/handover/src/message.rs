@@ -57,8 +57,8 @@ const RECORDS: u8 = 7;
 /// Most hosts of a message.
 pub(crate) const MOST_HOSTS: usize = 1 << 17;
 
-/// Most control flows of a message. Each takes up to 24 KiB.
-pub(crate) const MOST_FLOWS: usize = 512;
+/// Most control flows of a message. Each takes up to 100 KiB.
+pub(crate) const MOST_FLOWS: usize = 128;
 
 impl Message {
     /// First message of a new process.

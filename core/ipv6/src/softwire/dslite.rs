@@ -494,6 +494,21 @@ impl Translator {
         Ok(admitted.known.is_none().then_some(number))
     }
 
+    /// Takes a packet from inside out of its tunnel, and gives it its host's number and realm. The
+    /// caller sends it on, without the engine. False: nothing has changed, and
+    /// [`Translator::take`] says what becomes of the packet.
+    pub fn take_out_of_tunnel(&mut self, now: Timestamp, packet: &mut Packet<'_>) -> bool {
+        let may_leave = |arrived: &Arrived| {
+            self.dslite().is_some_and(|dslite| {
+                dslite.address().to_bits() == arrived.ends.1
+                    && dslite.hosts.may_send_from(arrived.ends.0, now.0)
+                    && dslite.admit(packet.bytes(), *arrived).is_ok()
+            })
+        };
+        let arrived = Arrived::whole(packet.bytes()).filter(may_leave);
+        arrived.is_some_and(|arrived| self.number_arrived(now, packet, arrived).is_ok())
+    }
+
     /// True if an address is that of a B4; true if an inner address may send.
     pub(super) fn permits_tunneled(&self, b4: u128, inner: u32) -> (bool, bool) {
         let permits = |dslite: &Dslite| (dslite.is_b4(b4), dslite.may_send(inner));

@@ -8,7 +8,7 @@
 //! while `acked` equals `next`: so the sender still has every byte that passes later but was not
 //! held, and its timer covers them all.
 
-use super::edits::Edits;
+use super::edits::{Amount, Edits};
 use super::held::WINDOW;
 use super::sequence::{distance, earlier, is_before, later};
 use super::work::Pool;
@@ -87,7 +87,7 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        Self { draft: Edits::new(), edits: Edits::new() }
+        Self { draft: Edits::new(Amount::SMALL), edits: Edits::new(Amount::LARGE) }
     }
 
     /// Empty memory for the edits of one message.
@@ -96,12 +96,20 @@ impl Scratch {
         &mut self.draft
     }
 
-    /// Lets the protocol read bytes from number `next` on, message by message. Returns the number
-    /// of bytes that pass.
-    fn pass(&mut self, next: u32, bytes: &[u8], is_end: bool, reader: &mut dyn Reader) -> usize {
+    /// Lets the protocol read bytes from number `next` on, message by message, as long as any edits
+    /// of the next message have `room` beside those before.
+    fn pass(
+        &mut self,
+        (next, bytes, is_end): (u32, &[u8], bool),
+        room: Amount,
+        reader: &mut dyn Reader,
+    ) -> Passed {
         self.edits.clear();
         let mut used = 0;
         while used < bytes.len() && !reader.has_left() {
+            if !self.edits.amount().fits(Amount::SMALL, room) {
+                return Passed { used, is_full: true };
+            }
             self.draft.clear();
             match reader.read(&bytes[used..], &mut self.draft) {
                 Read::Pass(count) => {
@@ -111,12 +119,21 @@ impl Scratch {
                     used += count.clamp(1, bytes.len() - used);
                 }
                 Read::More if is_end => reader.leave(Cause::Truncated),
-                Read::More => return used,
+                Read::More => return Passed { used, is_full: false },
                 Read::Leave => {}
             }
         }
-        bytes.len()
+        Passed { used: bytes.len(), is_full: false }
     }
+}
+
+/// What the protocol has read.
+struct Passed {
+    /// Number of bytes that pass.
+    used: usize,
+    /// True if the edits of a further message may have no room until the receiver has acknowledged
+    /// others.
+    is_full: bool,
 }
 
 const NO_WORK: u16 = u16::MAX;
@@ -169,6 +186,7 @@ impl Direction {
         [self.window, self.mss].save(to);
         [self.is_started, self.is_ended, self.work != NO_WORK].save(to);
         if self.work != NO_WORK {
+            pool.is_large(self.work).save(to);
             let work = pool.get(self.work);
             work.held.save(to);
             work.edits.save(to);
@@ -201,7 +219,9 @@ impl Direction {
     }
 
     fn restore_work(&mut self, pool: &mut Pool, from: &mut &[u8]) -> Option<()> {
+        let is_large = bool::restore(from)?;
         self.work = pool.borrow(self.next)?;
+        (!is_large || pool.enlarge(self.work)).then_some(())?;
         let work = pool.get_mut(self.work);
         work.held.restore(from)?;
         work.edits.restore(from)
@@ -354,12 +374,15 @@ impl Direction {
         let needed = if is_kept { earlier(self.acked, self.next) } else { self.next };
         let work = pool.get_mut(self.work);
         work.held.trim(needed);
+        let is_edited = !work.edits.is_empty();
         if work.held.is_empty() {
             // The base stays near, however long there are edits.
             work.held.reset(self.next);
-            if work.edits.is_empty() {
+            if !is_edited {
                 self.close(pool);
             }
+        } else if !is_edited {
+            pool.reduce(self.work);
         }
     }
 
@@ -481,12 +504,21 @@ impl Direction {
         };
         let skipped = distance(self.next, start).max(0) as usize;
         let bytes = bytes.get(skipped..).unwrap_or_default();
-        let used = scratch.pass(self.next, bytes, is_end, reader);
+        let room = pool.room((self.work != NO_WORK).then_some(self.work));
+        let Passed { used, is_full } = scratch.pass((self.next, bytes, is_end), room, reader);
         let rest = bytes.len() - used;
         if !scratch.edits.is_empty() && !self.edit(&scratch.edits, pool) {
             reader.leave(Cause::NoBuffer);
         }
         self.next = self.next.wrapping_add(used as u32);
+        if is_full {
+            // Nobody has acknowledged the rest: where bytes that are held were acknowledged, no
+            // edits waited, and a message had room. So the sender repeats the rest.
+            if is_held {
+                pool.get_mut(self.work).held.forget_from(self.next);
+            }
+            return is_before(data.sequence, self.next);
+        }
         if rest > 0 && !is_held && !self.hold(&data.bytes[data.bytes.len() - rest..], pool) {
             reader.leave(Cause::NoBuffer);
             self.next = self.next.wrapping_add(rest as u32);
@@ -515,7 +547,14 @@ impl Direction {
         if self.work == NO_WORK {
             self.work = pool.borrow(self.next).unwrap_or(NO_WORK);
         }
-        self.work != NO_WORK && pool.get_mut(self.work).edits.append(edits, 0)
+        if self.work == NO_WORK {
+            return false;
+        }
+        let own = &pool.get(self.work).edits;
+        if !own.amount().fits(edits.amount(), own.limit()) {
+            pool.enlarge(self.work);
+        }
+        pool.get_mut(self.work).edits.append(edits, 0)
     }
 
     /// Appends the receiver's bytes for a range of the sender's numbers, from what is held and from
@@ -535,7 +574,7 @@ impl Direction {
             }
             let range = distance(from, start) as usize..distance(end, start) as usize;
             let Some(bytes) = bytes.get(range) else { return from };
-            work.edits.write(from, bytes, self.older, out);
+            work.edits.write(from, bytes, out);
             end
         };
         let (base, held) = (work.held.base(), work.held.contiguous());

@@ -10,11 +10,26 @@ use crate::saved::{Saved, restore_bytes, save_bytes};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Most edits of one direction that are not acknowledged.
-pub(crate) const MOST: usize = 64;
+/// Numbers of edits, and bytes of their replacements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) edits: usize,
+    pub(crate) bytes: usize,
+}
 
-/// Room for their replacements, bytes.
-pub(crate) const ROOM: usize = 4096;
+impl Amount {
+    /// Most edits of one message, and of a direction without further room.
+    pub(crate) const SMALL: Self = Self { edits: 64, bytes: 4096 };
+
+    /// Most edits of a direction with further room: those of some hundred messages of SIP, which
+    /// is what the largest window without scaling holds.
+    pub(crate) const LARGE: Self = Self { edits: 1024, bytes: 24 << 10 };
+
+    /// True if both amounts together are within a limit.
+    pub(crate) fn fits(self, beside: Self, limit: Self) -> bool {
+        self.edits + beside.edits <= limit.edits && self.bytes + beside.bytes <= limit.bytes
+    }
+}
 
 /// One edit: bytes of the stream, and the place of their replacement.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +53,13 @@ impl Edit {
     fn change(&self) -> u32 {
         u32::from(self.text_len).wrapping_sub(u32::from(self.len))
     }
+
+    /// Bytes of the replacement before a sender's number that is in the edit, or at its end.
+    fn before(&self, at: u32) -> usize {
+        let offset = distance(at, self.start).cast_unsigned();
+        let is_end = offset >= u32::from(self.len);
+        if is_end { self.text_len.into() } else { offset.min(self.text_len.into()) as usize }
+    }
 }
 
 /// Edits that the receiver has not acknowledged, in order.
@@ -45,11 +67,34 @@ impl Edit {
 pub(crate) struct Edits {
     list: Vec<Edit>,
     texts: Vec<u8>,
+    limit: Amount,
 }
 
 impl Edits {
-    pub(crate) fn new() -> Self {
-        Self { list: Vec::with_capacity(MOST), texts: Vec::with_capacity(ROOM) }
+    /// No edits, with room for an amount.
+    pub(crate) fn new(limit: Amount) -> Self {
+        let Amount { edits, bytes } = limit;
+        Self { list: Vec::with_capacity(edits), texts: Vec::with_capacity(bytes), limit }
+    }
+
+    /// The amount that there is room for.
+    pub(crate) fn limit(&self) -> Amount {
+        self.limit
+    }
+
+    /// The edits that are there.
+    pub(crate) fn amount(&self) -> Amount {
+        Amount { edits: self.list.len(), bytes: self.texts.len() }
+    }
+
+    /// Changes the amount that there is room for. What is there fits.
+    pub(crate) fn set_limit(&mut self, limit: Amount) {
+        let Amount { edits, bytes } = limit;
+        self.limit = limit;
+        self.list.reserve_exact(edits.saturating_sub(self.list.len()));
+        self.texts.reserve_exact(bytes.saturating_sub(self.texts.len()));
+        self.list.shrink_to(edits);
+        self.texts.shrink_to(bytes);
     }
 
     pub(crate) fn clear(&mut self) {
@@ -62,8 +107,8 @@ impl Edits {
     }
 
     /// True if there is room for a number of edits with this length of their texts, bytes.
-    pub(crate) fn has_room(&self, count: usize, len: usize) -> bool {
-        self.list.len() + count <= MOST && self.texts.len() + len <= ROOM
+    pub(crate) fn has_room(&self, edits: usize, bytes: usize) -> bool {
+        self.amount().fits(Amount { edits, bytes }, self.limit)
     }
 
     /// Adds an edit behind the others. False: there is no room.
@@ -190,16 +235,13 @@ impl Edits {
     }
 
     /// Appends the receiver's bytes for the sender's bytes from `start` on.
-    pub(crate) fn write(&self, start: u32, bytes: &[u8], older: u32, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, start: u32, bytes: &[u8], out: &mut Vec<u8>) {
         let end = start.wrapping_add(bytes.len() as u32);
         let mut at = start;
         let slice = |from: u32, to: u32| {
             &bytes[distance(from, start) as usize..distance(to, start) as usize]
         };
-        let mut change = older;
         for edit in &self.list {
-            let edit_change = change;
-            change = change.wrapping_add(edit.change());
             if distance(edit.end(), at) <= 0 {
                 continue;
             }
@@ -211,10 +253,8 @@ impl Edits {
                 at = edit.start;
             }
             // The part of the replacement between the numbers of both ends.
-            let first = edit.start.wrapping_add(edit_change);
             let until = if distance(edit.end(), end) <= 0 { edit.end() } else { end };
-            let from = distance(self.forward(at, older), first) as usize;
-            let to = distance(self.forward(until, older), first) as usize;
+            let (from, to) = (edit.before(at), edit.before(until));
             let text = usize::from(edit.text);
             out.extend_from_slice(&self.texts[text + from..text + to]);
             at = until;
@@ -231,7 +271,7 @@ mod tests {
     /// Edits of a stream of ten bytes that starts shortly before the numbers wrap around.
     fn edits() -> (u32, Edits) {
         let start = u32::MAX - 4;
-        let mut edits = Edits::new();
+        let mut edits = Edits::new(Amount::SMALL);
         assert!(edits.push(start.wrapping_add(2), 3, b"longer"));
         assert!(edits.push(start.wrapping_add(7), 2, b""));
         (start, edits)
@@ -256,7 +296,7 @@ mod tests {
                 let mut out = vec![];
                 for (from, to) in [(0, one), (one, two), (two, 10)] {
                     let at = start.wrapping_add(from as u32);
-                    edits.write(at, &b"0123456789"[from..to], 5, &mut out);
+                    edits.write(at, &b"0123456789"[from..to], &mut out);
                     let end = edits.forward(start.wrapping_add(to as u32), 5);
                     assert_eq!(end.wrapping_sub(start).wrapping_sub(5) as usize, out.len());
                 }
@@ -279,9 +319,26 @@ mod tests {
 
     #[test]
     fn there_is_a_limit() {
-        let mut edits = Edits::new();
-        assert!(!edits.push(0, 0, b"nothing is replaced"));
-        assert!((0..MOST).all(|at| edits.push(at as u32 * 4, 2, b"x")));
-        assert!(!edits.push(9999, 2, b"x"));
+        for limit in [Amount::SMALL, Amount::LARGE] {
+            let mut edits = Edits::new(limit);
+            assert!(!edits.push(0, 0, b"nothing is replaced"));
+            assert!((0..limit.edits).all(|at| edits.push(at as u32 * 4, 2, b"x")));
+            assert!(!edits.push(9999, 2, b"x"));
+            let mut edits = Edits::new(limit);
+            assert!(edits.push(0, 2, &vec![b'x'; limit.bytes]) && !edits.push(9, 2, b"x"));
+        }
+    }
+
+    #[test]
+    fn further_room_changes_no_edit() {
+        let (start, mut edits) = edits();
+        let mut before = vec![];
+        edits.write(start, b"0123456789", &mut before);
+        for limit in [Amount::LARGE, Amount::SMALL] {
+            edits.set_limit(limit);
+            let mut out = vec![];
+            edits.write(start, b"0123456789", &mut out);
+            assert_eq!((&out, edits.limit()), (&before, limit));
+        }
     }
 }

@@ -149,6 +149,13 @@ impl Held {
         }
     }
 
+    /// Forgets the bytes from a number on that is in [`Held::contiguous`], or at its end.
+    pub(crate) fn forget_from(&mut self, at: u32) {
+        let len = u16::try_from(distance(at, self.base)).unwrap_or(0);
+        let first = if self.ranges[0].0 == 0 { (0, self.ranges[0].1.min(len)) } else { (0, 0) };
+        self.ranges = [first, (0, 0), (0, 0), (0, 0)];
+    }
+
     /// Forgets the bytes behind the first gap.
     pub(crate) fn drop_beyond(&mut self) {
         let first = if self.ranges[0].0 == 0 { self.ranges[0] } else { (0, 0) };

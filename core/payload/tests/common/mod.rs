@@ -7,6 +7,7 @@ pub(crate) mod h323;
 pub(crate) mod host;
 pub(crate) mod link;
 pub(crate) mod pptp;
+pub(crate) mod spoken;
 pub(crate) mod telephone;
 
 pub(crate) use host::Host;
@@ -34,6 +35,16 @@ impl Random {
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
+}
+
+/// The mark of a realm: its number, which is the same in another process.
+pub(crate) fn mark(realm: u16) -> Option<u8> {
+    u8::try_from(realm).ok()
+}
+
+/// The realm of a mark.
+pub(crate) fn realm(mark: u8) -> Option<u16> {
+    Some(mark.into())
 }
 
 /// Ports of a translator that has enough of them.

@@ -5,6 +5,9 @@
 //! both hosts and this number. No mapping of the engine is like that, so calls have a table of
 //! their own. A call belongs to its control connection, and has its external address.
 //!
+//! Hosts behind several B4s may have one address. A call of a host with a number has the number in
+//! place of the host's address.
+//!
 //! Workers that share an external address draw external Call IDs of different classes. So no worker
 //! has to know the calls of others.
 
@@ -13,7 +16,7 @@ use crate::limits::MOST_WORKERS;
 use natgate_engine::{HashKey, Timestamp};
 use natgate_payload::{CallStep, Endpoints};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddrV4;
 
 /// Most calls of a worker.
 pub(super) const MOST: usize = 8192;
@@ -53,7 +56,7 @@ pub(super) struct Call {
     /// Time of the message that made it.
     pub(super) made: Timestamp,
     pub(super) realm: u16,
-    /// Ends of the control connection.
+    /// Ends of the control connection. A host with a number has its number.
     pub(super) internal: SocketAddrV4,
     pub(super) external: SocketAddrV4,
     pub(super) remote: SocketAddrV4,
@@ -61,13 +64,13 @@ pub(super) struct Call {
     pub(super) own: u16,
     pub(super) outer: u16,
     /// Call ID of the remote host, as soon as it is known.
-    peer: Option<u16>,
+    pub(super) peer: Option<u16>,
     /// Time of its end, seconds.
     pub(super) expires: u32,
     /// True after the first packet.
-    has_begun: bool,
+    pub(super) has_begun: bool,
     /// True if a host wants the call to end.
-    is_closing: bool,
+    pub(super) is_closing: bool,
     /// Fragmented datagrams, the oldest at `oldest`.
     datagrams: [Option<Fragmented>; DATAGRAMS],
     oldest: u8,
@@ -90,6 +93,29 @@ struct Pieces {
 type HostKey = (u16, u32, u32, u16, u16, u16);
 
 impl Call {
+    /// A call of a host in a realm, between the ends of its control connection: their internal,
+    /// external and remote ends, and the host's own and the external Call ID.
+    pub(super) fn new(
+        (realm, internal, external, remote): (u16, SocketAddrV4, SocketAddrV4, SocketAddrV4),
+        (own, outer): (u16, u16),
+    ) -> Self {
+        Self {
+            made: Timestamp(0),
+            realm,
+            internal,
+            external,
+            remote,
+            own,
+            outer,
+            peer: None,
+            expires: 0,
+            has_begun: false,
+            is_closing: false,
+            datagrams: [None; DATAGRAMS],
+            oldest: 0,
+        }
+    }
+
     fn host_key(&self) -> HostKey {
         let Self { realm, internal, remote, own, .. } = self;
         let (host, far) = (internal.ip().to_bits(), remote.ip().to_bits());
@@ -202,7 +228,7 @@ impl Calls {
 
     /// The slot of a control flow's call.
     fn slot_of(&self, flow: &Endpoints, own: u16) -> Option<u32> {
-        let SocketAddr::V4(internal) = flow.internal else { return None };
+        let internal = flow.numbered()?;
         let (host, far) = (internal.ip().to_bits(), flow.remote.ip().to_bits());
         let key = (flow.realm, host, far, own, internal.port(), flow.remote.port());
         let slot = *self.by_host.get(&key)?;
@@ -215,11 +241,12 @@ impl Calls {
     }
 
     /// Makes a call, or begins the one that is there anew; returns its external Call ID. `worker`:
-    /// the number of the worker. `None`: there is no room.
+    /// the number of the worker. `host_bits`: the lower bits in which the hosts of one subscriber
+    /// differ. `None`: there is no room.
     pub(super) fn open(
         &mut self,
         now: Timestamp,
-        worker: u16,
+        (worker, host_bits): (u16, u8),
         flow: &Endpoints,
         own: u16,
     ) -> Option<u16> {
@@ -231,30 +258,42 @@ impl Calls {
             (call.expires, call.has_begun, call.is_closing) = (expires, false, false);
             return Some(call.outer);
         }
-        let SocketAddr::V4(internal) = flow.internal else { return None };
+        let internal = flow.numbered()?;
         let Endpoints { external, remote, realm, .. } = *flow;
-        let host = internal.ip().to_bits();
+        let others = u32::MAX.checked_shr(32_u32.saturating_sub(host_bits.into())).unwrap_or(0);
+        let (first, last) = (internal.ip().to_bits() & !others, internal.ip().to_bits() | others);
         let of_host =
-            (realm, host, 0, 0, 0, 0)..=(realm, host, u32::MAX, u16::MAX, u16::MAX, u16::MAX);
+            (realm, first, 0, 0, 0, 0)..=(realm, last, u32::MAX, u16::MAX, u16::MAX, u16::MAX);
         if self.inbound.len() >= MOST || self.by_host.range(of_host).count() >= MOST_OF_HOST {
             return None;
         }
         let outer = self.draw(worker, (external.ip().to_bits(), remote.ip().to_bits()))?;
         let call = Call {
             made: now,
-            realm,
-            internal,
-            external,
-            remote,
-            own,
-            outer,
-            peer: None,
             expires,
-            has_begun: false,
-            is_closing: false,
-            datagrams: [None; DATAGRAMS],
-            oldest: 0,
+            ..Call::new((realm, internal, external, remote), (own, outer))
         };
+        self.insert(call);
+        Some(outer)
+    }
+
+    /// All calls, for another process.
+    pub(super) fn carried(&self) -> impl Iterator<Item = Call> + '_ {
+        self.slots.iter().flatten().copied()
+    }
+
+    /// Takes a call of another process, unless a call has its numbers, or there is no room.
+    pub(super) fn adopt(&mut self, call: Call) {
+        let is_known = self.inbound.contains_key(&call.inbound_key());
+        if is_known || self.inbound.len() >= MOST || self.by_host.contains_key(&call.host_key()) {
+            return;
+        }
+        let slot = self.insert(Call { peer: None, ..call });
+        self.set_peer(slot, call.peer);
+    }
+
+    /// Adds a call whose external number is free.
+    fn insert(&mut self, call: Call) -> u32 {
         // A call of the same host and ports, of a control flow with another external endpoint.
         if let Some(slot) = self.by_host.get(&call.host_key()) {
             self.remove(*slot);
@@ -266,7 +305,7 @@ impl Calls {
         self.slots[slot as usize] = Some(call);
         self.inbound.insert(call.inbound_key(), slot);
         self.by_host.insert(call.host_key(), slot);
-        Some(outer)
+        slot
     }
 
     /// Draws a Call ID that no call between two addresses has.
@@ -345,7 +384,7 @@ impl Calls {
 
     /// Ends all calls of a control flow.
     pub(super) fn end_flow(&mut self, flow: &Endpoints) {
-        let SocketAddr::V4(internal) = flow.internal else { return };
+        let Some(internal) = flow.numbered() else { return };
         let (host, far) = (internal.ip().to_bits(), flow.remote.ip().to_bits());
         let first = (flow.realm, host, far, 0, 0, 0);
         let last = (flow.realm, host, far, u16::MAX, u16::MAX, u16::MAX);

@@ -4,12 +4,16 @@
 //! behind the engine in both directions: only there the host and the realm of an inbound packet are
 //! known. DNS over TCP is read like every other protocol.
 //!
+//! Hosts behind several B4s may have one address. The configuration has their numbers, and a flow
+//! concerns the hosts behind the B4 of its own host alone.
+//!
 //! The addresses are those of static mappings, and of rules that translate prefixes of
 //! destinations. Both sides may know a host by one address each: then names of inverse questions
 //! are translated too.
 
-use super::{AlgSettings, Arrived, Control, Ends, Kind, Stage, Taken, endpoints, translate};
+use super::{AlgSettings, Arrived, Control, Ends, Host, Kind, Stage, Taken, endpoints, translate};
 use natgate_engine::{AddressPort, Config, Engine, Match, RuleAction, Side, Verdict};
+use natgate_ipv6::Translator;
 use natgate_payload::{Counterpart, Endpoints, NewFlow, Room};
 use natgate_wire::protocol;
 use std::collections::{BTreeSet, HashMap};
@@ -29,7 +33,7 @@ enum External {
 /// Addresses of static mappings and services.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
-    /// By realm and internal address.
+    /// By realm and internal address. A host with a number has its number.
     external: HashMap<(u16, Ipv4Addr), External>,
     /// Realm and internal address of whole external addresses.
     internal: HashMap<Ipv4Addr, (u16, Ipv4Addr)>,
@@ -50,14 +54,7 @@ impl Addresses {
             (Match::Destination(_, port), RuleAction::Dnat(_, to)) if is_asked(*port) => *to,
             _ => None,
         }));
-        // Hosts with numbers have no IPv4 address that others could use.
-        let has_numbers = |realm: u16| {
-            let place = usize::from(realm).checked_sub(1);
-            place
-                .and_then(|place| config.realms.get(place))
-                .is_some_and(|of| of.host_bits.is_some())
-        };
-        for one in config.statics.iter().filter(|one| !has_numbers(one.realm)) {
+        for one in &config.statics {
             let (host, external) = ((one.realm, one.internal.0), one.external.0);
             match one.external.1 {
                 Some(_) => all.add_ports(host, external),
@@ -67,7 +64,7 @@ impl Addresses {
                 }
             }
         }
-        for service in config.services.iter().filter(|one| !has_numbers(one.realm)) {
+        for service in &config.services {
             for server in &service.servers {
                 all.add_ports((service.realm, server.internal.0), service.external.0);
             }
@@ -90,15 +87,16 @@ impl Addresses {
     /// [`natgate_payload::Ports::counterpart`].
     pub(super) fn counterpart(
         &self,
-        engine: &Engine,
+        (engine, host): (&Engine, Host<'_>),
         flow: &Endpoints,
         from: Side,
         address: Ipv4Addr,
     ) -> Option<Counterpart> {
         let one_to_one = |address| Some(Counterpart { address, is_one_to_one: true });
         let SocketAddr::V4(_) = flow.internal else { return None };
+        let external = |own| self.external.get(&(flow.realm, own));
         match from {
-            Side::Inside => match self.external.get(&(flow.realm, address)) {
+            Side::Inside => match host.known_beside(flow, address).and_then(external) {
                 Some(External::Whole(external)) => one_to_one(*external),
                 Some(External::Ports(external)) => {
                     Some(Counterpart { address: *external, is_one_to_one: false })
@@ -107,11 +105,26 @@ impl Addresses {
                 None => one_to_one(outside(engine, flow.realm, address)?),
             },
             Side::Outside => match self.internal.get(&address) {
-                Some((realm, internal)) if *realm == flow.realm => one_to_one(*internal),
+                Some((realm, known)) if *realm == flow.realm => {
+                    one_to_one(host.address_beside(flow, *known)?)
+                }
                 Some(_) => None,
                 None => one_to_one(inside(engine, flow.realm, address)?),
             },
         }
+    }
+}
+
+/// The flow of a host behind a tunnel, which the engine knows by its number, with both.
+fn with_number(translator: Option<&Translator>, flow: Endpoints) -> Endpoints {
+    let SocketAddr::V4(known) = flow.internal else { return flow };
+    let name = translator.and_then(|translator| translator.host(flow.realm, *known.ip()));
+    match name.and_then(|name| name.inner()) {
+        Some(inner) => {
+            let internal = SocketAddrV4::new(inner, known.port()).into();
+            Endpoints { internal, number: Some(*known.ip()), ..flow }
+        }
+        None => flow,
     }
 }
 
@@ -146,7 +159,7 @@ impl Stage {
     /// Takes a datagram through the engine, and then through the framework.
     pub(super) fn take_message(
         &mut self,
-        engine: &mut Engine,
+        (engine, translator): (&mut Engine, Option<&Translator>),
         arrived: Arrived,
         before: Ends,
         room: &mut Room<'_>,
@@ -157,8 +170,10 @@ impl Stage {
             && let Some(after) = Ends::read(room.bytes())
             && let Some(control) = self.message(arrived, (before, after), realm)
         {
+            let endpoints = with_number(translator, control.endpoints);
+            let control = Control { endpoints, ..control };
             // A datagram always passes.
-            let _ = self.edit((engine, None), arrived, control, room);
+            let _ = self.edit((engine, translator), arrived, control, room);
         }
         taken
     }

@@ -37,7 +37,8 @@ impl Ports for NoPorts<'_> {
     fn withdraw(&mut self, _: &Endpoints, _: &Expectation) {}
 
     fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {
-        self.addresses.counterpart(self.engine, flow, from, address)
+        let host = Host::without(self.engine, flow.realm);
+        self.addresses.counterpart((self.engine, host), flow, from, address)
     }
 
     fn call(&mut self, flow: &Endpoints, step: CallStep) -> Option<u16> {

@@ -2,6 +2,9 @@
 //!
 //! A server is one of the two hosts of the flow that named it. An entry lasts for the time that the
 //! protocol gave it, and as long as a flow that began within this time.
+//!
+//! Hosts behind several B4s may have one address. So a host with a number has its number here in
+//! place of its address.
 
 use super::Ends;
 use natgate_payload::{Endpoints, FurtherFlow, Kind, Side};
@@ -22,9 +25,52 @@ const PAUSE: u32 = 10;
 #[derive(Clone, Copy, Debug)]
 struct Inside {
     kind: Kind,
+    /// The host's own address, and its number.
+    host: (Ipv4Addr, Option<Ipv4Addr>),
     external: SocketAddrV4,
     remote: Ipv4Addr,
     until: u32,
+}
+
+/// The server inside of a packet from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Server {
+    pub(super) kind: Kind,
+    pub(super) realm: u16,
+    /// Its endpoint, and the number of its host.
+    pub(super) internal: SocketAddrV4,
+    pub(super) number: Option<Ipv4Addr>,
+}
+
+/// An entry, as it goes over to another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Carried {
+    pub(super) kind: Kind,
+    pub(super) realm: u16,
+    /// The host's own address, and its number.
+    pub(super) host: Ipv4Addr,
+    pub(super) number: Option<Ipv4Addr>,
+    /// Port of a server inside.
+    pub(super) port: u16,
+    /// External endpoint of a server inside. `None`: the server is outside.
+    pub(super) external: Option<SocketAddrV4>,
+    /// The server outside; for one inside only the address counts.
+    pub(super) remote: SocketAddrV4,
+    /// End of the time, seconds.
+    pub(super) until: u32,
+}
+
+impl Carried {
+    /// A flow like that which named the entry, and the entry.
+    fn parts(&self) -> (Endpoints, FurtherFlow) {
+        let Self { realm, host, number, port, external, remote, .. } = *self;
+        let internal = SocketAddrV4::new(host, port).into();
+        let remote_inside = remote.into();
+        let end = external.unwrap_or(remote);
+        let flow = Endpoints { internal, external: end, remote, remote_inside, realm, number };
+        let server = if external.is_some() { Side::Inside } else { Side::Outside };
+        (flow, FurtherFlow { server, end, internal })
+    }
 }
 
 /// The entries of a worker.
@@ -65,7 +111,8 @@ impl FurtherFlows {
         further: &FurtherFlow,
         until: u32,
     ) -> bool {
-        let SocketAddr::V4(internal) = further.internal else { return false };
+        let SocketAddr::V4(end) = further.internal else { return false };
+        let Some(internal) = of_host(flow, further.internal) else { return false };
         let (realm, host) = (flow.realm, *internal.ip());
         let at = |port| (SocketAddrV4::new(host, port), 0);
         let is_full = self.inside.len() + self.outside.len() >= MOST;
@@ -91,7 +138,8 @@ impl FurtherFlows {
                 if let Some(other) = self.external.insert(external, key) {
                     self.inside.remove(&other);
                 }
-                self.inside.insert(key, Inside { kind, external, remote, until });
+                let host = (*end.ip(), flow.number);
+                self.inside.insert(key, Inside { kind, host, external, remote, until });
             }
             Side::Outside => {
                 let key = (host, further.end, realm);
@@ -108,9 +156,42 @@ impl FurtherFlows {
         true
     }
 
+    /// All entries, for another process. A client's own address is not known here: an entry of one
+    /// with a number has none.
+    pub(super) fn carried(&self) -> impl Iterator<Item = Carried> + '_ {
+        let inside = self.inside.iter().map(|((internal, realm), one)| Carried {
+            kind: one.kind,
+            realm: *realm,
+            host: one.host.0,
+            number: one.host.1,
+            port: internal.port(),
+            external: Some(one.external),
+            remote: SocketAddrV4::new(one.remote, 0),
+            until: one.until,
+        });
+        let outside = self.outside.iter().map(|((host, remote, realm), (kind, until))| Carried {
+            kind: *kind,
+            realm: *realm,
+            host: *host,
+            number: None,
+            port: 0,
+            external: None,
+            remote: *remote,
+            until: *until,
+        });
+        inside.chain(outside)
+    }
+
+    /// Takes an entry of another process.
+    pub(super) fn adopt(&mut self, carried: &Carried) {
+        let (flow, further) = carried.parts();
+        // Without room, the flow passes unread.
+        self.add(carried.kind, &flow, &further, carried.until);
+    }
+
     /// Lets the entry of a server inside, which `flow` has named, end with its flows.
     pub(super) fn end(&mut self, flow: &Endpoints, internal: SocketAddr, now: u32) {
-        let SocketAddr::V4(internal) = internal else { return };
+        let Some(internal) = of_host(flow, internal) else { return };
         if let Some(one) = self.inside.get_mut(&(internal, flow.realm))
             && one.remote == *flow.remote.ip()
         {
@@ -119,7 +200,8 @@ impl FurtherFlows {
         }
     }
 
-    /// True if a packet from inside, of whatever realm, may be of a flow.
+    /// True if a packet from inside, of whatever realm, may be of a flow. Its source has the
+    /// number of its host, if the host has one.
     pub(super) fn may_have(&self, Ends { protocol, source, destination }: Ends) -> bool {
         let client = (*source.ip(), destination);
         let has_outside = || {
@@ -131,14 +213,17 @@ impl FurtherFlows {
         protocol == protocol::TCP && (has_inside() || has_outside())
     }
 
-    /// The kind and the internal end of a server inside that a packet from outside goes to.
-    pub(super) fn server(&self, ends: Ends) -> Option<(Kind, SocketAddrV4, u16)> {
+    /// The server inside that a packet from outside goes to.
+    pub(super) fn server(&self, ends: Ends) -> Option<Server> {
         if ends.protocol != protocol::TCP {
             return None;
         }
         let (internal, realm) = *self.external.get(&ends.destination)?;
         let one = self.inside.get(&(internal, realm))?;
-        (one.remote == *ends.source.ip()).then_some((one.kind, internal, realm))
+        let (address, number) = one.host;
+        let internal = SocketAddrV4::new(address, internal.port());
+        let server = Server { kind: one.kind, realm, internal, number };
+        (one.remote == *ends.source.ip()).then_some(server)
     }
 
     /// True if an external endpoint is one of a server inside.
@@ -148,10 +233,7 @@ impl FurtherFlows {
 
     /// The kind of a flow.
     pub(super) fn kind(&self, protocol: u8, flow: &Endpoints) -> Option<Kind> {
-        let SocketAddr::V4(internal) = flow.internal else { return None };
-        if protocol != protocol::TCP {
-            return None;
-        }
+        let internal = flow.numbered().filter(|_| protocol == protocol::TCP)?;
         let inside = self
             .inside
             .get(&(internal, flow.realm))
@@ -181,7 +263,7 @@ impl FurtherFlows {
             if self.kind(number, &flow).is_none() {
                 continue;
             }
-            let SocketAddr::V4(internal) = flow.internal else { continue };
+            let Some(internal) = flow.numbered() else { continue };
             if let Some(one) = self.inside.get_mut(&(internal, flow.realm)) {
                 one.until = one.until.max(now + 1);
             }
@@ -203,6 +285,11 @@ impl FurtherFlows {
         external.retain(|_, key| inside.contains_key(key));
         self.has_changed = true;
     }
+}
+
+/// An internal endpoint of a flow's host as the engine knows it.
+fn of_host(flow: &Endpoints, internal: SocketAddr) -> Option<SocketAddrV4> {
+    Endpoints { internal, ..*flow }.numbered()
 }
 
 /// The least endpoint, and the greatest.
@@ -247,7 +334,8 @@ mod tests {
         assert!(all.add(Kind::H323, &flow(), &inside(41_000), 10) && all.take_change());
         assert!(all.add(Kind::H323, &flow(), &outside(30_000), 10));
         let server = all.server(tcp("198.51.100.2:999", "203.0.113.1:41000"));
-        assert_eq!(server, Some((Kind::H323, end("10.0.0.5:41000"), 3)));
+        let (internal, number) = (end("10.0.0.5:41000"), None);
+        assert_eq!(server, Some(Server { kind: Kind::H323, realm: 3, internal, number }));
         assert_eq!(all.server(tcp("198.51.100.3:999", "203.0.113.1:41000")), None);
         assert!(all.may_have(tcp("10.0.0.5:41000", "198.51.100.2:999")));
         assert!(all.may_have(tcp("10.0.0.5:5", "198.51.100.2:30000")));
@@ -296,6 +384,58 @@ mod tests {
         assert!(end_it(&mut all, "198.51.100.2:1719"), "a call lasts");
         all.expire(30, std::iter::empty);
         assert!(all.is_empty());
+    }
+
+    /// Hosts behind several B4s have one address and one port.
+    #[test]
+    fn hosts_with_numbers_are_told_apart_by_them() {
+        let mut all = FurtherFlows::default();
+        let of = |number: u8, external: &str| {
+            let number = Some(Ipv4Addr::new(1, 0, 0, number));
+            Endpoints { number, external: end(external), ..flow() }
+        };
+        let (one, other) = (of(1, "203.0.113.1:50000"), of(2, "203.0.113.1:50001"));
+        let at = |end: SocketAddrV4| FurtherFlow { end, ..inside(41_000) };
+        let ends = [end("203.0.113.1:41000"), end("203.0.113.1:41001")];
+        assert!(all.add(Kind::H323, &one, &at(ends[0]), 10));
+        assert!(all.add(Kind::H323, &other, &at(ends[1]), 10));
+        assert!(all.add(Kind::H323, &one, &outside(30_000), 10));
+        for (flow, external) in [(one, ends[0]), (other, ends[1])] {
+            let server = all.server(tcp("198.51.100.2:9", &external.to_string())).unwrap();
+            assert_eq!((server.internal, server.number), (end("10.0.0.5:41000"), flow.number));
+            let called = Endpoints { internal: inside(41_000).internal, external, ..flow };
+            assert_eq!(all.kind(protocol::TCP, &called), Some(Kind::H323));
+            let crossed = Endpoints { number: None, ..called };
+            assert_eq!(all.kind(protocol::TCP, &crossed), None);
+            let calling = Endpoints { remote: end("198.51.100.2:30000"), ..flow };
+            assert_eq!(all.kind(protocol::TCP, &calling).is_some(), flow == one);
+        }
+        assert!(all.may_have(tcp("1.0.0.1:5", "198.51.100.2:30000")));
+        assert!(!all.may_have(tcp("1.0.0.2:5", "198.51.100.2:30000")));
+        assert!(!all.may_have(tcp("10.0.0.5:5", "198.51.100.2:30000")));
+        all.end(&one, inside(41_000).internal, 1);
+        all.expire(5, std::iter::empty);
+        let has = |external| all.has_server(protocol::TCP, external);
+        assert_eq!(ends.map(has), [false, true]);
+    }
+
+    #[test]
+    fn entries_go_over() {
+        let mut all = FurtherFlows::default();
+        let one = Endpoints { number: Some(Ipv4Addr::new(1, 0, 0, 1)), ..flow() };
+        let other = Endpoints { internal: "10.0.0.6:4000".parse().unwrap(), ..flow() };
+        for (flow, port) in [(one, 41_000), (other, 41_001)] {
+            let internal = SocketAddr::new(flow.internal.ip(), port);
+            assert!(all.add(Kind::H323, &flow, &FurtherFlow { internal, ..inside(port) }, 50));
+            assert!(all.add(Kind::H323, &flow, &outside(port), 60));
+        }
+        let mut heir = FurtherFlows::default();
+        all.carried().for_each(|one| heir.adopt(&one));
+        assert_eq!(heir.carried().collect::<Vec<_>>(), all.carried().collect::<Vec<_>>());
+        let end = tcp("198.51.100.2:9", "203.0.113.1:41000");
+        assert_eq!((heir.server(end), heir.server(end).is_some()), (all.server(end), true));
+        assert!(heir.may_have(tcp("1.0.0.1:5", "198.51.100.2:41000")));
+        assert!(heir.take_change());
     }
 
     #[test]

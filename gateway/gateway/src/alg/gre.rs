@@ -42,6 +42,29 @@ pub(super) enum Packet {
     Error(Tunnel),
 }
 
+impl Packet {
+    /// The address of the host inside that has to do with a packet from inside.
+    pub(super) fn host(&self) -> u32 {
+        match self {
+            Self::Data(tunnel) | Self::First(tunnel, _) => tunnel.source,
+            Self::Later(datagram) => datagram.source,
+            Self::Error(quoted) => quoted.destination,
+        }
+    }
+
+    /// The same packet with another address of this host.
+    pub(super) fn of_host(self, host: u32) -> Self {
+        let tunnel = |tunnel| Tunnel { source: host, ..tunnel };
+        let datagram = |datagram| Datagram { source: host, ..datagram };
+        match self {
+            Self::Data(of) => Self::Data(tunnel(of)),
+            Self::First(of, piece) => Self::First(tunnel(of), datagram(piece)),
+            Self::Later(piece) => Self::Later(datagram(piece)),
+            Self::Error(quoted) => Self::Error(Tunnel { destination: host, ..quoted }),
+        }
+    }
+}
+
 /// New values of a packet's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rewrite {

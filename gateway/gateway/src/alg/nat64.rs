@@ -123,6 +123,7 @@ impl Stage {
         let kind = if internal.is_ipv6() { HostKind::Nat64 } else { HostKind::Dslite };
         let realm = translator.realms().of(kind)?;
         let endpoints = Endpoints { internal, external, remote, remote_inside, realm, number };
+        let named = named.or_else(|| self.further.kind(protocol, &endpoints));
         self.control(named, known, endpoints)
     }
 }

@@ -123,7 +123,8 @@ impl Ports for EnginePorts<'_> {
             Wanted::Pair => self.map_pair(request),
             Wanted::CallId => {
                 let (worker, _) = self.engine.place();
-                let outer = self.calls.open(self.now, worker, flow, internal.port())?;
+                let of = (worker, host_bits(self.engine, flow.realm));
+                let outer = self.calls.open(self.now, of, flow, internal.port())?;
                 Some(SocketAddrV4::new(address, outer))
             }
         }
@@ -165,7 +166,7 @@ impl Ports for EnginePorts<'_> {
     }
 
     fn counterpart(&self, flow: &Endpoints, from: Side, address: Ipv4Addr) -> Option<Counterpart> {
-        self.addresses.counterpart(self.engine, flow, from, address)
+        self.addresses.counterpart((&*self.engine, self.host), flow, from, address)
     }
 
     fn across(&self, flow: &Endpoints, address: IpAddr) -> Option<IpAddr> {
@@ -180,6 +181,13 @@ impl Ports for EnginePorts<'_> {
         let until = seconds(self.now) + u32::from(lifetime);
         self.further.add(self.kind, flow, further, until)
     }
+}
+
+/// Lower bits in which the hosts of one subscriber of a realm differ.
+fn host_bits(engine: &Engine, realm: u16) -> u8 {
+    let place = usize::from(realm).checked_sub(1);
+    let config = place.and_then(|place| engine.config().realms.get(place));
+    config.and_then(|config| config.host_bits).unwrap_or(0)
 }
 
 /// Number of a control flow among those of one internal host, not 0. Two numbers are equal only by

@@ -756,7 +756,7 @@ fn addresses_have_counterparts_in_their_realm() {
         let end = end("10.0.0.9:53");
         // Rules are asked in a realm that exists.
         let flow = Endpoints { realm, ..endpoints(0, end, end, end) };
-        let found = all.counterpart(&world.engine, &flow, from, address.into());
+        let found = all.counterpart((&world.engine, Host::Unnumbered), &flow, from, address.into());
         found.map(|found| (found.address.octets(), found.is_one_to_one))
     };
     let (inside, outside) = (Side::Inside, Side::Outside);

@@ -3,13 +3,14 @@
 //! As with NAT64, the translator and the engine take a packet from inside first, and what leaves
 //! goes through the payload framework. The client's endpoint is the inner one, which its messages
 //! name. The engine knows the host by a number, which the tunnel and the inner address give. A
-//! packet from outside tells no tunnel: there the mapping of the flow gives the number.
+//! packet from outside tells no tunnel: there the mapping of the flow gives the number. Packets of
+//! calls of PPTP leave their tunnel without the engine, which knows no call.
 
 use super::nat64::Asked;
-use super::{AlgSettings, Control, Ends, Ends6, Kind, Stage};
-use natgate_engine::{ByEndpoint, Cursor, Endpoint, Engine, Filter, MappingId, Side};
+use super::{AlgSettings, Control, Ends, Ends6, Kind, Stage, gre, seconds, tunnels};
+use natgate_engine::{ByEndpoint, Cursor, Endpoint, Engine, Filter, MappingId, Side, Timestamp};
 use natgate_ipv6::{HostKind, Requester, Translator};
-use natgate_payload::Endpoints;
+use natgate_payload::{Endpoints, NewFlow};
 use natgate_wire::ipv6;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
@@ -65,9 +66,7 @@ impl<'t> Host<'t> {
         Control { endpoints, .. }: &Control,
         packet: &[u8],
     ) -> Self {
-        let realm = usize::from(endpoints.realm).checked_sub(1);
-        let config = realm.and_then(|realm| engine.config().realms.get(realm));
-        if config.is_none_or(|realm| realm.host_bits.is_none()) {
+        if matches!(Self::without(engine, endpoints.realm), Self::Unnumbered) {
             return Self::Unnumbered;
         }
         let (Some(translator), Some(ends)) = (translator, Ends::read(packet)) else {
@@ -80,6 +79,37 @@ impl<'t> Host<'t> {
             (Side::Inside, IpAddr::V4(_)) => endpoints.number,
         };
         Self::Numbered(translator, own, number)
+    }
+
+    /// A host of a realm, for which there is no translator.
+    pub(super) fn without(engine: &Engine, realm: u16) -> Self {
+        let realm = usize::from(realm).checked_sub(1);
+        let config = realm.and_then(|realm| engine.config().realms.get(realm));
+        let is_numbered = config.is_some_and(|realm| realm.host_bits.is_some());
+        if is_numbered { Self::Unknown } else { Self::Unnumbered }
+    }
+
+    /// The address or the number by which the configuration knows a host that the flow's host knows
+    /// by an address. `None`: there is none.
+    pub(super) fn known_beside(self, flow: &Endpoints, address: Ipv4Addr) -> Option<Ipv4Addr> {
+        match self {
+            Self::Unnumbered => Some(address),
+            Self::Numbered(translator, ..) | Self::OfFlow(translator, ..) => {
+                translator.number_beside(flow.number?, address)
+            }
+            Self::Unknown => None,
+        }
+    }
+
+    /// The inverse of [`Host::known_beside`].
+    pub(super) fn address_beside(self, flow: &Endpoints, known: Ipv4Addr) -> Option<Ipv4Addr> {
+        match self {
+            Self::Unnumbered => Some(known),
+            Self::Numbered(translator, ..) | Self::OfFlow(translator, ..) => {
+                translator.inner_beside(flow.number?, known)
+            }
+            Self::Unknown => None,
+        }
     }
 
     /// An internal endpoint of the host as the engine knows it. `None`: it is another host's, or
@@ -142,14 +172,61 @@ fn owner(
 }
 
 impl Stage {
-    /// True if a packet from inside may be of a control flow in a tunnel.
+    /// True if a packet from inside may be of a control flow, or of a call of PPTP, in a tunnel.
     pub(super) fn claims_tunneled(&self, translator: &Translator, packet: &[u8]) -> bool {
-        let may_have = packet.get(ipv6::NEXT_HEADER) == Some(&IPV4)
-            && packet.get(ipv6::HEADER_LEN..).is_some_and(|inner| self.watched.may_have(inner));
-        let ends = may_have.then(|| HostEnds::read(translator, packet)).flatten();
-        let Some(HostEnds::Tunneled(TunneledEnds { inner, .. })) = ends else { return false };
+        let may_have = |inner: &[u8]| self.watched.may_have(inner) || self.has_pieces();
+        let is_tunneled = packet.get(ipv6::NEXT_HEADER) == Some(&IPV4)
+            && packet.get(ipv6::HEADER_LEN..).is_some_and(may_have);
+        if !is_tunneled {
+            return false;
+        }
+        match HostEnds::read(translator, packet) {
+            Some(HostEnds::Tunneled(ends)) => self.claims_ends(translator, ends),
+            Some(HostEnds::Ipv6(_)) => false,
+            None => {
+                let inner = translator.tunneled_packet(packet);
+                inner.is_some_and(|(_, inner)| self.may_have_call(inner))
+            }
+        }
+    }
+
+    /// True if a packet with these ends may be of a control flow.
+    fn claims_ends(
+        &self,
+        translator: &Translator,
+        TunneledEnds { b4, inner }: TunneledEnds,
+    ) -> bool {
         let kind = |settings: &AlgSettings| settings.kind(inner.protocol, inner.destination.port());
-        kind(&self.settings).or_else(|| kind(&self.former)).is_some_and(is_read_in_tunnels)
+        let named = kind(&self.settings).or_else(|| kind(&self.former));
+        let has_kind = named.is_some_and(|kind| kind != Kind::Pptp);
+        if has_kind || self.is_message(Side::Inside, inner) {
+            return true;
+        }
+        let host = || number_of(translator, Requester::Tunneled { b4, inner: *inner.source.ip() });
+        !self.further.is_empty()
+            && host().is_some_and(|number| {
+                let source = SocketAddrV4::new(number, inner.source.port());
+                self.further.may_have(Ends { source, ..inner })
+            })
+    }
+
+    /// True if a packet from inside is of a call of PPTP, in a tunnel that it may leave.
+    pub(crate) fn has_tunneled_call(
+        &self,
+        (engine, translator): (&Engine, &Translator),
+        now: Timestamp,
+        packet: &[u8],
+    ) -> bool {
+        let of_call = || {
+            let (b4, inner) = translator.tunneled_packet(packet)?;
+            let named = gre::read(inner)?;
+            let host = Requester::Tunneled { b4, inner: named.host().into() };
+            let (realm, number) = translator.number_of(host)?;
+            let named = named.of_host(number.to_bits());
+            self.call_of(seconds(now), (Side::Inside, realm), named)?;
+            Some(gre::may_pass(inner, tunnels::mtu_beyond(engine, Side::Inside, realm)))
+        };
+        of_call().unwrap_or(false)
     }
 
     /// The flow of a packet from a tunnel that has been translated.
@@ -164,16 +241,14 @@ impl Stage {
         let number = Some(number_of(translator, host)?);
         let (internal, remote_inside) = (source.into(), remote.into());
         let asked = Asked { internal, remote, remote_inside, number };
-        let control = self.control_of_numbered(translator, asked, packet)?;
-        is_read_in_tunnels(control.kind).then_some(control)
-    }
-}
-
-/// True if a protocol reads flows of hosts behind B4s. Calls of PPTP and connections of H.245 are
-/// known by an address, which hosts behind several B4s may have; DNS is read without flows.
-fn is_read_in_tunnels(kind: Kind) -> bool {
-    match kind {
-        Kind::Ftp | Kind::Tftp | Kind::Sip | Kind::Rtsp | Kind::Irc => true,
-        Kind::Dns | Kind::Pptp | Kind::H323 => false,
+        if !self.is_message(Side::Inside, inner) {
+            let control = self.control_of_numbered(translator, asked, packet);
+            // A replay does not take packets of calls out of tunnels.
+            return control.filter(|control| control.kind != Kind::Pptp);
+        }
+        let realm = translator.realms().of(HostKind::Dslite)?;
+        let external = Ends::read(packet)?.source;
+        let endpoints = Endpoints { internal, external, remote, remote_inside, realm, number };
+        Some(Control { kind: Kind::Dns, endpoints, new_flow: NewFlow::Read })
     }
 }

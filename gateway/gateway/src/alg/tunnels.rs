@@ -10,6 +10,7 @@ use crate::counters::{Losses, Origin};
 use natgate_engine::{
     Becomes, Direction, DropReason, End, Endpoint, Engine, Explanation, Side, Timestamp, Verdict,
 };
+use natgate_ipv6::Translator;
 use natgate_payload::{Edit, Room};
 use natgate_wire::{Ipv4, protocol, tcp};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -76,13 +77,25 @@ impl Stage {
         if self.calls.is_empty() {
             return None;
         }
+        let len = room.bytes().len();
+        self.take_call_of(engine, arrived, (room, len), losses)
+    }
+
+    /// As [`Stage::take_call`], for a packet that came with `len` bytes.
+    pub(crate) fn take_call_of(
+        &mut self,
+        engine: &mut Engine,
+        arrived: Arrived,
+        (room, len): (&mut Room<'_>, usize),
+        losses: &mut Losses,
+    ) -> Option<Taken> {
         let Arrived { now, from, realm } = arrived;
         let packet = gre::read(room.bytes())?;
         let (call, mut identification) = self.call_of(seconds(now), (from, realm), packet)?;
         if !gre::may_pass(room.bytes(), mtu_beyond(engine, from, call.realm)) {
             return None;
         }
-        let origin = Origin::forwarded(from, from.other(), room.bytes().len());
+        let origin = Origin::forwarded(from, from.other(), len);
         losses.keep(origin);
         if let Packet::First(_, datagram) = packet {
             match self.begin_datagram(engine, arrived, &call, datagram) {
@@ -155,7 +168,7 @@ impl Stage {
     }
 
     /// The call of a packet, and the identification of a later fragment.
-    fn call_of(
+    pub(super) fn call_of(
         &self,
         now: u32,
         (from, realm): (Side, u16),
@@ -189,9 +202,14 @@ impl Stage {
     }
 
     /// Calls without a packet so far, as expectations.
-    pub(super) fn waiting_calls(&self, now: Timestamp) -> impl Iterator<Item = OpenExpectation> {
+    pub(super) fn waiting_calls(
+        &self,
+        translator: Option<&Translator>,
+        now: Timestamp,
+    ) -> impl Iterator<Item = OpenExpectation> {
+        let host = move |call: &Call| translator?.host(call.realm, *call.internal.ip());
         self.calls.waiting(seconds(now)).map(move |call| OpenExpectation {
-            host: None,
+            host: host(call),
             made: expectation(call),
             left: Duration::from_secs((call.expires - seconds(now)).into()),
             once: true,

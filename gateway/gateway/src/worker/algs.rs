@@ -13,7 +13,7 @@
 
 use super::families::{Families, Passage};
 use super::stages::{NO_VERDICTS, Packets, Stages, seen};
-use crate::alg::{AlgExpectation, Algs, Arrived, HostEnds, Stage};
+use crate::alg::{AlgExpectation, Algs, Arrived, HostEnds, Stage, Taken};
 use crate::counters::Origin;
 use crate::link::Link;
 use crate::tap::Moment;
@@ -276,12 +276,49 @@ impl Stages {
 }
 
 impl Passage<'_, '_, '_, '_> {
+    /// Takes a packet of a call of PPTP in a tunnel, which the engine does not see. False: the
+    /// packet is something else.
+    fn take_call(&mut self, Algs { stage, buffer }: &mut Algs, packet: &[u8]) -> bool {
+        let Self { stages, families, now, .. } = self;
+        let (engine, translator, now) = (&mut stages.engine, &mut families.translator, *now);
+        if !stage.has_tunneled_call((&*engine, &*translator), now, packet) {
+            return false;
+        }
+        buffer[HEADROOM..][..packet.len()].copy_from_slice(packet);
+        let mut inner = Packet::new(&mut buffer[..HEADROOM + packet.len()], HEADROOM);
+        if !translator.take_out_of_tunnel(now, &mut inner) {
+            return false;
+        }
+        let (start, len, realm) = (inner.start(), inner.len(), inner.realm());
+        let mut room = Room::new(&mut buffer[start..], len);
+        let arrived = Arrived { now, from: Side::Inside, realm };
+        let losses = stages.router.losses_mut();
+        let taken = stage.take_call_of(engine, arrived, (&mut room, packet.len()), losses);
+        let end = start + room.bytes().len();
+        let is_sent = matches!(taken, Some(Taken::Decided(..)));
+        if stages.captures.is_on() {
+            let verdict = if is_sent { Verdict::Forward(Side::Outside) } else { Verdict::Held };
+            let moment = Moment { now, from: Side::Inside, turned: false };
+            stages.captures.after(moment, std::iter::once((&buffer[start..end], verdict)));
+        }
+        if is_sent {
+            let origin = Origin::forwarded(Side::Inside, Side::Outside, packet.len());
+            let frame = Frame::of(buffer, start, end);
+            self.send_now((Side::Outside, 0), frame, Some(origin));
+        }
+        self.settle();
+        true
+    }
+
     /// Takes a packet of a control flow from inside.
     fn take_control(&mut self, algs: &mut Algs, packet: &[u8]) {
         let before = self.sum();
         let is_watched = self.stages.captures.is_on();
         if is_watched {
             self.stages.captures.before(std::iter::once((packet, 0)));
+        }
+        if self.take_call(algs, packet) {
+            return;
         }
         let Algs { stage, buffer } = algs;
         buffer[HEADROOM..][..packet.len()].copy_from_slice(packet);

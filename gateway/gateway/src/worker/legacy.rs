@@ -6,7 +6,7 @@ use crate::router::Router;
 use crate::team::Division;
 use crate::wiring::Devices;
 use natgate_engine::{AddressRange, Engine, Timestamp};
-use natgate_ipv6::{CarriedHost, UnfitHost};
+use natgate_ipv6::{CarriedHost, HostRealms, UnfitHost};
 use std::sync::mpsc::SyncSender;
 
 impl Worker {
@@ -32,13 +32,14 @@ impl Worker {
         let families = self.stages.families.as_ref();
         let hosts = families.map(|families| families.translator.carried_hosts());
         let algs = self.stages.algs.as_ref();
+        let numbered = self.realms_of_hosts();
         Legacy {
             known: self.stages.router.acquaintances(),
             epochs: vec![self.stages.pcp.epoch()],
             addresses: self.stages.pcp.addresses().to_vec(),
             division: first.and_then(|team| team.partition().division()),
             hosts: vec![hosts.map_or_else(Vec::new, Iterator::collect)],
-            flows: vec![algs.map_or_else(Vec::new, |algs| algs.stage.saved_flows())],
+            flows: vec![algs.map_or_else(Vec::new, |algs| algs.stage.saved_flows(numbered))],
         }
     }
 
@@ -75,9 +76,16 @@ impl Worker {
 
     /// Takes the control flows of another process.
     pub(crate) fn adopt_flows(&mut self, flows: &[Vec<u8>]) {
+        let numbered = self.realms_of_hosts();
         if let Some(algs) = &mut self.stages.algs {
-            algs.stage.restore_flows(flows);
+            algs.stage.restore_flows(&mut self.stages.engine, flows, numbered);
         }
+    }
+
+    /// The realms of hosts with numbers.
+    fn realms_of_hosts(&self) -> HostRealms {
+        let families = self.stages.families.as_ref();
+        families.map_or(HostRealms::NONE, |families| families.translator.realms())
     }
 
     /// Continues the service for requests for mappings of another process that lost none since

@@ -5,20 +5,20 @@ use natgate_engine::{Allocation, Behavior, Change, Event, Prefix, Side};
 use natgate_gateway::ipv6::softwire::{DsliteSettings, SoftwireSettings};
 use natgate_gateway::{AlgKind, AlgSettings, Settings};
 
-const AFTR: &str = "2001:db8:ffff::78";
-const B4: &str = "2001:db8:b4::1";
-const OTHER_B4: &str = "2001:db8:b4::2";
-const INNER: &str = "10.0.0.9";
-const SERVER: &str = "198.51.100.7";
-const EXTERNAL: &str = "203.0.113.1";
-const SYN: u8 = 2;
-const ACK: u8 = 16;
+pub(crate) const AFTR: &str = "2001:db8:ffff::78";
+pub(crate) const B4: &str = "2001:db8:b4::1";
+pub(crate) const OTHER_B4: &str = "2001:db8:b4::2";
+pub(crate) const INNER: &str = "10.0.0.9";
+pub(crate) const SERVER: &str = "198.51.100.7";
+pub(crate) const EXTERNAL: &str = "203.0.113.1";
+pub(crate) const SYN: u8 = 2;
+pub(crate) const ACK: u8 = 16;
 
 fn settings() -> Settings {
     settings_of(AlgKind::Ftp)
 }
 
-fn settings_of(kind: AlgKind) -> Settings {
+pub(crate) fn settings_of(kind: AlgKind) -> Settings {
     let mut settings = super::world::settings();
     settings.ipv6.dslite = Some(DsliteSettings {
         subscriber_length: 128,
@@ -35,11 +35,11 @@ fn settings_of(kind: AlgKind) -> Settings {
     settings
 }
 
-fn in_tunnel(b4: &str, segment: &[u8]) -> Vec<u8> {
+pub(crate) fn in_tunnel(b4: &str, segment: &[u8]) -> Vec<u8> {
     in_tunnel_by(TCP, b4, segment)
 }
 
-fn in_tunnel_by(protocol: u8, b4: &str, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn in_tunnel_by(protocol: u8, b4: &str, bytes: &[u8]) -> Vec<u8> {
     raw6(v6(b4), v6(AFTR), 4, &ip4(INNER, SERVER, protocol, bytes))
 }
 

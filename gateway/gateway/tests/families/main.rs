@@ -4,7 +4,9 @@
 
 mod algs;
 mod algs_in_tunnels;
+mod calls_in_tunnels;
 mod customer;
+mod dns_in_tunnels;
 mod nat64;
 mod opens;
 mod prefixes;

@@ -151,6 +151,31 @@ fn a_connection_that_the_other_host_waits_for_is_read() {
     assert_eq!(other.say(&mut world, Side::Inside, &open), open);
 }
 
+/// Another process reads a connection of H.245 that has begun, and one that has not.
+#[test]
+fn connections_of_h245_go_over_to_another_process() {
+    let mut world = world();
+    let mut call = Connection::open(&mut world, Side::Inside, CALLER, "0.0.0.0:0", CALLED);
+    let said = bytes(SETUP_H245);
+    let heard = call.say(&mut world, Side::Inside, &said);
+    let at = said.windows(6).position(|six| six == messages::octets("10.0.0.5:41000"));
+    let waiting = last(&heard[..at.expect("an endpoint") + 6]).to_string();
+    call.say(&mut world, Side::Outside, &bytes(CONNECT_H245));
+    let (internal, remote) = ("10.0.0.5:40002", "198.51.100.2:30000");
+    let mut begun = Connection::open(&mut world, Side::Inside, internal, "0.0.0.0:0", remote);
+    let first = bytes(DETERMINATION);
+    assert_eq!(begun.say(&mut world, Side::Inside, &first), first);
+    let saved = world.stage.saved_flows(natgate_ipv6::HostRealms::NONE);
+    let mut heir = self::world().stage;
+    heir.restore_flows(&mut world.engine, &saved, natgate_ipv6::HostRealms::NONE);
+    assert_eq!(heir.payloads.flows(), 2);
+    world.stage = heir;
+    assert_ne!(begun.say(&mut world, Side::Inside, &bytes(OPEN_VIDEO)), bytes(OPEN_VIDEO));
+    let (internal, remote) = ("10.0.0.5:41000", "198.51.100.2:40001");
+    let mut other = Connection::open(&mut world, Side::Outside, internal, &waiting, remote);
+    channel_opens(&mut world, &mut other);
+}
+
 /// The host sends a message of RAS to its gatekeeper. Returns what leaves.
 fn tells_gatekeeper(world: &mut World, message: &[u8]) -> Vec<u8> {
     let (own, gatekeeper) = (end("10.0.0.5:1719"), end("198.51.100.2:1719"));

@@ -532,7 +532,7 @@ fn workers_draw_from_numbers_of_their_own() {
     for number in [0, 1, 2, 40, 63] {
         let mut calls = Calls::new([number as u8; 32]);
         for own in 0..calls::MOST_OF_HOST as u16 - 1 {
-            let outer = calls.open(Timestamp(0), number, &flow, own).unwrap();
+            let outer = calls.open(Timestamp(0), (number, 0), &flow, own).unwrap();
             assert_ne!(outer, 0);
             assert_eq!(calls::likely_worker(outer), usize::from(number));
         }
@@ -547,7 +547,8 @@ fn a_worker_whose_numbers_are_used_up_makes_no_call() {
             let client = format!("10.0.0.{host}:40000");
             let flow = endpoints(0, end(&client), end("203.0.113.1:50000"), end(PAC));
             for own in 0..500 {
-                made += usize::from(calls.open(Timestamp(0), worker, &flow, own).is_some());
+                let call = calls.open(Timestamp(0), (worker, 0), &flow, own);
+                made += usize::from(call.is_some());
             }
         }
         made
@@ -571,6 +572,77 @@ fn calls_and_their_indexes_end_together() {
     }
 }
 
+/// Calls go on in another process, whose control connections go on, too.
+#[test]
+fn calls_go_over_to_another_process() {
+    let mut world = world();
+    let mut control = Control::open(&mut world, "10.0.0.5:40000");
+    let outers = [7, 8].map(|own| control.call(&mut world, own, 9000 + own));
+    assert!(world.carry(Side::Inside, &gre("10.0.0.5", "198.51.100.2", 9007)).is_some());
+    let saved = world.stage.saved_flows(natgate_ipv6::HostRealms::NONE);
+    let mut heir = self::world().stage;
+    heir.restore_flows(&mut world.engine, &saved, natgate_ipv6::HostRealms::NONE);
+    heir.calls.check();
+    world.stage = heir;
+    // A call without a packet is still expected.
+    let open = world.stage.open(&mut world.engine, None, world.now);
+    assert_eq!(open.iter().map(|one| one.made.internal.port).collect::<Vec<_>>(), [8]);
+    for (own, outer) in [7, 8].into_iter().zip(outers) {
+        let back = world.carry(Side::Outside, &gre("198.51.100.2", POOL, outer));
+        assert_eq!(back, Some((address("198.51.100.2"), address("10.0.0.5"), own)));
+        let left = world.carry(Side::Inside, &gre("10.0.0.5", "198.51.100.2", 9000 + own));
+        assert_eq!(left, Some((address(POOL), address("198.51.100.2"), 9000 + own)));
+    }
+    world.pass_time(10);
+    control.call(&mut world, 9, 9009);
+    let news = control.say(&mut world, Side::Outside, &message(15, 24, &[outers[0]]));
+    assert_eq!(news, message(15, 24, &[7]));
+    control.say(&mut world, Side::Outside, &message(13, 148, &[9008]));
+    assert_eq!(world.stage.calls.entries()[0], 2);
+    // The protocol is off in the next process.
+    let saved = world.stage.saved_flows(natgate_ipv6::HostRealms::NONE);
+    let mut without = Stage::off([1; 32]);
+    without.restore_flows(&mut world.engine, &saved, natgate_ipv6::HostRealms::NONE);
+    assert_eq!((without.calls.entries()[0], without.payloads.flows()), (0, 0));
+}
+
+/// Hosts behind several B4s have one address, and choose one Call ID.
+#[test]
+fn hosts_with_numbers_have_calls_of_their_own() {
+    let mut calls = Calls::new([5; 32]);
+    let flow = |host: u32| {
+        let external = SocketAddrV4::new(address(POOL), 50_000 + host as u16);
+        let number = Some(Ipv4Addr::from_bits(0x0100_0000 + host));
+        Endpoints { number, ..endpoints(2, end("10.0.0.9:4000"), external, end(PAC)) }
+    };
+    let mut outers = BTreeSet::new();
+    // Two subscribers with two hosts each.
+    for host in [0, 1, 256, 257] {
+        let outer = calls.open(Timestamp(0), (0, 8), &flow(host), 7).expect("a call");
+        assert!(outers.insert(outer));
+        calls.step(1, &flow(host), CallStep::Peer { internal: 7, peer: 9000 });
+        assert_eq!(calls.external(&flow(host), 7), Some(outer));
+        let data = |source: Ipv4Addr| packets::Tunnel {
+            source: source.to_bits(),
+            destination: end(PAC).ip().to_bits(),
+            call: 9000,
+        };
+        let number = flow(host).number.expect("a number");
+        let found = calls.of_outbound(1, 2, data(number)).map(|call| call.outer);
+        assert_eq!(found, Some(outer));
+        assert_eq!(calls.of_outbound(1, 2, data(address("10.0.0.9"))), None);
+        calls.check();
+    }
+    // Hosts of one subscriber share its room.
+    let made = (100..900)
+        .filter(|own| calls.open(Timestamp(0), (0, 8), &flow(u32::from(*own) % 2), *own).is_some());
+    assert_eq!(made.count(), calls::MOST_OF_HOST - 2);
+    assert!(calls.open(Timestamp(0), (0, 8), &flow(256), 999).is_some());
+    calls.end_flow(&flow(256));
+    assert!(calls.external(&flow(257), 7).is_some() && calls.external(&flow(256), 7).is_none());
+    calls.check();
+}
+
 /// Random steps of some hosts with few numbers: the indexes stay those of the calls.
 #[test]
 fn random_steps_keep_the_indexes() {
@@ -591,7 +663,8 @@ fn random_steps_keep_the_indexes() {
                 format!("198.51.100.{server}:1723"),
             ];
             let [own, external, remote] = ends.map(|text| end(&text));
-            let flow = endpoints(0, own, external, remote);
+            let mut flow = endpoints(0, own, external, remote);
+            flow.number = [None, Some(Ipv4Addr::new(1, 0, 0, host as u8))][below(2) as usize];
             let [id, peer] = [below(4) as u16, below(4) as u16];
             let time = Timestamp(u64::from(now) * 1_000_000_000);
             let datagram = packets::Datagram {
@@ -600,7 +673,7 @@ fn random_steps_keep_the_indexes() {
                 identification: peer,
             };
             match below(9) {
-                0..3 => _ = calls.open(time, 0, &flow, id),
+                0..3 => _ = calls.open(time, (0, 8), &flow, id),
                 3 => _ = calls.step(now, &flow, CallStep::Peer { internal: id, peer }),
                 4 => _ = calls.step(now, &flow, CallStep::End(id)),
                 5 => _ = calls.step(now, &flow, CallStep::Clear(id)),
