@@ -394,6 +394,7 @@ impl Session {
     fn next_state_opening(&self, state: State, opening: State, segment: Segment) -> (State, Idle) {
         let other_side = state != opening;
         //= rfc5382#REQ-2a
+        //= rfc6146#section-3.5.2.2-simultaneous
         if other_side && segment.has(SYN) && !segment.has(RST | FIN) {
             (State::Established, Idle::Established)
         } else if state == State::OpeningOut && !other_side && segment.opens() {

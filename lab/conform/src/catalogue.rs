@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::sync::LazyLock;
 
 /// The lists, with the documents' names.
-const LISTS: [(&str, &str); 10] = [
+const LISTS: [(&str, &str); 13] = [
     ("rfc4787", include_str!("../../../requirements/rfc4787.toml")),
     ("rfc5382", include_str!("../../../requirements/rfc5382.toml")),
     ("rfc5508", include_str!("../../../requirements/rfc5508.toml")),
@@ -15,6 +15,9 @@ const LISTS: [(&str, &str); 10] = [
     ("rfc6864", include_str!("../../../requirements/rfc6864.toml")),
     ("rfc1812", include_str!("../../../requirements/rfc1812.toml")),
     ("rfc4884", include_str!("../../../requirements/rfc4884.toml")),
+    ("rfc6146", include_str!("../../../requirements/rfc6146.toml")),
+    ("rfc7915", include_str!("../../../requirements/rfc7915.toml")),
+    ("rfc7757", include_str!("../../../requirements/rfc7757.toml")),
 ];
 
 /// A requirement, without a verdict.

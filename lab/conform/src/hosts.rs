@@ -5,6 +5,7 @@
 //! other stations are ignored.
 
 use crate::bench::Bench;
+use crate::hosts6::Hosts6;
 use crate::packet::Received;
 use natgate_engine::Side;
 use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
@@ -25,6 +26,8 @@ pub(crate) struct Hosts {
     found: HashMap<(Side, Ipv4Addr), Mac>,
     /// Source hardware address of the latest packet, `[inside, outside]`.
     translator: [Option<Mac>; 2],
+    /// IPv6 addresses of the inside.
+    pub(crate) six: Hosts6,
 }
 
 impl Hosts {
@@ -80,6 +83,9 @@ impl Hosts {
                     let to = Ipv4Addr::from_bits(packet.ip().destination());
                     self.keep(side, to, packet);
                 }
+            }
+            ethertype::IPV6 if side == Side::Inside => {
+                self.six.take_in(bench, source, &frame[ETHERNET_LEN..]);
             }
             _ => {}
         }

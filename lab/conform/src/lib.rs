@@ -38,10 +38,13 @@
 
 mod bench;
 mod catalogue;
+mod families;
 mod flow;
 mod hosts;
+mod hosts6;
 mod live;
 mod packet;
+mod packet6;
 mod report;
 mod schedule;
 mod setup;
@@ -54,14 +57,14 @@ pub use bench::Bench;
 pub use catalogue::{Requirement, requirements};
 pub use live::{Live, LiveError};
 pub use report::{Count, Item, Report, Verdict, comparison};
-pub use setup::{Hosts, Options, Setup, Timers};
+pub use setup::{Families, Hosts, Options, Setup, Siit, Timers};
 pub use simulated::Simulated;
 pub use surroundings::{NoPlace, surround};
 
 use packet::Packet;
 use stage::{Stage, World};
 use std::cell::RefCell;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::Duration;
 use suite::{Kind, Trial};
@@ -89,6 +92,12 @@ pub enum Unreachable {
          address, and is it the inside's device?"
     )]
     NoGateway(Ipv4Addr),
+    /// No host answers for the IPv6 address on the inside.
+    #[error(
+        "nobody on the inside answers a neighbor solicitation for {0}; is that the translator's \
+         IPv6 address there?"
+    )]
+    NoGateway6(Ipv6Addr),
     /// Packets from inside do not come out.
     #[error(
         "a UDP datagram from {from} on the inside to {to} did not come out on the outside; does \
@@ -177,11 +186,30 @@ async fn meet(world: &Rc<RefCell<World>>) -> Result<(), Unreachable> {
         let end = stage.now() + PATIENCE;
         if let Some(came) = stage.take_until(end, (Side::Outside, *to.ip()), |_| true).await {
             stage.note_external(*came.source().ip());
+            meet6(world, &stage).await?;
             stage.finish();
             return Ok(());
         }
     }
     Err(Unreachable::NothingPasses { from, to })
+}
+
+/// Finds the translator's IPv6 address on the inside, if it has one.
+async fn meet6(world: &Rc<RefCell<World>>, stage: &Stage) -> Result<(), Unreachable> {
+    let Some(families) = stage.setup().families else { return Ok(()) };
+    let gateway = families.gateway;
+    for _ in 0..TRIES {
+        let sender = families.host(stage.inside(0));
+        hosts6::Hosts6::ask(&mut *world.borrow_mut().bench, sender, gateway);
+        let end = stage.now() + PATIENCE;
+        while stage.now() < end {
+            stage.rest(PATIENCE / 20).await;
+            if world.borrow().hosts.six.found(gateway).is_some() {
+                return Ok(());
+            }
+        }
+    }
+    Err(Unreachable::NoGateway6(gateway))
 }
 
 impl Trial {

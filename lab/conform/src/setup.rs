@@ -1,6 +1,6 @@
 //! Settings of the suite: addresses of hosts, selected requirements, waiting times.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 /// Addresses from the first to the last, both included.
@@ -50,6 +50,52 @@ pub struct Setup {
     pub nobody: Option<Ipv4Addr>,
     /// Outside address with a bypass in the translator's configuration.
     pub untranslated: Option<Ipv4Addr>,
+    /// IPv6 on the inside, if the translator translates between the families.
+    pub families: Option<Families>,
+}
+
+/// IPv6 on the inside of a translator between the families. All prefixes have 96 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Families {
+    /// The translator's own IPv6 address on the inside, directly connected.
+    pub gateway: Ipv6Addr,
+    /// Prefix of the inside hosts, directly connected. A host's IPv4 address follows it.
+    pub prefix: Ipv6Addr,
+    /// Prefix of NAT64, in which inside hosts have the outside hosts.
+    pub nat64: Option<Ipv6Addr>,
+    /// Stateless translation.
+    pub siit: Option<Siit>,
+}
+
+impl Families {
+    /// IPv6 address of an inside host.
+    pub fn host(&self, address: Ipv4Addr) -> Ipv6Addr {
+        embed(self.prefix, address)
+    }
+}
+
+/// Stateless translation, with one explicit mapping of all inside hosts (RFC 7757).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Siit {
+    /// Prefix of 96 bits, in which inside hosts have the outside hosts.
+    pub prefix: Ipv6Addr,
+    /// First IPv6 address of the mapping.
+    pub ipv6: Ipv6Addr,
+    /// First IPv4 address of the mapping.
+    pub ipv4: Ipv4Addr,
+}
+
+impl Siit {
+    /// IPv4 address of an inside host.
+    pub fn external(&self, host: Ipv6Addr) -> Ipv4Addr {
+        let suffix = host.to_bits().wrapping_sub(self.ipv6.to_bits()) as u32;
+        Ipv4Addr::from_bits(self.ipv4.to_bits().wrapping_add(suffix))
+    }
+}
+
+/// An IPv4 address behind a prefix of 96 bits (RFC 6052 section 2.2).
+pub(crate) fn embed(prefix: Ipv6Addr, address: Ipv4Addr) -> Ipv6Addr {
+    Ipv6Addr::from_bits(prefix.to_bits() | u128::from(address.to_bits()))
 }
 
 /// Idle timeouts of the translator during the test, if they are shorter than the RFCs require.

@@ -8,6 +8,7 @@
 
 use crate::bench::Bench;
 use crate::hosts::Hosts;
+use crate::hosts6::Hosts6;
 use crate::packet::{Packet, Received, describe};
 use crate::setup::{Options, Setup};
 use natgate_engine::Side;
@@ -81,6 +82,11 @@ impl World {
             let addresses: &VecDeque<Ipv4Addr> = addresses;
             addresses.iter().for_each(|address| hosts.appear(side, *address));
         }
+        for host in
+            setup.families.iter().flat_map(|six| free[0].iter().map(move |it| six.host(*it)))
+        {
+            hosts.six.appear(host);
+        }
         for address in setup.outside_gateway.iter().chain(&setup.untranslated) {
             hosts.appear(Side::Outside, *address);
         }
@@ -98,14 +104,15 @@ impl World {
         self.wake.take()
     }
 
-    fn wait_until(&mut self, deadline: Duration) {
+    /// Wakes the waiting test at a time, at the latest.
+    pub(crate) fn wait_until(&mut self, deadline: Duration) {
         self.wake = Some(self.wake.map_or(deadline, |wake| wake.min(deadline)));
     }
 }
 
 /// Hosts of a test.
 pub(crate) struct Stage {
-    world: Rc<RefCell<World>>,
+    pub(crate) world: Rc<RefCell<World>>,
     /// Hosts, `[inside, outside]`.
     hosts: [Vec<Ipv4Addr>; 2],
     /// Additional inside hosts.
@@ -125,10 +132,14 @@ impl Stage {
         for (hosts, side) in hosts.iter().zip([Side::Inside, Side::Outside]) {
             hosts.iter().for_each(|host| shared.hosts.clear(side, *host));
         }
-        let World { bench, setup, .. } = &mut *shared;
+        let World { bench, setup, hosts: all, .. } = &mut *shared;
         for host in &hosts[0] {
             // With this request the translator need not send one at the first packet.
             Hosts::ask(&mut **bench, Side::Inside, *host, setup.inside_gateway);
+            if let Some(families) = &setup.families {
+                all.six.clear(families.host(*host));
+                Hosts6::ask(&mut **bench, families.host(*host), families.gateway);
+            }
         }
         let begin = shared.bench.now();
         drop(shared);
@@ -234,7 +245,7 @@ impl Stage {
     }
 
     /// Writes a line of evidence.
-    fn note(&self, time: Duration, line: String) {
+    pub(crate) fn note(&self, time: Duration, line: String) {
         let mut evidence = self.evidence.borrow_mut();
         match evidence.len() {
             MOST_EVIDENCE.. => {}

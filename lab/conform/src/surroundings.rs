@@ -5,8 +5,9 @@
 //! permits them. Inside, they are subscribers outside of pools and without static mappings.
 //! Outside, they have any address except the gateway's own networks and pools.
 
-use crate::setup::{Hosts, Setup};
+use crate::setup::{Families, Hosts, Setup, Siit, embed};
 use natgate_engine::{Config, Match, Prefix, RuleAction, Side, SideConfig};
+use natgate_gateway::ipv6::{Pref64, Prefix6};
 use natgate_gateway::{Settings, SideSettings};
 use std::net::Ipv4Addr;
 
@@ -43,7 +44,38 @@ pub fn surround(settings: &mut Settings) -> Result<Setup, NoPlace> {
     let (outside_gateway, outside_hosts) = place_outside(settings).ok_or(outside)?;
     let nobody = outside_gateway.is_none().then(|| next(outside_hosts.last, 1));
     let untranslated = untranslated(&settings.engine);
-    Ok(Setup { inside_gateway, inside_hosts, outside_hosts, outside_gateway, nobody, untranslated })
+    let families = families(settings, inside_hosts);
+    Ok(Setup {
+        inside_gateway,
+        inside_hosts,
+        outside_hosts,
+        outside_gateway,
+        nobody,
+        untranslated,
+        families,
+    })
+}
+
+/// IPv6 on the inside, if the configuration translates between the families with prefixes of 96
+/// bits.
+fn families(settings: &Settings, hosts: Hosts) -> Option<Families> {
+    let ipv6 = &settings.ipv6;
+    let (gateway, len) = ipv6.inside.address.filter(|(_, len)| *len <= 96)?;
+    let prefix = Prefix6 { address: gateway, len }.first();
+    let first = |prefixes: &[Pref64]| {
+        let mut prefixes = prefixes.iter().map(|one| one.prefix());
+        prefixes.find(|one| one.len == 96).map(Prefix6::first)
+    };
+    let nat64 = ipv6.nat64.as_ref().and_then(|nat64| first(&nat64.prefixes));
+    let siit = ipv6.siit.as_ref().and_then(|siit| {
+        let ends = [hosts.first, hosts.last].map(|host| embed(prefix, host));
+        let mut maps = siit.maps.iter().filter(|map| map.ipv6.len == 96 + map.ipv4.len());
+        let map = maps.find(|map| ends.iter().all(|end| map.ipv6.contains(*end)))?;
+        let ipv4 = Ipv4Addr::from_bits(map.ipv4.first());
+        Some(Siit { prefix: first(&siit.prefixes)?, ipv6: map.ipv6.first(), ipv4 })
+    });
+    let is_any = nat64.is_some() || siit.is_some();
+    is_any.then_some(Families { gateway, prefix, nat64, siit })
 }
 
 fn place_inside(settings: &mut Settings) -> Option<(Ipv4Addr, Hosts)> {
@@ -97,7 +129,8 @@ fn place_outside(settings: &mut Settings) -> Option<(Option<Ipv4Addr>, Hosts)> {
 fn free_network(settings: &Settings) -> Option<Ipv4Addr> {
     let config = &settings.engine;
     let own = [&config.inside, &config.outside].into_iter().filter_map(|side| side.network);
-    let known: Vec<Prefix> = own.chain(config.subscribers.iter().copied()).collect();
+    let maps = settings.ipv6.siit.iter().flat_map(|siit| &siit.maps).map(|map| map.ipv4);
+    let known: Vec<Prefix> = own.chain(config.subscribers.iter().copied()).chain(maps).collect();
     let free = |network: &Ipv4Addr| {
         let first = network.to_bits();
         let own = |prefix: &Prefix| prefix.first() <= first + 255 && prefix.last() >= first;

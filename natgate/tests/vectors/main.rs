@@ -270,8 +270,9 @@ fn every_vector_comes_to_what_it_says() {
 
 #[test]
 fn every_vector_is_complete_and_its_configuration_good() {
-    const FILES: [&str; 9] = [
+    const FILES: [&str; 10] = [
         "README.md",
+        "bindings.csv",
         "config.toml",
         "counters.json",
         "events.jsonl",
@@ -338,6 +339,10 @@ fn the_notation_is_checked() {
         ("icmp 10.0.0.5 > 10.0.0.6 exceeded { udp", "a { without }"),
         ("icmp 10.0.0.5 > 10.0.0.6", "an ICMP type is missing"),
         ("raw 4", "4: hexadecimal bytes have two digits each"),
+        ("udp [2001:db8::1]:1 > 10.0.0.6:1", "an address of IPv6 is in brackets"),
+        ("udp [2001:db8::1 > [2001:db8::2]:1", "a [ without ]"),
+        ("udp [2001:db8::1]:1 > [2001:db8::2]", "a port is missing"),
+        ("icmp6 [2001:db8::1] > [2001:db8::2] quench", "nobody knows what quench means here"),
     ] {
         let result = Words::new(line).and_then(|mut words| write::packet(&mut words));
         assert_eq!(result, Err(complaint.to_owned()), "{line}");

@@ -1,6 +1,9 @@
 //! Conversion of packets to the vectors' notation. [`crate::write`] converts the text back to equal
 //! bytes. Checksums are computed again here, and only wrong or missing ones are mentioned.
 
+#[path = "read6.rs"]
+mod six;
+
 use crate::words::FILLER;
 use crate::write::{ICMP_KINDS, PROTOCOLS, TCP_FLAGS, TTL, WINDOW};
 use natgate_wire::{Icmp, Ipv4, Tcp, Udp, checksum, icmp, protocol};
@@ -14,7 +17,7 @@ const LONGEST_TEXT: usize = 48;
 pub(crate) fn packet(bytes: &[u8]) -> String {
     match Ipv4::new_header_checked(bytes) {
         Ok(packet) => describe(&packet, bytes),
-        Err(_) => format!("raw {}", hex(bytes)),
+        Err(_) => six::packet(bytes).unwrap_or_else(|| format!("raw {}", hex(bytes))),
     }
 }
 
@@ -80,16 +83,51 @@ fn transport(packet: &Ipv4<&[u8]>, whole: bool) -> (Option<[u16; 2]>, String) {
     if packet.fragment_offset() > 0 {
         return (None, data(payload));
     }
+    let (source, destination) = (packet.source(), packet.destination());
+    let pseudo =
+        |len: usize| checksum::pseudo_header(source, destination, packet.protocol(), len as u16);
+    let sums = Sums { whole, pseudo: &pseudo };
     match packet.protocol() {
-        protocol::UDP => udp(packet, whole),
-        protocol::TCP => tcp(packet, whole),
-        protocol::ICMP => (None, icmp_message(payload, whole)),
+        protocol::UDP => udp(payload, &sums),
+        protocol::TCP => tcp(payload, &sums),
+        protocol::ICMP => (None, icmp_message(payload, &Sums { pseudo: &|_| 0, ..sums }, &ICMP)),
         _ => (None, data(payload)),
     }
 }
 
-fn udp(packet: &Ipv4<&[u8]>, whole: bool) -> (Option<[u16; 2]>, String) {
-    let payload = packet.payload();
+/// Verification of transport checksums.
+struct Sums<'s> {
+    /// True if all bytes are there.
+    whole: bool,
+    /// Sum of the pseudo header, by the length of the message.
+    pseudo: &'s dyn Fn(usize) -> u32,
+}
+
+impl Sums<'_> {
+    /// Describes by how much a checksum is wrong, if it is.
+    fn wrong(&self, bytes: &[u8]) -> String {
+        match checksum::fold(checksum::sum(bytes, (self.pseudo)(bytes.len()))) {
+            0xffff => String::new(),
+            wrong_by => format!(" sum=+{wrong_by:#06x}"),
+        }
+    }
+}
+
+/// ICMP of a family.
+struct IcmpFamily {
+    kinds: &'static [(&'static str, u8)],
+    is_error: fn(u8) -> bool,
+    /// Description of the packet that an error embeds.
+    embedded: fn(&[u8]) -> Option<String>,
+}
+
+const ICMP: IcmpFamily = IcmpFamily {
+    kinds: &ICMP_KINDS,
+    is_error: icmp::is_error,
+    embedded: |body| Ipv4::new_header_checked(body).is_ok().then(|| packet(body)),
+};
+
+fn udp(payload: &[u8], sums: &Sums<'_>) -> (Option<[u16; 2]>, String) {
     let Some(datagram) = Udp::new_checked(payload) else { return (None, data(payload)) };
     let mut line = data(&payload[8..]);
     let fits = usize::from(datagram.length()) <= payload.len() && datagram.length() >= 8;
@@ -98,14 +136,13 @@ fn udp(packet: &Ipv4<&[u8]>, whole: bool) -> (Option<[u16; 2]>, String) {
     }
     line += &match datagram.checksum() {
         0 => " sum=none".into(),
-        _ if whole && fits => pseudo_sum(packet, &payload[..datagram.length().into()]),
+        _ if sums.whole && fits => sums.wrong(&payload[..datagram.length().into()]),
         sum => format!(" sum={sum:#06x}"),
     };
     (Some([datagram.source_port(), datagram.destination_port()]), line)
 }
 
-fn tcp(packet: &Ipv4<&[u8]>, whole: bool) -> (Option<[u16; 2]>, String) {
-    let payload = packet.payload();
+fn tcp(payload: &[u8], sums: &Sums<'_>) -> (Option<[u16; 2]>, String) {
     let Some(segment) = Tcp::new_checked(payload) else {
         // An ICMP error may quote only the ports and the sequence number.
         let Some(ports) = Udp::new_checked(payload) else { return (None, data(payload)) };
@@ -141,18 +178,18 @@ fn tcp(packet: &Ipv4<&[u8]>, whole: bool) -> (Option<[u16; 2]>, String) {
     }
     line += &data(&payload[segment.header_len()..]);
     line += &match segment.checksum() {
-        _ if whole => pseudo_sum(packet, payload),
+        _ if sums.whole => sums.wrong(payload),
         sum => format!(" sum={sum:#06x}"),
     };
     (Some([segment.source_port(), segment.destination_port()]), line)
 }
 
-fn icmp_message(payload: &[u8], whole: bool) -> String {
+fn icmp_message(payload: &[u8], sums: &Sums<'_>, family: &IcmpFamily) -> String {
     let Some(message) = Icmp::new_checked(payload) else { return data(payload) };
     let kind = message.kind();
-    let named = ICMP_KINDS.iter().find(|(_, number)| *number == kind);
+    let named = family.kinds.iter().find(|(_, number)| *number == kind);
     let mut line = named.map_or_else(|| format!(" type={kind}"), |(name, _)| format!(" {name}"));
-    let is_error = icmp::is_error(kind);
+    let is_error = (family.is_error)(kind);
     if message.code() != 0 || is_error {
         let _ = write!(line, " code={}", message.code());
     }
@@ -169,29 +206,19 @@ fn icmp_message(payload: &[u8], whole: bool) -> String {
             let _ = write!(line, " n={low}");
         }
     }
-    if is_error && Ipv4::new_header_checked(message.body()).is_ok() {
-        let _ = write!(line, " {{ {} }}", packet(message.body()));
-    } else {
-        line += &data(message.body());
+    match (family.embedded)(message.body()).filter(|_| is_error) {
+        Some(embedded) => {
+            let _ = write!(line, " {{ {embedded} }}");
+        }
+        None => line += &data(message.body()),
     }
-    if !whole {
-        let _ = write!(line, " sum={:#06x}", message.checksum());
-    } else if !message.checksum_valid() {
-        let wrong_by = checksum::fold(checksum::sum(payload, 0));
-        let _ = write!(line, " sum=+{wrong_by:#06x}");
+    match sums.whole {
+        true => line += &sums.wrong(payload),
+        false => {
+            let _ = write!(line, " sum={:#06x}", message.checksum());
+        }
     }
     line
-}
-
-/// Describes by how much a checksum over the pseudo header is wrong, if it is.
-fn pseudo_sum(packet: &Ipv4<&[u8]>, bytes: &[u8]) -> String {
-    let length = bytes.len() as u16;
-    let (source, destination) = (packet.source(), packet.destination());
-    let pseudo = checksum::pseudo_header(source, destination, packet.protocol(), length);
-    match checksum::fold(checksum::sum(bytes, pseudo)) {
-        0xffff => String::new(),
-        wrong_by => format!(" sum=+{wrong_by:#06x}"),
-    }
 }
 
 fn data(bytes: &[u8]) -> String {

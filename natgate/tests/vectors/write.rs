@@ -1,6 +1,12 @@
 //! Conversion of the vectors' notation to packets. vectors/README.md explains the notation.
 //!
-//! Lengths and checksums are correct unless a word changes them.
+//! Lengths and checksums are correct unless a word changes them. An address in brackets makes a
+//! packet of IPv6.
+
+#[path = "write6.rs"]
+mod six;
+
+pub(crate) use six::{ICMPV6_KINDS, PROTOCOLS6};
 
 use crate::words::{Result, Words, number};
 use natgate_wire::{Ipv4, checksum, protocol};
@@ -47,35 +53,49 @@ pub(crate) fn packet(words: &mut Words) -> Result<Vec<u8>> {
     if name == "raw" {
         return crate::words::hex(&words.next("the bytes of a raw packet")?);
     }
-    let named = PROTOCOLS.iter().find(|(known, _)| *known == name);
-    let protocol = named.map_or_else(|| number(&name), |(_, protocol)| Ok(*protocol))?;
-    let source = end(&words.next("a source")?)?;
+    let source = words.next("a source")?;
+    if source.starts_with('[') {
+        return six::packet(&name, &source, words);
+    }
+    let protocol = named(&name, &PROTOCOLS)?;
+    let source = end(&source)?;
     if words.next(">")? != ">" {
         return Err("between source and destination stands >".into());
     }
     let destination = end(&words.next("a destination")?)?;
-    let no_ports = source.1.is_none() && destination.1.is_none();
+    let ports = [source.1, destination.1];
     let fragment = words.text("frag").map(|range| Fragment::new(&range)).transpose()?;
     let later = fragment.is_some_and(|fragment| fragment.from > 0);
     // Without ports or a type there is no transport header: the packet is a fragment or cut short.
     let headless = match protocol {
-        protocol::TCP | protocol::UDP => later || no_ports,
+        protocol::TCP | protocol::UDP => later || ports == [None, None],
         protocol::ICMP => later || words.has("hex") && !has_kind(words),
         _ => later,
     };
     let summed = !headless && !words.has("rest");
     let payload = match protocol {
         _ if headless => words.data()?,
-        protocol::UDP => udp(words, source, destination)?,
-        protocol::TCP => tcp(words, source, destination)?,
-        protocol::ICMP => icmp(words)?,
+        protocol::UDP => udp(words, ports)?,
+        protocol::TCP => tcp(words, ports)?,
+        protocol::ICMP => icmp(words, &ICMP_KINDS)?,
         _ => words.data()?,
     };
     let mut whole = Whole { protocol, source: source.0, destination: destination.0, payload };
     if summed {
         whole.sum_up(words)?;
     }
-    let mut packet = whole.packet(words, fragment)?;
+    let packet = whole.packet(words, fragment)?;
+    finished(packet, words)
+}
+
+/// The number of a protocol.
+fn named(name: &str, names: &[(&str, u8)]) -> Result<u8> {
+    let named = names.iter().find(|(known, _)| *known == name);
+    named.map_or_else(|| number(name), |(_, protocol)| Ok(*protocol))
+}
+
+/// Cuts a packet, or adds bytes behind it. No word may remain.
+fn finished(mut packet: Vec<u8>, words: &mut Words) -> Result<Vec<u8>> {
     if let Some(cut) = words.number::<u16>("cut")? {
         packet.truncate(cut.into());
     }
@@ -116,18 +136,21 @@ impl Fragment {
     }
 }
 
-fn ports(source: End, destination: End) -> Result<Vec<u8>> {
-    let port = |end: End| end.1.ok_or("a port is missing");
+/// Ports of source and destination.
+type Ports = [Option<u16>; 2];
+
+fn port_bytes([source, destination]: Ports) -> Result<Vec<u8>> {
+    let port = |port: Option<u16>| port.ok_or("a port is missing");
     Ok([port(source)?.to_be_bytes(), port(destination)?.to_be_bytes()].concat())
 }
 
-fn udp(words: &mut Words, source: End, destination: End) -> Result<Vec<u8>> {
+fn udp(words: &mut Words, ports: Ports) -> Result<Vec<u8>> {
     let data = words.data()?;
     let length: u16 = words.number("ulen")?.unwrap_or(8 + data.len() as u16);
-    Ok([&ports(source, destination)?[..], &length.to_be_bytes(), &[0, 0], &data].concat())
+    Ok([&port_bytes(ports)?[..], &length.to_be_bytes(), &[0, 0], &data].concat())
 }
 
-fn tcp(words: &mut Words, source: End, destination: End) -> Result<Vec<u8>> {
+fn tcp(words: &mut Words, ports: Ports) -> Result<Vec<u8>> {
     let mut flags = 0;
     let letters = words.plain.iter().position(|word| word.chars().all(|c| TCP_FLAGS.contains(c)));
     if let Some(at) = letters {
@@ -137,7 +160,7 @@ fn tcp(words: &mut Words, source: End, destination: End) -> Result<Vec<u8>> {
     let sequence: u32 = words.number("seq")?.unwrap_or(0);
     if let Some(rest) = words.hex("rest")? {
         // A header that ends early, as ICMP errors may embed it, or one with a wrong length.
-        return Ok([&ports(source, destination)?[..], &sequence.to_be_bytes(), &rest].concat());
+        return Ok([&port_bytes(ports)?[..], &sequence.to_be_bytes(), &rest].concat());
     }
     let acknowledgment: u32 = words.number("ack")?.unwrap_or(0);
     let window: u16 = words.number("win")?.unwrap_or(WINDOW);
@@ -147,7 +170,7 @@ fn tcp(words: &mut Words, source: End, destination: End) -> Result<Vec<u8>> {
     }
     let offset: u8 = words.number("off")?.unwrap_or(5 + (options.len() / 4) as u8);
     Ok([
-        &ports(source, destination)?[..],
+        &port_bytes(ports)?[..],
         &sequence.to_be_bytes(),
         &acknowledgment.to_be_bytes(),
         &[offset << 4, flags],
@@ -159,8 +182,8 @@ fn tcp(words: &mut Words, source: End, destination: End) -> Result<Vec<u8>> {
     .concat())
 }
 
-fn icmp(words: &mut Words) -> Result<Vec<u8>> {
-    let named = ICMP_KINDS.iter().find(|(name, _)| words.flag(name)).map(|(_, kind)| *kind);
+fn icmp(words: &mut Words, kinds: &[(&str, u8)]) -> Result<Vec<u8>> {
+    let named = kinds.iter().find(|(name, _)| words.flag(name)).map(|(_, kind)| *kind);
     let kind = match named {
         Some(kind) => kind,
         None => words.number("type")?.ok_or("an ICMP type is missing")?,
@@ -195,38 +218,17 @@ impl Whole {
             protocol::ICMP => 2,
             _ => return Ok(()),
         };
-        let right = self.right_sum();
-        let sum = match words.text("sum").as_deref() {
-            None => right,
-            Some("none") => 0,
-            Some(by) if by.starts_with('+') => off_by(right, number(by)?),
-            Some(value) => number(value)?,
-        };
-        self.payload[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-        Ok(())
-    }
-
-    fn right_sum(&self) -> u16 {
         let (length, protocol) = (self.payload.len() as u16, self.protocol);
         let pseudo = match protocol {
             protocol::ICMP => 0,
             _ => checksum::pseudo_header(self.source, self.destination, protocol, length),
         };
-        match !checksum::fold(checksum::sum(&self.payload, pseudo)) {
-            0 if protocol == protocol::UDP => 0xffff,
-            sum => sum,
-        }
+        put_sum(words, &mut self.payload, (at, protocol), pseudo)
     }
 
     /// The packet, or the fragment that `part` names, with its header.
     fn packet(&self, words: &mut Words, mut fragment: Option<Fragment>) -> Result<Vec<u8>> {
-        let mut payload = &self.payload[..];
-        if let Some(part) = words.text("part") {
-            let part = Fragment::new(&part)?;
-            let more = usize::from(part.to) < payload.len();
-            payload = payload.get(part.from.into()..part.to.into()).ok_or("no such part")?;
-            fragment = Some(Fragment { more, ..part });
-        }
+        let payload = part_of(words, &self.payload, &mut fragment)?;
         let mut options = words.hex("opts")?.unwrap_or_default();
         options.resize(options.len().next_multiple_of(4), 0);
         let header_len = 20 + options.len();
@@ -249,6 +251,40 @@ impl Whole {
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
         Ok(bytes)
     }
+}
+
+/// The part of a payload that `part` names, which makes a fragment, or the whole payload.
+fn part_of<'p>(
+    words: &mut Words,
+    payload: &'p [u8],
+    fragment: &mut Option<Fragment>,
+) -> Result<&'p [u8]> {
+    let Some(part) = words.text("part") else { return Ok(payload) };
+    let part = Fragment::new(&part)?;
+    let more = usize::from(part.to) < payload.len();
+    *fragment = Some(Fragment { more, ..part });
+    Ok(payload.get(part.from.into()..part.to.into()).ok_or("no such part")?)
+}
+
+/// Writes the transport checksum according to `sum`, at its place for a protocol.
+fn put_sum(
+    words: &mut Words,
+    payload: &mut [u8],
+    (at, protocol): (usize, u8),
+    pseudo: u32,
+) -> Result<()> {
+    let right = match !checksum::fold(checksum::sum(payload, pseudo)) {
+        0 if protocol == protocol::UDP => 0xffff,
+        sum => sum,
+    };
+    let sum = match words.text("sum").as_deref() {
+        None => right,
+        Some("none") => 0,
+        Some(by) if by.starts_with('+') => off_by(right, number(by)?),
+        Some(value) => number(value)?,
+    };
+    payload[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    Ok(())
 }
 
 /// A checksum that is wrong by an amount, in ones' complement.

@@ -178,6 +178,7 @@ fn req_6a_inbound_packets_restart_the_timer_if_so_set() {
 }
 
 //= test rfc4787#REQ-8
+//= test rfc6146#section-3.5.1-filtering
 #[test]
 fn req_8_strangers_are_admitted_unless_strictness_is_asked_for() {
     let mut lab = Lab::new(&config());

@@ -99,6 +99,7 @@ fn req_2_every_valid_sequence_passes_from_either_side() {
 /// strictest filter. A peer that receives a SYN-ACK before it sends its own SYN-ACK only sends an
 /// acknowledgment.
 //= test rfc5382#REQ-2a
+//= test rfc6146#section-3.5.2.2-simultaneous
 #[test]
 fn req_2a_both_ends_may_open_at_once() {
     for filtering in [Behavior::EndpointIndependent, Behavior::AddressAndPortDependent] {

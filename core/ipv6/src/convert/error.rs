@@ -57,6 +57,7 @@ pub(super) fn to_ipv6(
     let head = to_icmpv6(head_of(message), quoted, settings).ok_or(DropReason::IcmpUnsupported)?;
     let (source, destination) = (inner.source(), inner.destination());
     let new = addresses.to_ipv6(Place::Quoted, source, destination)?;
+    //= rfc6146#section-3.6.1-error
     //= rfc7915#section-4.2-quoted
     //= rfc7915#section-4.3-inner
     let header = Ipv6Header::new(&inner, new, settings);
@@ -103,6 +104,7 @@ pub(super) fn to_ipv4(
     let head = to_icmp(head_of(message), quoted, settings).ok_or(DropReason::IcmpUnsupported)?;
     let old = (inner.packet.source(), inner.packet.destination());
     let new = addresses.to_ipv4(Place::Quoted, old.0, old.1)?;
+    //= rfc6146#section-3.6.1-error
     //= rfc7915#section-5.2-quoted
     //= rfc7915#section-5.3-inner
     let header = Ipv4Header::new(&inner, new, settings).ok_or(bad)?;

@@ -98,6 +98,7 @@ fn every_prefix_gets_its_own_answers() {
     }
 }
 
+//= test rfc6146#section-3.6.1-error
 #[test]
 fn errors_from_both_sides_reach_the_sender() {
     let out = one(&nat64(), Side::Inside, &question()).remove(0).1;
@@ -137,6 +138,7 @@ fn errors_from_both_sides_reach_the_sender() {
     assert_eq!(outcomes.dropped(), [DropReason::IcmpNoSession]);
 }
 
+//= test rfc6146#section-3.8
 #[test]
 fn hosts_reach_each_other_by_external_endpoints() {
     let other = "2001:db8:2::6";

@@ -11,9 +11,15 @@ mod fragments;
 mod icmp;
 mod icmp_errors;
 mod mapping;
+mod nat64;
+mod nat64_tcp;
+mod nat64_time;
 mod own_errors;
 mod refresh;
 mod router;
+mod siit;
+mod siit_cut;
+mod siit_icmp;
 mod tcp;
 mod timers;
 mod udp;
@@ -66,7 +72,7 @@ pub(crate) use {one, several};
 
 /// Every test.
 pub(crate) fn trials() -> impl Iterator<Item = &'static Trial> {
-    let topics: [&'static [Trial]; 11] = [
+    let topics: [&'static [Trial]; 17] = [
         udp::TRIALS,
         tcp::TRIALS,
         icmp::TRIALS,
@@ -78,6 +84,12 @@ pub(crate) fn trials() -> impl Iterator<Item = &'static Trial> {
         cgn::TRIALS,
         router::TRIALS,
         timers::TRIALS,
+        nat64::TRIALS,
+        nat64_tcp::TRIALS,
+        nat64_time::TRIALS,
+        siit::TRIALS,
+        siit_cut::TRIALS,
+        siit_icmp::TRIALS,
     ];
     topics.into_iter().flatten().chain(refresh::TRIALS)
 }

@@ -17,6 +17,7 @@ impl<R: Recorder> Decision<'_, R> {
         let engine = self.engine;
         //= rfc4787#REQ-9
         //= rfc5382#REQ-8
+        //= rfc6146#section-3.8
         if !engine.config.hairpinning {
             return Err(DropReason::HairpinDisabled.into());
         }

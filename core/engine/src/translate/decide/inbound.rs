@@ -84,6 +84,7 @@ impl<R: Recorder> Decision<'_, R> {
             //= rfc4787#REQ-8
             //= rfc5382#REQ-3
             //= rfc5597#REQ-3
+            //= rfc6146#section-3.5.1-filtering
             let asked = mapping.is_explicit().then(|| engine.admits_held(slot, seen)).flatten();
             let admitted = match self.filtering() {
                 _ if mapping.is_static() => !mapping.is_outbound_only(),

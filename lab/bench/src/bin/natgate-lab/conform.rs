@@ -295,6 +295,7 @@ impl Place {
                 Some(_) => None,
             },
             untranslated: self.untranslated,
+            families: None,
         }
     }
 }

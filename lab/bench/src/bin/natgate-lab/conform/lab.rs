@@ -136,6 +136,7 @@ fn setup(lab: Lab) -> Setup {
         outside_gateway: None,
         nobody: Some(NOBODY),
         untranslated: (lab == Lab::Natgate).then_some(UNTRANSLATED),
+        families: None,
     }
 }
 
