@@ -96,6 +96,8 @@ pub struct View {
     pub answers: u32,
     /// A sum over what the slices are. Nodes with other slices share nothing.
     pub shape: u32,
+    /// Number of the sender's workers. Each of them sends a stream of each slice, and reads each.
+    pub workers: u8,
     /// Statements about all slices, in the order of the configuration.
     pub claims: Vec<Claim>,
 }
@@ -144,6 +146,9 @@ pub struct Ownership {
     round: u32,
     partner_round: u32,
     shape: u32,
+    /// Numbers of workers: of this node, and of the partner's process `partner`.
+    workers: u8,
+    partner_workers: u8,
     slices: Vec<Slice>,
 }
 
@@ -159,6 +164,8 @@ impl Ownership {
             round: 0,
             partner_round: 0,
             shape: 0,
+            workers: 1,
+            partner_workers: 1,
             slices: homes.iter().map(slice).collect(),
         }
     }
@@ -166,6 +173,11 @@ impl Ownership {
     /// Sets the sum over what the slices are: the nodes' names, the slices' addresses and homes.
     pub fn with_shape(self, shape: u32) -> Self {
         Self { shape, ..self }
+    }
+
+    /// Sets the number of this node's workers; otherwise it is 1.
+    pub fn with_workers(self, workers: u8) -> Self {
+        Self { workers, ..self }
     }
 
     /// The message to the partner.
@@ -185,6 +197,7 @@ impl Ownership {
             round: self.round,
             answers: self.partner_round,
             shape: self.shape,
+            workers: self.workers,
             claims: self.slices.iter().map(claim).collect(),
         }
     }
@@ -203,6 +216,7 @@ impl Ownership {
         }
         let is_new = view.from > self.partner;
         self.partner = view.from;
+        self.partner_workers = view.workers;
         self.partner_round = if is_new { view.round } else { self.partner_round.max(view.round) };
         // A node runs one process at a time.
         self.partner_ended(view.from - 1);
@@ -322,6 +336,11 @@ impl Ownership {
     /// This node's part in a slice.
     pub fn role(&self, slice: usize) -> Role {
         self.slices[slice].role
+    }
+
+    /// Number of workers of the partner's process that streams are sent to and received from.
+    pub fn partner_workers(&self) -> u8 {
+        self.partner_workers
     }
 
     /// Boot number of this node.

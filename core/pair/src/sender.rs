@@ -23,7 +23,7 @@ const REORDERED: u64 = 3;
 const LOOKS: usize = 4096;
 
 /// Most readers: a packet has a bit for each.
-const MOST_READERS: usize = 64;
+pub(crate) const MOST_READERS: usize = 64;
 
 /// What a source says about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

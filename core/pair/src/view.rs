@@ -1,6 +1,10 @@
 //! Views as bytes. Numbers are in little-endian order.
+//!
+//! The number of workers is the last byte. A node with one worker leaves it out: so it says what
+//! earlier versions say, which have one worker.
 
 use crate::ownership::{Claim, Holding, View};
+use crate::sender::MOST_READERS;
 use alloc::vec::Vec;
 
 /// Bytes before the claims, and bytes of a claim.
@@ -28,6 +32,9 @@ impl View {
                 Holding::Theirs => 3,
             });
         }
+        if self.workers > 1 {
+            bytes.push(self.workers);
+        }
         bytes
     }
 
@@ -39,7 +46,12 @@ impl View {
         let (answers, rest) = rest.split_first_chunk()?;
         let (shape, rest) = rest.split_first_chunk()?;
         let (claims, odd) = rest.as_chunks::<CLAIM>();
-        if !odd.is_empty() || claims.len() > MOST_SLICES {
+        let workers = match odd {
+            [] => 1,
+            [workers] if (2..=MOST_READERS).contains(&usize::from(*workers)) => *workers,
+            _ => return None,
+        };
+        if claims.len() > MOST_SLICES {
             return None;
         }
         let claim = |bytes: &[u8; CLAIM]| {
@@ -59,6 +71,7 @@ impl View {
             round: u32::from_le_bytes(*round),
             answers: u32::from_le_bytes(*answers),
             shape: u32::from_le_bytes(*shape),
+            workers,
             claims: claims.iter().map(claim).collect::<Option<_>>()?,
         })
     }
@@ -73,7 +86,8 @@ mod tests {
     fn views_are_read_as_they_were_written() {
         let holdings = [Holding::Nothing, Holding::Mine, Holding::Yours, Holding::Theirs];
         let claims = holdings.map(|holding| Claim { epoch: 7 << 40, holding }).to_vec();
-        let view = View { from: 1 << 33, to: 5, round: 2, answers: 9, shape: 6, claims };
+        let [from, to] = [1 << 33, 5];
+        let view = View { from, to, round: 2, answers: 9, shape: 6, workers: 1, claims };
         let bytes = view.write();
         assert_eq!(View::read(&bytes), Some(view));
         for len in 0..bytes.len() {
@@ -84,5 +98,21 @@ mod tests {
         wrong[HEAD + 8] = 4;
         assert_eq!(View::read(&wrong), None);
         assert_eq!(View::read(&vec![0; HEAD + CLAIM * (MOST_SLICES + 1)]), None);
+    }
+
+    #[test]
+    fn a_view_tells_the_workers_if_there_are_several() {
+        let claims = vec![Claim { epoch: 3, holding: Holding::Mine }];
+        let one = View { from: 7, to: 5, round: 0, answers: 0, shape: 6, workers: 1, claims };
+        let several = View { workers: 3, ..one.clone() };
+        let bytes = several.write();
+        assert_eq!(View::read(&bytes), Some(several));
+        assert_eq!(bytes[..bytes.len() - 1], one.write(), "as a node with one worker");
+        for wrong in [0, 1, 65, 255] {
+            assert_eq!(View::read(&[one.write(), vec![wrong]].concat()), None, "{wrong}");
+        }
+        assert_eq!(View::read(&[one.write(), vec![2, 2]].concat()), None);
+        let most = View { workers: 64, ..one };
+        assert_eq!(View::read(&most.write()), Some(most));
     }
 }

@@ -3,6 +3,7 @@
 //! The workers' threads do everything but the transport. The first worker leads: it decides about
 //! the ownership of slices ([`lead`]), and tells all workers by a board ([`board`]). Each worker
 //! sends records of its own engine's mappings, and has the copies of those whose hosts are its own.
+//! The number of the partner's workers comes with the partner's views.
 //! [`PartnerLink`] carries the messages; it has a thread of its own.
 
 mod board;
@@ -143,6 +144,8 @@ pub struct Fleet {
     version: u64,
     /// Messages that came before these orders and are not taken yet.
     before_orders: usize,
+    /// True if more messages wait than the last turn took.
+    is_behind: bool,
     young: Young,
     /// Ports whose rest has ended.
     ending: VecDeque<u128>,
@@ -188,10 +191,10 @@ impl Fleet {
         let boot = starts::count(&settings.starts, (0, random))?;
         let (sender, requests) = sync_channel(MOST_WAITING);
         let epoch = CommonEpoch::new(u8::from(settings.this() == Node::B));
-        let (count, of_partner) = (links.len(), settings.partner.workers);
+        let count = links.len();
         let board = Arc::new(Board::new(count, epoch));
         let fleet = |(worker, link): (usize, Box<dyn PartnerLink>)| {
-            let workers = Workers { this: worker as u8, count, of_partner };
+            let workers = Workers { this: worker as u8, count };
             let slices = (0..).zip(&settings.slices);
             let slice = |(number, slice): (u16, &SliceSettings)| {
                 Slice::new(number, workers, slice.addresses.clone())
@@ -206,6 +209,7 @@ impl Fleet {
                 orders: Vec::new(),
                 version: 0,
                 before_orders: 0,
+                is_behind: false,
                 young: Young::default(),
                 ending: VecDeque::new(),
                 changes: Vec::new(),
@@ -290,9 +294,16 @@ impl Fleet {
         }
     }
 
-    /// Time of the next turn that is due.
+    /// Time of the next turn that is due: at once if messages wait, for each turn takes some; at the
+    /// next look at the orders if one of its works is not done.
     pub(crate) fn next_deadline(&self) -> Timestamp {
-        self.last_turn.plus(INTERVAL)
+        if self.is_behind || self.lead.as_ref().is_some_and(|lead| lead.has_more) {
+            return self.last_turn;
+        }
+        let is_guarding = self.slices.iter().any(Slice::is_guarding);
+        let is_done = self.ending.is_empty() && !self.ports.has_more() && !is_guarding;
+        let next = self.last_turn.plus(INTERVAL);
+        if is_done { next } else { self.next_settle.max(self.last_turn).min(next) }
     }
 
     /// Owners that slices have got since the last call.
@@ -312,11 +323,13 @@ impl Fleet {
     }
 
     fn take_messages(&mut self, now: Timestamp, engine: &mut Engine, hosts: &mut CopiedHosts<'_>) {
+        self.is_behind = false;
         for _ in 0..TAKEN_A_TURN {
             let Some(message) = self.board.message(self.worker) else { return };
             self.before_orders = self.before_orders.saturating_sub(1);
             self.receive(&message, now, (engine, hosts));
         }
+        self.is_behind = self.board.waiting(self.worker) > 0;
     }
 
     fn receive(
@@ -353,6 +366,7 @@ impl Fleet {
     /// Decides, and makes engine and streams agree with the orders.
     fn settle(&mut self, now: Timestamp, engine: &mut Engine) {
         let hold_down = engine.config().timeouts.hold_down;
+        self.ports.begin_turn();
         // With one worker, what an order waits for is done at once.
         for _ in 0..4 {
             let is_new = self.lead.as_mut().map(|lead| lead.decide(now, hold_down, &self.board));
@@ -370,8 +384,7 @@ impl Fleet {
         engine.set_has_all(has_all);
         for _ in 0..RESTS_A_TURN {
             let Some(port) = self.ending.pop_front() else { break };
-            engine.end_rest(read_port(port));
-            self.ports.note_end(engine, read_port(port));
+            self.ports.end_rest(engine, port);
         }
     }
 

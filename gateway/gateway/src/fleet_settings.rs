@@ -1,5 +1,6 @@
 //! Settings of a pair of gateways.
 
+use crate::limits::MOST_WORKERS;
 use natgate_engine::AddressRange;
 use natgate_pair::{Boot, Node, Ownership};
 use std::net::SocketAddr;
@@ -38,8 +39,6 @@ pub struct PartnerSettings {
     pub node: String,
     /// Address that it listens on.
     pub address: SocketAddr,
-    /// Number of its workers.
-    pub workers: usize,
 }
 
 /// A slice: external addresses with one owner at a time.
@@ -68,27 +67,20 @@ impl FleetSettings {
 
     /// The ownership of a start of this node.
     pub(super) fn ownership(&self, boot: Boot) -> Ownership {
-        Ownership::start(self.this(), boot, &self.homes()).with_shape(self.shape())
+        let workers = self.workers.clamp(1, MOST_WORKERS) as u8;
+        let ownership = Ownership::start(self.this(), boot, &self.homes());
+        ownership.with_shape(self.shape()).with_workers(workers)
     }
 
-    /// A sum over what both nodes must have alike: the names of the nodes, the numbers of their
-    /// workers, and the slices.
+    /// A sum over what both nodes must have alike: the names of the nodes, and the slices.
     fn shape(&self) -> u32 {
         let mut sum = crc32fast::Hasher::new();
         let mut text = |text: &str| {
             sum.update(text.as_bytes());
             sum.update(&[0]);
         };
-        let workers = |node| match node == self.this() {
-            true => self.workers,
-            false => self.partner.workers,
-        };
         for node in [Node::A, Node::B] {
             text(self.name(node));
-            // Earlier versions have one worker, and do not count it.
-            if workers(node) > 1 {
-                text(&format!("{} workers", workers(node)));
-            }
         }
         for slice in &self.slices {
             text(&slice.owner);

@@ -6,13 +6,14 @@
 use super::refusal::Refusal;
 use crate::pcp::CommonEpoch;
 use natgate_engine::Timestamp;
-use natgate_pair::{ReceivedCounters, Sent, Stream};
+use natgate_pair::{Epoch, ReceivedCounters, Sent, Stream};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most messages of the partner that wait for a worker.
+/// Most messages of the partner that wait for a worker, and their bytes.
 const MOST_WAITING: usize = 4096;
+const MOST_BYTES: usize = 16 << 20;
 
 /// A worker's part in a slice from now on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,12 +23,16 @@ pub(super) struct Order {
     /// The stream to send, and the one to receive.
     pub(super) destination: Option<Stream>,
     pub(super) source: Option<Stream>,
+    /// Number of the partner's workers: each reads the one, and sends the other.
+    pub(super) of_partner: u8,
+    /// The epoch of the slice.
+    pub(super) epoch: Epoch,
     /// True if this node owns the slice, and if its workers assign ports.
     pub(super) owns: bool,
     pub(super) assigns: bool,
     /// Number of the drain that goes on; 0: none does.
     pub(super) drain: u64,
-    /// True if the partner has given the slice to this node in this turn.
+    /// True if the partner has given the slice to this node in this epoch.
     pub(super) is_given: bool,
 }
 
@@ -84,13 +89,19 @@ impl Figures {
 /// Figures of a worker: of each slice, and the ports that rest.
 pub(super) type AllFigures = (Vec<Figures>, u64);
 
+/// Messages of the partner that wait for a worker.
+#[derive(Debug, Default)]
+struct Messages {
+    queue: VecDeque<Arc<[u8]>>,
+    bytes: usize,
+}
+
 /// One worker's place on the board.
 #[derive(Debug, Default)]
 struct Place {
-    /// Messages of the partner.
-    messages: Mutex<VecDeque<Arc<[u8]>>>,
+    messages: Mutex<Messages>,
     /// Ports that this worker gives out and whose mappings have ended at other workers.
-    returned: Mutex<Vec<u128>>,
+    returned: Mutex<VecDeque<u128>>,
     reports: Mutex<Vec<Report>>,
     figures: Mutex<AllFigures>,
     /// Number of turns.
@@ -154,29 +165,46 @@ impl Board {
     pub(super) fn deliver(&self, worker: usize, message: &Arc<[u8]>) {
         let Some(place) = self.places.get(worker) else { return };
         let mut messages = lock(&place.messages);
-        if messages.len() < MOST_WAITING {
-            messages.push_back(Arc::clone(message));
+        let bytes = messages.bytes + message.len();
+        // A single message always has room.
+        let has_room = messages.queue.len() < MOST_WAITING && bytes <= MOST_BYTES;
+        if has_room || messages.queue.is_empty() {
+            messages.queue.push_back(Arc::clone(message));
+            messages.bytes = bytes;
         }
     }
 
     /// The next message of the partner for a worker.
     pub(super) fn message(&self, worker: usize) -> Option<Arc<[u8]>> {
-        lock(&self.places[worker].messages).pop_front()
+        let mut messages = lock(&self.places[worker].messages);
+        let message = messages.queue.pop_front()?;
+        messages.bytes -= message.len();
+        Some(message)
     }
 
     /// Number of messages that wait for a worker.
     pub(super) fn waiting(&self, worker: usize) -> usize {
-        lock(&self.places[worker].messages).len()
+        lock(&self.places[worker].messages).queue.len()
     }
 
-    /// Tells the worker that gives out a port that the port's mapping has ended elsewhere.
-    pub(super) fn give_back(&self, worker: usize, port: u128) {
-        lock(&self.places[worker].returned).push(port);
+    /// Tells the worker that gives out a port that the port's mapping has ended elsewhere. `clear`
+    /// takes the port from the list of strays, and returns false if it was not there. A worker that
+    /// finds the port in the list no more finds it among the returned ones.
+    pub(super) fn give_back(&self, worker: usize, port: u128, clear: impl FnOnce() -> bool) {
+        let Some(place) = self.places.get(worker) else { return };
+        let mut returned = lock(&place.returned);
+        if clear() {
+            returned.push_back(port);
+        }
     }
 
-    /// Takes the ports that were given back to a worker.
-    pub(super) fn returned(&self, worker: usize) -> Vec<u128> {
-        std::mem::take(&mut *lock(&self.places[worker].returned))
+    /// Takes ports that were given back to a worker, `most` at most. Returns them, and true if none
+    /// is left.
+    pub(super) fn returned(&self, worker: usize, most: usize) -> (Vec<u128>, bool) {
+        let mut returned = lock(&self.places[worker].returned);
+        let count = returned.len().min(most);
+        let ports = returned.drain(..count).collect();
+        (ports, returned.is_empty())
     }
 
     pub(super) fn report(&self, worker: usize, reports: impl Iterator<Item = Report>) {
@@ -206,5 +234,42 @@ impl Board {
     /// Number of turns of each worker.
     pub(super) fn turns(&self) -> impl Iterator<Item = u64> + '_ {
         self.places.iter().map(|place| place.turns.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_that_wait_have_bounds_and_leave_room_when_they_are_taken() {
+        let board = Board::new(2, CommonEpoch::new(0));
+        let bytes = |board: &Board| lock(&board.places[1].messages).bytes;
+        let large: Arc<[u8]> = vec![7; 1 << 20].into();
+        (0..100).for_each(|_| board.deliver(1, &large));
+        assert_eq!((board.waiting(1), bytes(&board)), (16, MOST_BYTES));
+        assert_eq!(board.waiting(0), 0);
+        board.message(1).expect("one waits");
+        board.deliver(1, &large);
+        assert_eq!(board.waiting(1), 16);
+        while board.message(1).is_some() {}
+        assert_eq!(bytes(&board), 0);
+        let larger: Arc<[u8]> = vec![7; MOST_BYTES + 1].into();
+        (0..3).for_each(|_| board.deliver(1, &larger));
+        assert_eq!(board.waiting(1), 1, "a message alone has room");
+        board.message(1).expect("one waits");
+        let small: Arc<[u8]> = vec![7].into();
+        (0..2 * MOST_WAITING).for_each(|_| board.deliver(1, &small));
+        assert_eq!((board.waiting(1), bytes(&board)), (MOST_WAITING, MOST_WAITING));
+    }
+
+    #[test]
+    fn a_port_is_returned_once_and_in_shares() {
+        let board = Board::new(2, CommonEpoch::new(0));
+        (0..10).for_each(|port| board.give_back(1, port, || port != 3));
+        board.give_back(9, 1, || unreachable!("there is no such worker"));
+        assert_eq!(board.returned(1, 4), (vec![0, 1, 2, 4], false));
+        assert_eq!(board.returned(1, 5), (vec![5, 6, 7, 8, 9], true));
+        assert_eq!(board.returned(1, 5), (Vec::new(), true));
     }
 }

@@ -144,7 +144,7 @@ impl Inbound {
             let before = copies.external(key);
             let copied = match is_others(engine, ports, record) {
                 true => pass_by(engine, copies, (key, record)),
-                false => apply((engine, hosts), copies, has, (key, record)),
+                false => apply((engine, hosts, ports), copies, has, (key, record)),
             };
             let after = copies.external(key);
             if let Some(port) = before.filter(|before| after != Some(*before)) {
@@ -156,9 +156,10 @@ impl Inbound {
             match copied? {
                 Copied::Made(fingerprint) => return Some(fingerprint),
                 Copied::NoPlace => {}
-                Copied::NoRealm => {
+                Copied::NoRealm if ports.tells_of_realms() => {
                     refused.without_realm(key, CopyEnds::realm(record).unwrap_or_default());
                 }
+                Copied::NoRealm => {}
                 Copied::NoNumber(why) => {
                     let ends = CopyEnds::read(record)?;
                     refused.without_number(key, why, ends);
@@ -191,9 +192,10 @@ fn pass_by(
     Engine::copy_print(record).map(Copied::Made)
 }
 
-/// Applies the record of a key to the copy. An address that is not of the slice is refused.
+/// Applies the record of a key to the copy. An address that is not of the slice is refused. Of held
+/// ports the worker holds those that it gives out itself, unless another worker has their mapping.
 fn apply(
-    (engine, hosts): (&mut Engine, &mut CopiedHosts<'_>),
+    (engine, hosts, shared): (&mut Engine, &mut CopiedHosts<'_>, &SharedPorts),
     copies: &mut Copies,
     has: impl Fn(Ipv4Addr) -> bool,
     (key, record): (u32, &[u8]),
@@ -211,11 +213,12 @@ fn apply(
     if !PROTOCOLS.contains(protocol) || !odd.is_empty() {
         return None;
     }
+    let address = Ipv4Addr::new(*a, *b, *c, *d);
     let mut bits = [0_u64; 1024];
-    for port in ports.iter().map(|port| u16::from_le_bytes(*port)) {
+    let ports = ports.iter().map(|port| u16::from_le_bytes(*port));
+    for port in ports.filter(|port| shared.holds(*protocol, address, *port)) {
         bits[usize::from(port) / 64] |= 1 << (port % 64);
     }
-    let address = Ipv4Addr::new(*a, *b, *c, *d);
     let are_held = has(address) && engine.hold_ports(address, *protocol, &bits);
     are_held.then(|| Copied::Made(fingerprint(record)))
 }

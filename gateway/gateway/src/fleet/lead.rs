@@ -61,6 +61,8 @@ pub(super) struct Lead {
     pub(super) partner_boot: u64,
     pub(super) refused_views: u64,
     pub(super) owners: History,
+    /// True if the link may have more messages than were received in this turn.
+    pub(super) has_more: bool,
     /// Time of the next view for the link; 0: at once.
     next_view: Timestamp,
     next_beat: Timestamp,
@@ -83,6 +85,7 @@ impl Lead {
             partner_boot: 0,
             refused_views: 0,
             owners: History::default(),
+            has_more: false,
             next_view: Timestamp(0),
             next_beat: Timestamp(0),
             turns: Vec::new(),
@@ -94,10 +97,10 @@ impl Lead {
     /// Passes messages on to the workers, and hears views and the guardian.
     pub(super) fn hear(&mut self, now: Timestamp, link: &mut dyn PartnerLink, board: &Board) {
         self.beat(now, link, board);
-        let mut has_more = true;
+        self.has_more = true;
         for _ in 0..RECEIVED_A_TURN {
             let Some(message) = link.receive() else {
-                has_more = false;
+                self.has_more = false;
                 break;
             };
             let message: Arc<[u8]> = message.into();
@@ -113,7 +116,9 @@ impl Lead {
             self.hear_view(&view);
         }
         // What the partner sent before its end counts.
-        if !has_more && let Some(boot) = link.ended() {
+        if !self.has_more
+            && let Some(boot) = link.ended()
+        {
             self.ownership.partner_ended(boot);
             self.partner_boot = self.partner_boot.max(boot);
             self.next_view = Timestamp(0);
@@ -231,10 +236,13 @@ impl Lead {
         let basis = (ownership.destination(number), ownership.source(number), owner, epoch);
         let order = &mut slice.order;
         if basis != slice.basis || order.turn == 0 {
+            // A worker may miss the order that says so first.
+            let is_known = order.is_given && order.epoch == epoch;
             slice.basis = basis;
             order.turn += 1;
             (order.destination, order.source, ..) = basis;
-            order.is_given = std::mem::take(&mut slice.is_given);
+            (order.epoch, order.of_partner) = (epoch, ownership.partner_workers());
+            order.is_given = std::mem::take(&mut slice.is_given) || is_known;
         }
         let reports = board.reports(number).unwrap_or_default();
         let have_streams =

@@ -8,13 +8,25 @@
 use super::board::Board;
 use super::{read_port, written};
 use crate::team::Partition;
-use natgate_engine::{AddressRange, Engine, PairPort};
+use natgate_engine::{AddressRange, Endpoint, Engine, PairPort};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// Addresses whose strays are guarded in one turn.
-const ADDRESSES_A_TURN: usize = 8;
+/// Strays that are guarded in one turn, up to the end of a word of 64 ports, and places of lists
+/// that are looked at.
+const GUARDS_A_TURN: usize = 1024;
+const LOOKS_A_TURN: usize = 1 << 14;
+
+/// Ports that are taken back in one turn.
+const RETURNS_A_TURN: usize = 1024;
+
+/// A place in the search for the strays of a slice: number of the address, and word of its list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SearchPlace {
+    address: usize,
+    word: usize,
+}
 
 /// The shared ports, as one worker sees them.
 #[derive(Debug, Default)]
@@ -23,12 +35,22 @@ pub(super) struct SharedPorts {
     board: Option<Arc<Board>>,
     partition: Option<Arc<Partition>>,
     guards: BTreeSet<u128>,
+    /// Looks and guards that are left in this turn.
+    looks: usize,
+    left: usize,
+    /// True if more ports have been given back than a turn takes.
+    has_more: bool,
 }
 
 impl SharedPorts {
     /// The ports of a worker of several.
     pub(super) fn new(worker: usize, board: Arc<Board>) -> Self {
-        Self { worker, board: Some(board), partition: None, guards: BTreeSet::new() }
+        Self { worker, board: Some(board), ..Self::default() }
+    }
+
+    /// Begins the work of a turn.
+    pub(super) fn begin_turn(&mut self) {
+        (self.looks, self.left) = (LOOKS_A_TURN, GUARDS_A_TURN);
     }
 
     /// Sets the partition in force. `None`: the node has one worker.
@@ -42,11 +64,24 @@ impl SharedPorts {
         partition.is_none_or(|partition| partition.of_host(realm, host.to_bits()) == self.worker)
     }
 
-    /// True if the mapping of a record is at this worker. The first worker refuses a record of a
-    /// realm that this node does not have.
+    /// True if the mapping of a record is at this worker, as far as the worker can tell. If it does
+    /// not have the realm, another one may have it: a reload reaches one after the other. So each
+    /// refuses the record, until it has the realm itself.
     pub(super) fn has_record(&self, engine: &Engine, record: &[u8]) -> bool {
-        self.partition.is_none()
-            || engine.copy_host(record).map_or(self.worker == 0, |host| self.has_host(host))
+        self.partition.is_none() || engine.copy_host(record).is_none_or(|host| self.has_host(host))
+    }
+
+    /// True if this worker tells of realms that the node lacks. The others refuse the same records.
+    pub(super) fn tells_of_realms(&self) -> bool {
+        self.worker == 0
+    }
+
+    /// True if this worker holds a port that the owner has taken: it gives the port out, and no
+    /// other worker has its mapping.
+    pub(super) fn holds(&self, protocol: u8, address: Ipv4Addr, port: u16) -> bool {
+        let Some(partition) = &self.partition else { return true };
+        partition.giver_of(protocol, address, port) == Some(self.worker)
+            && partition.stray(protocol, address, port).is_none()
     }
 
     /// A copied mapping is here now.
@@ -55,6 +90,15 @@ impl SharedPorts {
         let PairPort { protocol, external, .. } = port;
         partition.note_copy(self.worker, protocol, external.address, external.port);
         self.guards.remove(&written(PairPort { number: 0, ..port }));
+    }
+
+    /// Ends the rest of a port whose mapping was here. If the port is guarded, another worker has
+    /// had its mapping since, and the rest goes on.
+    pub(super) fn end_rest(&self, engine: &mut Engine, port: u128) {
+        if !self.guards.contains(&port) {
+            engine.end_rest(read_port(port));
+        }
+        self.note_end(engine, read_port(port));
     }
 
     /// A mapping here has ended, and its port does not rest, or no more. If another worker gives
@@ -67,49 +111,77 @@ impl SharedPorts {
         if engine.is_mapped(protocol, external) {
             return;
         }
-        let other = partition.note_end(self.worker, protocol, external.address, external.port);
-        if let Some(other) = other {
-            board.give_back(other, written(port));
+        let Endpoint { address, port: number } = external;
+        let clear = || partition.note_end(self.worker, protocol, address, number);
+        match partition.giver_of(protocol, address, number) {
+            Some(other) if other != self.worker => board.give_back(other, written(port), clear),
+            _ => _ = clear(),
         }
     }
 
-    /// Ends the guards of ports that other workers have given back.
-    pub(super) fn take_back(&mut self, engine: &mut Engine) {
+    /// Ends the guards of ports that other workers have given back. A port that was not guarded yet
+    /// has its hold-down as well. Returns true if none is left.
+    pub(super) fn take_back(&mut self, engine: &mut Engine) -> bool {
         let Some((partition, board)) = self.partition.as_ref().zip(self.board.as_ref()) else {
-            return;
+            return true;
         };
-        for port in board.returned(self.worker) {
-            let PairPort { protocol, external, .. } = read_port(port);
+        let (ports, is_all) = board.returned(self.worker, RETURNS_A_TURN);
+        for port in ports {
+            let known = read_port(port);
+            let PairPort { protocol, external, .. } = known;
             // The port may have got another copied mapping since.
             let is_stray = partition.stray(protocol, external.address, external.port).is_some();
-            if !is_stray && self.guards.remove(&port) {
-                engine.end_rest(read_port(port));
+            if !is_stray && (self.guards.remove(&port) || engine.guard(known)) {
+                engine.end_rest(known);
             }
         }
+        self.has_more = !is_all;
+        is_all
     }
 
-    /// Guards strays of some addresses of a slice, from the address with number `from` on. Returns
-    /// the number of the next address; `None`: all are guarded.
+    /// True if more ports have been given back than the last turn took.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// Guards some strays of a slice, from a place on. Returns the next place; `None`: all are
+    /// guarded. A stray that ended before the search reached it has been given back, so those are
+    /// taken back at the end.
     pub(super) fn guard_some(
         &mut self,
         engine: &mut Engine,
         ranges: &[AddressRange],
-        from: usize,
-    ) -> Option<usize> {
-        let partition = self.partition.as_ref()?;
-        let mut addresses = ranges.iter().flat_map(|range| range.each()).skip(from);
-        for _ in 0..ADDRESSES_A_TURN {
-            let address = addresses.next()?;
-            for (protocol, port) in partition.strays_in_part(self.worker, address) {
-                let external = natgate_engine::Endpoint { address, port };
+        from: SearchPlace,
+    ) -> Option<SearchPlace> {
+        let partition = Arc::clone(self.partition.as_ref()?);
+        let mut next = from;
+        let addresses = ranges.iter().flat_map(|range| range.each()).skip(from.address);
+        for address in addresses {
+            if self.looks == 0 || self.left == 0 {
+                return Some(next);
+            }
+            // An address without a list costs a look.
+            self.looks -= 1;
+            let bounds = (&mut self.looks, self.left);
+            let (found, word) = partition.strays_in_part(self.worker, (address, next.word), bounds);
+            self.left = self.left.saturating_sub(found.len());
+            for (protocol, port) in found {
+                let external = Endpoint { address, port };
                 let remote = Ipv4Addr::UNSPECIFIED;
                 let port = PairPort { protocol, external, remote, number: 0 };
                 if engine.guard(port) {
                     self.guards.insert(written(port));
                 }
             }
+            next = match word {
+                Some(word) => SearchPlace { word, ..next },
+                None => SearchPlace { address: next.address + 1, word: 0 },
+            };
+            if word.is_some() {
+                return Some(next);
+            }
         }
-        addresses.next().map(|_| from + ADDRESSES_A_TURN)
+        (!self.take_back(engine)).then_some(next)
     }
 
     /// Number of ports that rest because of a guard.

@@ -5,7 +5,7 @@ use super::board::{Figures, Order, Report};
 use super::inbound::Inbound;
 use super::outbound::Outbound;
 use super::refusal::{Refusal, RefusedKey};
-use super::shared_ports::SharedPorts;
+use super::shared_ports::{SearchPlace, SharedPorts};
 use super::state::Answer;
 use super::young::Young;
 use crate::pcp::Told;
@@ -37,12 +37,11 @@ pub(super) const PROTOCOLS: [u8; 4] =
 /// Beginning of a record of held ports. A mapping's record begins with a smaller number.
 pub(super) const HELD: [u8; 4] = [0xff; 4];
 
-/// Numbers of workers: of this one, of this node, and of the partner.
+/// Number of this worker, and of all workers of this node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Workers {
     pub(super) this: u8,
     pub(super) count: usize,
-    pub(super) of_partner: usize,
 }
 
 /// A slice.
@@ -61,9 +60,9 @@ pub(super) struct Slice {
     pub(super) inbound: Vec<Inbound>,
     /// True after a planned move, until the partner has confirmed all mappings: none ends before.
     is_moved: bool,
-    /// The next address whose ports of other workers' mappings are to be guarded, before this
-    /// worker assigns ports; `None`: all are.
-    unguarded: Option<usize>,
+    /// The next place in the search for other workers' mappings whose ports are to be guarded,
+    /// before this worker assigns ports; `None`: all are guarded in this epoch.
+    unguarded: Option<SearchPlace>,
     /// The next slot in the search for mappings without a key; `None`: none goes on.
     sweep: Option<u32>,
     /// Ports of copies that have ended by themselves. They rest until the partner has no mapping
@@ -85,7 +84,7 @@ impl Slice {
             outbound: None,
             inbound: Vec::new(),
             is_moved: false,
-            unguarded: None,
+            unguarded: Some(SearchPlace::default()),
             sweep: None,
             orphans: BTreeSet::new(),
             ended_to_move: 0,
@@ -142,14 +141,15 @@ impl Slice {
         now: Timestamp,
         ended: &mut BTreeSet<u128>,
     ) {
-        self.is_moved |= order.is_given;
-        if order.source.is_some() {
-            self.unguarded = Some(0);
+        // Strays come with the copies of an earlier epoch. This worker may have missed its orders.
+        if self.order.epoch != order.epoch {
+            self.is_moved |= order.is_given;
+            self.unguarded = Some(SearchPlace::default());
         }
         let copies = self.inbound.iter().filter_map(|inbound| inbound.copies.as_ref());
         let count = copies.map(|copies| copies.count() as u32).reduce(|sum, one| sum + one);
         self.copies = count;
-        let Workers { this, of_partner, .. } = self.workers;
+        let (this, of_partner) = (self.workers.this, order.of_partner);
         let id = |stream| StreamId { slice: self.number, worker: this, reader: 0, stream };
         if self.outbound.as_ref().map(|one| one.sender.id()) != order.destination.map(id) {
             if let Some(outbound) = self.outbound.take() {
@@ -158,8 +158,9 @@ impl Slice {
                 // assigns no port.
                 ended.append(&mut self.orphans);
             }
+            let readers = usize::from(of_partner);
             self.outbound =
-                order.destination.map(|stream| Outbound::new(id(stream), of_partner, engine, now));
+                order.destination.map(|stream| Outbound::new(id(stream), readers, engine, now));
         }
         let id = |worker, stream| StreamId { slice: self.number, worker, reader: this, stream };
         let first = self.inbound.first().map(|inbound| inbound.receiver.id());
@@ -167,7 +168,7 @@ impl Slice {
             let most = most_keys(engine, self.workers.count);
             let inbound = |worker, stream| Inbound::new(Receiver::new(id(worker, stream), most));
             let streams = order.source.into_iter();
-            let all = streams.flat_map(|stream| (0..of_partner as u8).map(move |k| (k, stream)));
+            let all = streams.flat_map(|stream| (0..of_partner).map(move |k| (k, stream)));
             self.inbound = all.map(|(worker, stream)| inbound(worker, stream)).collect();
             self.sweep = None;
         }
@@ -335,6 +336,11 @@ impl Slice {
     /// True if this worker knows every mapping of its hosts in the slice.
     pub(super) fn has_all(&self, now: Timestamp) -> bool {
         self.order.owns || self.has_present_copy(now)
+    }
+
+    /// True if this worker guards strays, and assigns no port before it is done.
+    pub(super) fn is_guarding(&self) -> bool {
+        self.order.assigns && self.unguarded.is_some()
     }
 
     fn is_copied(&self) -> bool {

@@ -1,9 +1,11 @@
 //! Two nodes with their engines, over a link that loses, repeats and reorders.
 
 mod hosts;
+mod lagging;
 mod portless;
 mod realms;
 mod requests;
+mod strays;
 mod workers;
 
 use super::*;
@@ -165,8 +167,11 @@ struct Process {
     /// The part of the first worker in a team, and the other workers.
     member: Option<crate::team::Member>,
     others: Vec<workers::Worker>,
-    /// Settings of the team.
+    /// Numbers of the workers that stand still: they take no turns and no packets.
+    still: Vec<usize>,
+    /// Settings of the team, and a reload that has not reached all of its workers.
     settings: Option<crate::Settings>,
+    reload: Option<workers::Reload>,
     /// The translator, if hosts have numbers.
     translator: Option<natgate_ipv6::Translator>,
     now: u64,
@@ -196,11 +201,7 @@ impl Process {
             certificate: at("certificate"),
             key: at("key"),
             authorities: at("authorities"),
-            partner: PartnerSettings {
-                node: partner.to_owned(),
-                address: any,
-                workers: workers.of(partner),
-            },
+            partner: PartnerSettings { node: partner.to_owned(), address: any },
             slices: vec![slice(1, "a"), slice(2, "b")],
             starts: at(node),
             hang: Duration::from_secs(3),
@@ -246,8 +247,19 @@ impl Process {
         let mut engine = Engine::new(&config, [7; 32], Timestamp(now)).expect("a configuration");
         engine.join_pair();
         let (fleet, _) = Fleet::new(settings, end(), 77).expect("a file");
-        let (member, others, settings) = (None, Vec::new(), None);
-        Self { engine, fleet, member, others, settings, translator, now, allotment, lost: 0 }
+        Self {
+            engine,
+            fleet,
+            member: None,
+            others: Vec::new(),
+            still: Vec::new(),
+            settings: None,
+            reload: None,
+            translator,
+            now,
+            allotment,
+            lost: 0,
+        }
     }
 
     fn turn(&mut self, now: u64) {
@@ -318,6 +330,9 @@ impl Process {
         let mut verdicts = [Verdict::Held];
         let now = Timestamp(self.now);
         let worker = self.worker_of_packet((from, realm), packets[0].bytes());
+        if self.still.contains(&worker) {
+            return None;
+        }
         self.engine_at(worker).process(now, from, &mut packets, &mut verdicts);
         let realm = packets[0].realm();
         let packet = packets[0].bytes();
@@ -858,7 +873,7 @@ fn run_history(mut pair: Pair, (seed, faults): (u64, u64)) {
                 pair.run(0.05);
             }
             // Workers of one node may use one external address for one remote address.
-            44.. if !pair.workers.are_one() => {}
+            44.. if !pair.workers.are_one() => pair.disturb(choice, to_a, host),
             44.. => {
                 judge.tunnel(&mut pair, to_a, host);
                 pair.run(0.05);

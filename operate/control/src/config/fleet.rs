@@ -19,6 +19,9 @@ use std::time::Duration;
 /// Most slices.
 const MOST_SLICES: usize = 256;
 
+/// Remedy for what several workers do not share.
+const ONE: &str = "write workers.count = 1";
+
 /// Times without progress after which the guardian ends the gateway.
 const HANGS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
 const DEFAULT_HANG: Duration = Duration::from_secs(3);
@@ -96,7 +99,7 @@ fn read_partner(section: &Section<'_>, node: Option<&Located<String>>) -> Option
         partner.report.wrong(&name.place, format!("{message}; write the other node's"));
         return None;
     }
-    Some(PartnerSettings { node: name?.value, address: address?, workers: 1 })
+    Some(PartnerSettings { node: name?.value, address: address? })
 }
 
 fn endpoint(text: &str) -> Result<SocketAddr, String> {
@@ -223,7 +226,7 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
         );
     }
     if draft.workers.count > 1 {
-        wrong("the state of several workers", "write workers.count = 1");
+        wrong("the state of several workers", ONE);
     }
     if draft.alg != Default::default() {
         wrong("the state of application-level gateways", "take [alg] out");

@@ -31,10 +31,12 @@ impl Process {
         }
     }
 
-    /// Realm and endpoint of a flow. `None`: the node does not have the realm.
+    /// Realm and endpoint of a flow. `None`: the node does not have the realm, or the worker of the
+    /// host stands still.
     fn inside(&mut self, (host, port): Flow) -> Option<(u16, Endpoint)> {
         let (realm, address) = self.number(host)?;
-        Some((realm, Endpoint { address, port }))
+        let stands_still = self.still.contains(&self.worker_of((realm, address)));
+        (!stands_still).then_some((realm, Endpoint { address, port }))
     }
 
     fn map_with(&mut self, flow: Flow, nonce: Nonce) -> Result<Explicit, ExplicitError> {

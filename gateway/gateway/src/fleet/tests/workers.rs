@@ -1,13 +1,15 @@
 //! Pairs whose nodes have several workers, perhaps of other numbers.
 //!
 //! A worker here is an engine with its part in the team and in the pair. Packets come to the worker
-//! that the partition names. Workers trade ports, and now and then one of them lags behind.
+//! that the partition names. Workers trade ports, and now and then one of them lags behind, stands
+//! still, or has a reload later than the others.
 
 use super::*;
 use crate::Settings;
 use crate::link::Link;
 use crate::router::settings_of_tests;
 use crate::team::{Member, Partition, team};
+use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
 
 /// Numbers of workers of the nodes.
@@ -32,9 +34,17 @@ impl Counts {
 
 /// A worker beside the first one.
 pub(super) struct Worker {
-    engine: Engine,
-    fleet: Fleet,
-    member: Member,
+    pub(super) engine: Engine,
+    pub(super) fleet: Fleet,
+    pub(super) member: Member,
+}
+
+/// A reload that reaches the workers one after the other.
+pub(super) struct Reload {
+    change: Reconfiguration,
+    partition: Arc<Partition>,
+    /// The next worker that it reaches.
+    next: usize,
 }
 
 impl Allotment {
@@ -77,19 +87,29 @@ impl Process {
         };
         let mut workers = members.into_iter().zip(fleets).map(worker);
         let Worker { engine, fleet, member } = workers.next().expect("there are several");
-        let (member, others) = (Some(member), workers.collect());
-        let (settings, translator) = (Some(of_team), None);
-        Self { engine, fleet, member, others, settings, translator, now, allotment, lost: 0 }
+        Self {
+            engine,
+            fleet,
+            member: Some(member),
+            others: workers.collect(),
+            still: Vec::new(),
+            settings: Some(of_team),
+            reload: None,
+            translator: None,
+            now,
+            allotment,
+            lost: 0,
+        }
     }
 
     /// A turn of all workers. Some lag behind if there are several.
     pub(super) fn turn_all(&mut self, now: u64, wire: &Arc<Mutex<Wire>>) {
         let lags = |wire: &Arc<Mutex<Wire>>| wire.lock().expect("no test has failed").below(4) == 0;
-        if self.others.is_empty() || !lags(wire) {
+        if self.others.is_empty() || !lags(wire) && !self.still.contains(&0) {
             self.turn(now);
         }
-        for Worker { engine, fleet, member } in &mut self.others {
-            if lags(wire) {
+        for (number, Worker { engine, fleet, member }) in (1..).zip(&mut self.others) {
+            if lags(wire) || self.still.contains(&number) {
                 continue;
             }
             let at = Timestamp(now);
@@ -114,11 +134,15 @@ impl Process {
         self.engines().nth(worker).expect("there is such a worker")
     }
 
-    /// The engine with the mappings of a host.
-    pub(super) fn engine_of(&mut self, (realm, host): (u16, Ipv4Addr)) -> &mut Engine {
+    /// The worker with the mappings of a host.
+    pub(super) fn worker_of(&self, (realm, host): (u16, Ipv4Addr)) -> usize {
         let partition = self.member.as_ref().map(Member::partition);
-        let worker = partition.map_or(0, |partition| partition.of_host(realm, host.to_bits()));
-        self.engine_at(worker)
+        partition.map_or(0, |partition| partition.of_host(realm, host.to_bits()))
+    }
+
+    /// The engine with the mappings of a host.
+    pub(super) fn engine_of(&mut self, host: (u16, Ipv4Addr)) -> &mut Engine {
+        self.engine_at(self.worker_of(host))
     }
 
     /// The worker that gets a packet.
@@ -130,48 +154,104 @@ impl Process {
 
     /// Reloads the configuration of all workers.
     pub(super) fn reload_team(&mut self, config: &Config) {
+        self.begin_reload(config);
+        while self.reload_next() {}
+    }
+
+    /// Begins a reload, after the end of one that goes on.
+    pub(super) fn begin_reload(&mut self, config: &Config) {
+        while self.reload_next() {}
+        // Numbers of realms are those of all workers.
+        let numbered = self.engines().map(|engine| engine.config().clone());
+        let numbered = numbered.reduce(Config::with_numbers_of).expect("there are workers");
+        let change = Reconfiguration::new(&numbered, config).expect("it is right");
         let settings = self.settings.as_mut().expect("it is a team");
         // The limits in force are shares already.
         let limits = settings.engine.limits.clone();
         settings.engine = Config { limits, ..config.clone() };
         let count = self.others.len() + 1;
-        let member = self.member.as_mut().expect("it is a team");
-        let partition = Partition::of(settings, count, Some(member.partition()));
-        let partition = Arc::new(partition);
+        let before = self.member.as_ref().map(|member| &**member.partition());
+        let partition = Arc::new(Partition::of(settings, count, before));
+        self.reload = Some(Reload { change, partition, next: 0 });
+    }
+
+    /// Reloads the configuration of the next worker. Returns false if a reload has reached all.
+    pub(super) fn reload_next(&mut self) -> bool {
         let now = Timestamp(self.now);
-        let first = (&mut self.engine, &mut self.fleet, member);
-        let others = self.others.iter_mut();
-        let others = others.map(|Worker { engine, fleet, member }| (engine, fleet, member));
-        for (engine, fleet, member) in std::iter::once(first).chain(others) {
-            let mut change = Reconfiguration::new(engine.config(), config).expect("it is right");
-            // The last reload may not be done yet.
-            let mut tries = 0;
-            while engine.prepare_configuration(&mut change).is_err() {
-                engine.advance(now);
-                while engine.poll_event().is_some() {}
-                tries += 1;
-                assert!(tries < 100_000, "a reload ends");
-            }
-            while !engine.is_prepared() {
-                engine.advance(now);
-                while engine.poll_event().is_some() {}
-            }
-            engine.reconfigure(change);
-            member.set_partition(Arc::clone(&partition), engine);
-            fleet.renew(engine, &CopiedHosts::new(None, now));
+        let count = self.others.len() + 1;
+        let Some(Reload { change, partition, next }) = &mut self.reload else { return false };
+        let (mut change, partition, number) = (change.clone(), Arc::clone(partition), *next);
+        *next += 1;
+        if *next == count {
+            self.reload = None;
         }
+        let (engine, fleet, member) = match number.checked_sub(1) {
+            None => {
+                let member = self.member.as_mut().expect("it is a team");
+                (&mut self.engine, &mut self.fleet, member)
+            }
+            Some(other) => {
+                let Worker { engine, fleet, member } = &mut self.others[other];
+                (engine, fleet, member)
+            }
+        };
+        // The last reload may not be done yet.
+        let mut tries = 0;
+        while engine.prepare_configuration(&mut change).is_err() {
+            engine.advance(now);
+            while engine.poll_event().is_some() {}
+            tries += 1;
+            assert!(tries < 100_000, "a reload ends");
+        }
+        while !engine.is_prepared() {
+            engine.advance(now);
+            while engine.poll_event().is_some() {}
+        }
+        engine.reconfigure(change);
+        member.set_partition(partition, engine);
+        fleet.renew(engine, &CopiedHosts::new(None, now));
+        true
     }
 
     /// Number of mappings of all workers.
-    fn count(&mut self) -> usize {
+    pub(super) fn count(&mut self) -> usize {
         self.engines().map(|engine| engine.mappings().count()).sum()
+    }
+}
+
+impl Pair {
+    /// Disturbs the workers of a node: one stands still, all go on, or a reload reaches the workers
+    /// one after the other.
+    pub(super) fn disturb(&mut self, choice: u64, to_a: bool, host: u8) {
+        let process = self.either(to_a);
+        let count = process.others.len() + 1;
+        match choice {
+            44 if count > 1 => process.still = vec![usize::from(host) % count],
+            45 if count > 1 => {
+                let mut config = process.engine.config().clone();
+                config.timeouts.udp = Duration::from_secs(250 + u64::from(host));
+                if process.allotment == Allotment::Realms {
+                    config.realms = realms::set(usize::from(host));
+                }
+                process.begin_reload(&config);
+                process.reload_next();
+                self.run(0.3);
+                // No packet comes meanwhile.
+                while self.either(to_a).reload_next() {}
+            }
+            _ => process.still.clear(),
+        }
+        self.run(0.05);
     }
 }
 
 const COUNTS: [Counts; 5] = [Counts(2, 2), Counts(2, 3), Counts(3, 2), Counts(1, 2), Counts(3, 1)];
 
+/// Flows with their endpoints.
+pub(super) type Flows = Vec<((u8, u16), External)>;
+
 /// Flows of some hosts by node a, with their endpoints. A worker without ports borrows some.
-fn flows(pair: &mut Pair, hosts: std::ops::Range<u8>) -> Vec<((u8, u16), External)> {
+pub(super) fn flows(pair: &mut Pair, hosts: std::ops::Range<u8>) -> Flows {
     let mut flows = BTreeMap::new();
     for _ in 0..3 {
         for flow in hosts.clone().map(|host| (host, 9)) {
@@ -183,6 +263,16 @@ fn flows(pair: &mut Pair, hosts: std::ops::Range<u8>) -> Vec<((u8, u16), Externa
     }
     assert!(flows.len() > 30, "{:?}: {} flows", pair.workers, flows.len());
     flows.into_iter().collect()
+}
+
+/// New flows of many hosts by node b. An odd port gets an odd external one while there are some.
+pub(super) fn new_flows(pair: &mut Pair, port: u16) -> BTreeSet<External> {
+    let mut new = BTreeSet::new();
+    for _ in 0..4 {
+        new.extend((100..=250).filter_map(|host| pair.b().send((host, port))));
+        pair.run(0.2);
+    }
+    new
 }
 
 #[test]
@@ -256,15 +346,26 @@ fn a_move_of_all_workers_loses_no_flow_and_takes_held_ports_along() {
 }
 
 #[test]
-fn nodes_that_count_workers_in_other_ways_share_nothing() {
-    let mut pair = Pair::start();
-    pair.b = None;
-    pair.workers = Counts(1, 2);
-    let settings = (pair.folder.path(), pair.allotment, pair.workers);
-    pair.b = Some(Process::start("b", settings, &pair.wire, pair.now));
-    pair.run(2.0);
-    assert!(pair.a().status().refused_views > 0);
-    assert!(pair.b().status().slices.iter().all(|slice| slice.owner.is_none()));
+fn a_node_learns_the_number_of_the_others_workers_and_a_start_may_change_it() {
+    for (before, after) in [(1, 2), (2, 1), (2, 3), (3, 2)] {
+        let mut pair = Pair::of(Allotment::Many, Counts(before, 2));
+        let flows = flows(&mut pair, 2..40);
+        pair.run(3.0);
+        pair.end_a_with_guardian();
+        pair.workers = Counts(after, 2);
+        pair.restart_a();
+        pair.run(5.0);
+        assert!(pair.a().status().slices[0].is_complete, "{before}, {after}");
+        assert_eq!((pair.a().others.len() + 1, pair.a().count()), (after, pair.b().count()));
+        pair.run(122.0);
+        pair.ask("b", FleetRequest::Move(0, "a".into())).expect("it moves");
+        pair.run(2.0);
+        assert!(pair.a().status().slices[0].assigns, "{before}, {after}");
+        for (flow, external) in &flows {
+            assert_eq!(pair.a().send(*flow), Some(*external), "{before}, {after}");
+        }
+        pair.check();
+    }
 }
 
 /// Random histories, as with one worker.

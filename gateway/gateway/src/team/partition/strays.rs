@@ -8,16 +8,35 @@ use super::{Partition, WORDS};
 use natgate_wire::protocol;
 use std::net::Ipv4Addr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// Protocols with ports, in the order of the list.
 const PROTOCOLS: [u8; 4] = [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
 
 const PORTS: usize = 64 * WORDS;
 
-/// Strays of an address: for each protocol and port the number of the worker plus one, or 0.
+/// Words of 64 ports of all protocols, in the order of the list.
+const ALL_WORDS: usize = PROTOCOLS.len() * WORDS;
+
+/// Strays of an address.
 #[derive(Default)]
-pub(super) struct Strays(OnceLock<Box<[AtomicU8]>>);
+pub(super) struct Strays(OnceLock<List>);
+
+struct List {
+    /// For each protocol and port the number of the worker plus one, or 0.
+    workers: Box<[AtomicU8]>,
+    /// For each protocol and word true if one of its ports has been a stray.
+    words: Box<[AtomicBool]>,
+}
+
+impl List {
+    fn new() -> Self {
+        Self {
+            workers: (0..64 * ALL_WORDS).map(|_| AtomicU8::new(0)).collect(),
+            words: (0..ALL_WORDS).map(|_| AtomicBool::new(false)).collect(),
+        }
+    }
+}
 
 impl Strays {
     fn place(own: u8, port: u16) -> Option<usize> {
@@ -29,28 +48,32 @@ impl Strays {
     #[inline]
     pub(super) fn worker(&self, own: u8, port: u16) -> Option<usize> {
         let list = self.0.get()?;
-        let worker = list[Self::place(own, port)?].load(Ordering::Acquire);
+        let worker = list.workers[Self::place(own, port)?].load(Ordering::Acquire);
         usize::from(worker).checked_sub(1)
     }
 
     fn set(&self, own: u8, port: u16, worker: usize) {
         let Some(place) = Self::place(own, port) else { return };
-        let none = || (0..PROTOCOLS.len() * PORTS).map(|_| AtomicU8::new(0)).collect();
-        self.0.get_or_init(none)[place].store(worker as u8 + 1, Ordering::Release);
+        let list = self.0.get_or_init(List::new);
+        list.words[place / 64].store(true, Ordering::Release);
+        list.workers[place].store(worker as u8 + 1, Ordering::Release);
     }
 
     fn clear(&self, own: u8, port: u16) {
         if let Some((list, place)) = self.0.get().zip(Self::place(own, port)) {
-            list[place].store(0, Ordering::Release);
+            list.workers[place].store(0, Ordering::Release);
         }
     }
 
     fn clear_of(&self, own: u8, port: u16, worker: usize) -> bool {
         let Some((list, place)) = self.0.get().zip(Self::place(own, port)) else { return false };
-        let is_its = worker as u8 + 1;
-        list[place].compare_exchange(is_its, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let (is_its, entry) = (worker as u8 + 1, &list.workers[place]);
+        entry.compare_exchange(is_its, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
+
+/// Strays that a search has found: protocol and port.
+pub(crate) type Found = Vec<(u8, u16)>;
 
 impl Partition {
     /// A worker has a copied mapping now. If packets to its port would find another worker, they
@@ -71,18 +94,11 @@ impl Partition {
         }
     }
 
-    /// The mapping of a port has ended at a worker. Returns the worker that gives out the port, if
-    /// it is another one that may guard the port.
-    pub(crate) fn note_end(
-        &self,
-        worker: usize,
-        own: u8,
-        address: Ipv4Addr,
-        port: u16,
-    ) -> Option<usize> {
-        let row = self.row(address.to_bits())?;
-        let is_stray = row.owners.strays.clear_of(own, port, worker);
-        is_stray.then(|| row.owners.of(usize::from(port) / 64)).filter(|other| *other != worker)
+    /// The mapping of a port has ended at a worker: it is no stray any more. Returns false if it
+    /// was none of this worker.
+    pub(crate) fn note_end(&self, worker: usize, own: u8, address: Ipv4Addr, port: u16) -> bool {
+        let row = self.row(address.to_bits());
+        row.is_some_and(|row| row.owners.strays.clear_of(own, port, worker))
     }
 
     /// Worker of a port's mapping, if it is a stray.
@@ -90,21 +106,49 @@ impl Partition {
         self.row(address.to_bits())?.owners.strays.worker(own, port)
     }
 
-    /// Ports that a worker gives out of an address and whose mappings other workers have: protocol
-    /// and port.
-    pub(crate) fn strays_in_part(&self, worker: usize, address: Ipv4Addr) -> Vec<(u8, u16)> {
-        let Some(row) = self.row(address.to_bits()) else { return Vec::new() };
-        let Some(list) = row.owners.strays.0.get() else { return Vec::new() };
-        let words = row.owners.stretches(worker);
-        let ports = || words.iter().flat_map(|words| words.start * 64..words.end * 64);
-        let all = PROTOCOLS.iter().enumerate().flat_map(|(at, own)| {
-            ports().map(move |port| (at * PORTS + port, (*own, port as u16)))
-        });
-        let is_others = |place: usize| {
-            let of = list[place].load(Ordering::Acquire);
-            of != 0 && usize::from(of) != worker + 1
-        };
-        all.filter(|(place, _)| is_others(*place)).map(|(_, port)| port).collect()
+    /// The worker that gives out a port. `None`: no worker does.
+    pub(crate) fn giver_of(&self, own: u8, address: Ipv4Addr, port: u16) -> Option<usize> {
+        let row = self.row(address.to_bits())?;
+        let by_words = || row.owners.of(usize::from(port) / 64);
+        Some(self.gives_out(row, own, port).unwrap_or_else(by_words))
+    }
+
+    /// Looks for ports that a worker gives out of an address and whose mappings other workers have,
+    /// from word `from` of the list on. Ends when it has found `most`, with a whole word, or when
+    /// `looks` places have been looked at, which it counts down. Returns the ports, and the next
+    /// word; `None`: the list is done.
+    pub(crate) fn strays_in_part(
+        &self,
+        worker: usize,
+        (address, from): (Ipv4Addr, usize),
+        (looks, most): (&mut usize, usize),
+    ) -> (Found, Option<usize>) {
+        let mut found = Vec::new();
+        let Some(row) = self.row(address.to_bits()) else { return (found, None) };
+        let Some(list) = row.owners.strays.0.get() else { return (found, None) };
+        // Ports of subscribers and of static mappings are given out whatever word they are in.
+        let by_words = row.plan.is_none() && !row.has_fixed;
+        for word in from..ALL_WORDS {
+            if *looks == 0 || found.len() >= most {
+                return (found, Some(word));
+            }
+            *looks -= 1;
+            let is_others = by_words && row.owners.of(word % WORDS) != worker;
+            if is_others || !list.words[word].load(Ordering::Acquire) {
+                continue;
+            }
+            *looks = looks.saturating_sub(64);
+            let own = PROTOCOLS[word / WORDS];
+            for place in word * 64..word * 64 + 64 {
+                let of = usize::from(list.workers[place].load(Ordering::Acquire));
+                let port = (place % PORTS) as u16;
+                let is_stray = of != 0 && of != worker + 1;
+                if is_stray && self.giver_of(own, address, port) == Some(worker) {
+                    found.push((own, port));
+                }
+            }
+        }
+        (found, None)
     }
 }
 
@@ -130,14 +174,43 @@ mod tests {
         assert_eq!(leads_to(port), PacketOwner::Of(2));
         assert_eq!(partition.of_external(row, protocol::TCP, port), PacketOwner::Of(0));
         assert_eq!(leads_to(port - 1), PacketOwner::Of(0));
-        assert_eq!(partition.strays_in_part(0, address), [(UDP, port)]);
-        assert!(partition.strays_in_part(2, address).is_empty());
-        assert_eq!(partition.note_end(1, UDP, address, port), None, "another's mapping");
-        assert_eq!(partition.note_end(2, UDP, address, port), Some(0));
+        let in_part = |worker| partition.strays_in_part(worker, (address, 0), (&mut 9999, 9)).0;
+        assert_eq!(in_part(0), [(UDP, port)]);
+        assert!(in_part(1).is_empty() && in_part(2).is_empty());
+        assert_eq!(partition.giver_of(UDP, address, port), Some(0));
+        assert!(!partition.note_end(1, UDP, address, port), "another's mapping");
+        assert!(partition.note_end(2, UDP, address, port));
         assert_eq!(
             (leads_to(port), partition.stray(UDP, address, port)),
             (PacketOwner::Of(0), None)
         );
-        assert_eq!(partition.note_end(2, UDP, address, port), None, "it has ended");
+        assert!(!partition.note_end(2, UDP, address, port), "it has ended");
+        assert!(in_part(0).is_empty());
+    }
+
+    #[test]
+    fn a_search_for_strays_ends_and_goes_on() {
+        let address = Ipv4Addr::new(203, 0, 113, 1);
+        let addresses = vec![AddressRange { first: address, last: address }];
+        let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
+        let partition = Partition::new(&Config { pools, ..Config::default() }, None, 2, None);
+        let row = partition.row(address.to_bits()).expect("it is external");
+        let last = row.owners.stretches(0).last().expect("it has words").end as u16 * 64 - 1;
+        let strays: Vec<(u8, u16)> = [protocol::TCP, protocol::ICMP]
+            .into_iter()
+            .flat_map(|own| (last - 299..=last).map(move |port| (own, port)))
+            .collect();
+        strays.iter().for_each(|(own, port)| partition.note_copy(1, *own, address, *port));
+        let (mut all, mut next, mut steps) = (Vec::new(), Some(0), 0);
+        while let Some(from) = next {
+            let mut looks = 1000;
+            let (found, then) = partition.strays_in_part(0, (address, from), (&mut looks, 100));
+            assert!(found.len() < 100 + 64, "a share");
+            assert!(then.is_none_or(|then| then > from), "it goes on");
+            all.extend(found);
+            (next, steps) = (then, steps + 1);
+        }
+        assert_eq!(all, strays);
+        assert!((6..40).contains(&steps), "{steps}");
     }
 }

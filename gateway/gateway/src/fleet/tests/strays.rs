@@ -1,0 +1,228 @@
+//! Ports of copied mappings that another worker gives out: when they are guarded, and for how long.
+
+use super::workers::{Counts, Flows, Worker, flows, new_flows};
+use super::*;
+use std::collections::BTreeSet;
+
+const UDP: u8 = protocol::UDP;
+
+/// The strays among some flows, at node b: its first worker gives out the ports.
+fn strays(pair: &mut Pair, flows: &[((u8, u16), External)]) -> Flows {
+    let partition = Arc::clone(pair.b().member.as_ref().expect("a team").partition());
+    let is_stray = |(address, port): External| partition.stray(UDP, address, port) == Some(1);
+    let strays = flows.iter().copied().filter(|(_, external)| is_stray(*external)).collect();
+    let giver = |(address, port): External| partition.giver_of(UDP, address, port);
+    assert!(flows.iter().all(|(_, external)| giver(*external) == Some(0)));
+    strays
+}
+
+/// A pair whose node b has taken slice 0 after the end of node a, one hold-down ago or less: the
+/// strays among its flows.
+fn taken(hold_down: f64) -> (Pair, Flows) {
+    let mut pair = Pair::of(Allotment::Random, Counts(1, 2));
+    let flows = flows(&mut pair, 2..80);
+    pair.run(3.0);
+    let strays = strays(&mut pair, &flows);
+    assert!(strays.len() > 10, "{strays:?}");
+    pair.end_a_with_guardian();
+    pair.run(hold_down);
+    let slice = &pair.b().status().slices[0];
+    assert_eq!((slice.role, slice.assigns), ("owner", hold_down > 120.0));
+    (pair, strays)
+}
+
+/// New flows of node b, some of them by its ports of the first slice.
+fn some_new(pair: &mut Pair, port: u16) -> BTreeSet<External> {
+    let new = new_flows(pair, port);
+    assert!(new.iter().any(|one| one.0 == A1), "{new:?}");
+    new
+}
+
+#[test]
+fn a_guard_lasts_until_the_partner_has_forgotten_the_stray() {
+    let (mut pair, strays) = taken(122.0);
+    pair.restart_a();
+    pair.run(5.0);
+    assert!(pair.status_is_whole(), "{:?}", pair.b().status());
+    pair.wire().is_cut = true;
+    // The mappings end, but the partner does not hear of that, and may forward their packets.
+    pair.run(600.0);
+    let (_, external) = strays[0];
+    assert!(pair.a().answer(external, None).is_some(), "the partner has the copy");
+    let new = some_new(&mut pair, 1);
+    for (_, external) in &strays {
+        assert!(!new.contains(external), "{external:?} has gone to another");
+    }
+    pair.check();
+    pair.wire().is_cut = false;
+    pair.run(3.0);
+    let held = some_new(&mut pair, 5);
+    assert!(strays.iter().all(|(_, external)| !held.contains(external)), "they are held");
+    pair.run(122.0);
+    let free = some_new(&mut pair, 3);
+    assert!(strays.iter().any(|(_, external)| free.contains(external)), "no guard stays");
+    pair.check();
+}
+
+#[test]
+fn a_stray_that_ends_during_the_hold_down_of_the_slice_has_its_own() {
+    let (mut pair, strays) = taken(100.0);
+    strays.iter().for_each(|((host, _), _)| pair.b().clear(*host));
+    pair.run(30.0);
+    assert!(pair.b().status().slices[0].assigns);
+    let new = some_new(&mut pair, 1);
+    for (_, external) in &strays {
+        assert!(!new.contains(external), "{external:?} was in use 31 s ago");
+    }
+    pair.run(95.0);
+    let free = some_new(&mut pair, 3);
+    assert!(strays.iter().any(|(_, external)| free.contains(external)), "no guard stays");
+    pair.b().hosts();
+}
+
+#[test]
+fn a_copy_that_ends_leaves_its_port_held_at_the_worker_that_gives_it_out() {
+    let mut pair = Pair::of(Allotment::Random, Counts(1, 2));
+    let flows = flows(&mut pair, 2..80);
+    pair.run(3.0);
+    let strays = strays(&mut pair, &flows);
+    strays.iter().for_each(|((host, _), _)| pair.a().clear(*host));
+    pair.run(1.0);
+    let taken = taken_ports(pair.b().engine_at(0));
+    assert!(strays.iter().all(|(_, (_, port))| taken.contains(port)), "{taken:?}");
+}
+
+/// A copy has ended by itself at the worker that gives out the port, which therefore rests there.
+/// Then the owner has given the port to a host of another worker. The guard outlasts the rest.
+#[test]
+fn the_rest_of_an_earlier_copy_does_not_end_a_guard() {
+    let mut pair = Pair::of(Allotment::Random, Counts(1, 2));
+    let flows = flows(&mut pair, 2..80);
+    pair.run(3.0);
+    let is_home =
+        |pair: &mut Pair, host: u8| pair.b().worker_of((0, Ipv4Addr::new(10, 0, 0, host))) == 0;
+    let homes: Vec<((u8, u16), External)> =
+        flows.iter().copied().filter(|(flow, _)| is_home(&mut pair, flow.0)).collect();
+    pair.wire().is_cut = true;
+    for (flow, _) in &homes {
+        pair.b().clear(flow.0);
+        pair.a().clear(flow.0);
+    }
+    pair.run(1.0);
+    pair.wire().is_cut = false;
+    pair.run(125.0);
+    let hosts: Vec<u8> = (100..=250).filter(|host| !is_home(&mut pair, *host)).collect();
+    let new: Vec<External> = hosts.iter().filter_map(|host| pair.a().send((*host, 1))).collect();
+    pair.run(3.0);
+    let is_again = |external: &&External| homes.iter().any(|(_, other)| other == *external);
+    let again: Vec<External> = new.iter().filter(is_again).copied().collect();
+    assert!(again.len() > 5, "{again:?}");
+    pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
+    pair.run(2.0);
+    assert!(pair.b().status().slices[0].assigns);
+    // The rest is over, and so would be the hold-down.
+    pair.run(125.0);
+    let others = some_new(&mut pair, 3);
+    for external in &again {
+        assert!(!others.contains(external), "{external:?} is a stray");
+    }
+    pair.b().hosts();
+    pair.check();
+}
+
+/// Ports of the first address that an engine has taken for datagrams.
+fn taken_ports(engine: &Engine) -> BTreeSet<u16> {
+    let mut taken = [0; 1024];
+    assert_eq!(engine.taken_ports(0, UDP, &mut taken), Some(A1));
+    let is_taken = |port: &u16| taken[usize::from(*port) / 64] >> (port % 64) & 1 != 0;
+    (0..=u16::MAX).filter(is_taken).collect()
+}
+
+/// Held ports that a planned move takes along are held by one worker each.
+#[test]
+fn a_worker_holds_the_ports_that_it_gives_out_itself() {
+    for workers in [Counts(1, 2), Counts(2, 3), Counts(3, 2)] {
+        let mut pair = Pair::of(Allotment::Many, workers);
+        let flows = flows(&mut pair, 2..60);
+        pair.run(295.0);
+        for (flow, _) in flows.iter().filter(|(flow, _)| flow.0 >= 30) {
+            pair.a().send(*flow).expect("sent");
+        }
+        pair.run(10.0);
+        pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
+        pair.run(1.0);
+        assert!(pair.b().status().slices[0].assigns, "{workers:?}");
+        let partition = Arc::clone(pair.b().member.as_ref().expect("a team").partition());
+        let home = |((host, _), external): &((u8, u16), External)| {
+            (*external, pair.b().worker_of((0, Ipv4Addr::new(10, 0, 0, *host))))
+        };
+        let homes: Vec<(External, usize)> = flows.iter().map(home).collect();
+        let mut all = BTreeSet::new();
+        for worker in 0..workers.1 {
+            for port in taken_ports(pair.b().engine_at(worker)) {
+                // A copy that has ended at its worker is held there as well.
+                let was_here = homes.contains(&((A1, port), worker));
+                let gives_out = partition.giver_of(UDP, A1, port) == Some(worker);
+                assert!(was_here || gives_out, "{workers:?}: worker {worker} holds {port}");
+                all.insert(port);
+            }
+        }
+        for (_, (address, port)) in flows {
+            assert!(address != A1 || all.contains(&port), "{workers:?}: {port} is free");
+        }
+    }
+}
+
+#[test]
+fn a_hundred_thousand_strays_are_guarded_in_shares_before_a_port_is_assigned() {
+    const STRAYS: usize = 100_000;
+    const A_TURN: usize = 1024 + 64;
+    let mut pair = Pair::of(Allotment::Random, Counts(1, 2));
+    pair.run(2.0);
+    let partition = Arc::clone(pair.b().member.as_ref().expect("a team").partition());
+    let of = |own| (0..50_000_u16).map(move |port| (own, port));
+    let all = || of(UDP).chain(of(protocol::TCP));
+    all().for_each(|(own, port)| partition.note_copy(1, own, A1, port));
+    pair.end_a_with_guardian();
+    pair.run(119.0);
+    let guards = |pair: &mut Pair| pair.b().fleet.ports.guards();
+    assert_eq!(guards(&mut pair), 0);
+    let (mut last, mut turns) = (0, 0);
+    while !pair.b().engine.assigns(A1) {
+        pair.now += SECOND / 100;
+        let (process, now) = (pair.b.as_mut().expect("it runs"), pair.now);
+        process.turn(now);
+        let Worker { engine, fleet, member } = &mut process.others[0];
+        let (now, partition) = (Timestamp(now), Arc::clone(member.partition()));
+        fleet.turn(now, engine, &mut CopiedHosts::new(None, now), Some(&partition));
+        let count = process.fleet.ports.guards();
+        assert!(count - last <= A_TURN, "{count} after {last}");
+        if count > last && count < STRAYS {
+            assert!(process.fleet.next_deadline().0 <= now.0 + 1_000_000, "the search goes on");
+            assert!(!process.engine.assigns(A1));
+        }
+        (last, turns) = (count, turns + 1);
+        assert!(turns < 1000, "{count} are guarded");
+    }
+    assert_eq!(last, STRAYS);
+    // No port of the pool is free, so no flow gets one.
+    for host in 100..200 {
+        assert!(pair.b().send((host, 1)).is_none_or(|new| new.0 == B2));
+    }
+    let board = Arc::clone(&pair.b().fleet.board);
+    for (own, port) in all() {
+        let external = Endpoint { address: A1, port };
+        let port = PairPort { protocol: own, external, remote: Ipv4Addr::UNSPECIFIED, number: 0 };
+        let clear = || partition.note_end(1, own, A1, external.port);
+        board.give_back(0, written(port), clear);
+    }
+    for _ in 0..1000 {
+        pair.run(0.01);
+        let count = guards(&mut pair);
+        assert!(last - count <= 8 * A_TURN, "{count} after {last}");
+        last = count;
+    }
+    assert_eq!((last, pair.b().engine.resting()), (0, 0));
+    pair.run(122.0);
+    assert!((100..200).any(|host| pair.b().send((host, 2)).is_some_and(|new| new.0 == A1)));
+}
