@@ -7,6 +7,7 @@
 //! Sequences that lead to the same state (by the model's digest) are followed once. Depth and time
 //! grow together; TINY_WORLD_DEPTH sets the depth.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::{A, EXTERNAL, REMOTE, Spec, end};
