@@ -11,6 +11,7 @@
 //! a time.
 
 mod both;
+mod control;
 mod dslite;
 mod dslite_requests;
 mod ftp;

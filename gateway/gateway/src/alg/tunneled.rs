@@ -197,8 +197,7 @@ impl Stage {
         TunneledEnds { b4, inner }: TunneledEnds,
     ) -> bool {
         let kind = |settings: &AlgSettings| settings.kind(inner.protocol, inner.destination.port());
-        let named = kind(&self.settings).or_else(|| kind(&self.former));
-        let has_kind = named.is_some_and(|kind| kind != Kind::Pptp);
+        let has_kind = kind(&self.settings).or_else(|| kind(&self.former)).is_some();
         if has_kind || self.is_message(Side::Inside, inner) {
             return true;
         }
@@ -242,9 +241,7 @@ impl Stage {
         let (internal, remote_inside) = (source.into(), remote.into());
         let asked = Asked { internal, remote, remote_inside, number };
         if !self.is_message(Side::Inside, inner) {
-            let control = self.control_of_numbered(translator, asked, packet);
-            // A replay does not take packets of calls out of tunnels.
-            return control.filter(|control| control.kind != Kind::Pptp);
+            return self.control_of_numbered(translator, asked, packet);
         }
         let realm = translator.realms().of(HostKind::Dslite)?;
         let external = Ends::read(packet)?.source;

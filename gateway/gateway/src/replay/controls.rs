@@ -50,6 +50,26 @@ impl<W: Write> Replay<'_, W> {
         let mut work = self.room_for(bytes);
         let Some(translator) = &mut self.translator else { return Ok(()) };
         let mut packet = Packet::new(&mut work[..HEADROOM + bytes.len()], HEADROOM);
+        if alg.has_tunneled_call((&*engine, &*translator), self.now, bytes)
+            && translator.take_out_of_tunnel(self.now, &mut packet)
+        {
+            let (start, len, realm) = (packet.start(), packet.len(), packet.realm());
+            let mut room = Room::new(&mut work[start..], len);
+            let arrived = Arrived { now: self.now, from: Side::Inside, realm };
+            let of = (&mut room, bytes.len());
+            let taken = alg.take_call_of(engine, arrived, of, &mut self.losses);
+            let end = start + room.bytes().len();
+            let sent = match taken {
+                Some(Taken::Decided(..)) => {
+                    let origin = Origin::forwarded(Side::Inside, Side::Outside, bytes.len());
+                    let to = (Side::Outside, 0);
+                    let cause = Cause::Passed(header);
+                    self.send_translated(engine, to, cause, &mut work[start..end], origin)
+                }
+                _ => Ok(()),
+            };
+            return self.finish_control(engine, (Side::Inside, header), (alg, work), sent);
+        }
         let fate = translator.take(engine, self.now, Side::Inside, &mut packet);
         let (start, mut end) = (packet.start(), packet.end());
         let mut is_held = false;
