@@ -16,6 +16,7 @@ mod dslite;
 mod dslite_requests;
 mod ftp;
 mod nat64;
+mod peers;
 mod requests;
 mod routed;
 mod softwires;

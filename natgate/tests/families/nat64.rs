@@ -15,7 +15,7 @@ const STATIC_HOST: &str = "[[static]]\nprotocol = \"tcp\"\ninternal = \"[2001:db
      external = \"203.0.113.1:8080\"\n";
 
 /// Configuration, with more keys of the outside, and more tables.
-fn config(outside: &str, more: &str) -> String {
+pub(crate) fn config(outside: &str, more: &str) -> String {
     format!(
         "[inside]\ndevice = \"inside\"\naddress6 = \"2001:db8:1::1/64\"\n\
          [outside]\ndevice = \"outside\"\naddress = \"192.0.2.2/24\"\ngateway = \"192.0.2.1\"\n\

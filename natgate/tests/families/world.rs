@@ -133,6 +133,13 @@ impl World {
         wait_for_listener(node, port, PATIENCE).unwrap();
     }
 
+    /// Starts a program in a node, which runs until the end of the test.
+    pub(crate) fn background(&self, node: &str, program: &str, arguments: &[&str]) {
+        let log = self.network.file(&format!("{program}.log"));
+        let child = self.network.node(node).start(program.as_ref(), arguments, &log).unwrap();
+        self.children.borrow_mut().push(child);
+    }
+
     /// Connects from a node to a server, sends and receives; returns the client's endpoint as the
     /// server sees it.
     pub(crate) fn tcp(&self, node: &str, address: IpAddr) -> SocketAddr {
@@ -171,7 +178,18 @@ impl World {
     /// the server sees it.
     pub(crate) fn udp(&self, node: &str, address: IpAddr, len: usize) -> SocketAddr {
         let any = if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
-        let socket = self.enter(node, || UdpSocket::bind(any).unwrap());
+        self.udp_from(node, any.parse().unwrap(), address, len)
+    }
+
+    /// As [`World::udp`], from an endpoint.
+    pub(crate) fn udp_from(
+        &self,
+        node: &str,
+        from: SocketAddr,
+        address: IpAddr,
+        len: usize,
+    ) -> SocketAddr {
+        let socket = self.enter(node, || UdpSocket::bind(from).unwrap());
         socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         let mut buffer = [0; 256];
         for _ in 0..5 {

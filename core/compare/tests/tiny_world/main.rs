@@ -2,13 +2,14 @@
 //! external addresses with two ports each, two remotes, three timers. Every sequence of a dozen or
 //! so operations up to a depth is tried, and engine and model are compared after each step. One set
 //! of operations is about mappings, another about connections, errors and restarts, a third about
-//! packets of strangers.
+//! packets of strangers. `nat64` has a world of hosts with IPv6.
 //!
 //! Sequences that lead to the same state (by the model's digest) are followed once. Depth and time
 //! grow together; TINY_WORLD_DEPTH sets the depth.
 
 #[path = "../common/mod.rs"]
 mod common;
+mod nat64;
 
 use common::{A, EXTERNAL, REMOTE, Spec, end};
 use natgate_compare::{Divergence, Pair};
@@ -177,6 +178,36 @@ fn strangers() -> Config {
     Config { inbound_refresh: false, limits, ..config }
 }
 
+/// Engine and model in lock-step.
+trait World: Sized {
+    type Operation: Copy + std::fmt::Debug;
+
+    /// Gives an operation to both, and compares the results.
+    fn apply(&mut self, operation: Self::Operation) -> Result<(), Divergence>;
+
+    /// Compares the states.
+    fn check(&self) -> Result<(), Divergence>;
+
+    /// A hash of the state.
+    fn digest(&self) -> u64;
+}
+
+impl World for Pair {
+    type Operation = Operation;
+
+    fn apply(&mut self, operation: Operation) -> Result<(), Divergence> {
+        apply(self, operation)
+    }
+
+    fn check(&self) -> Result<(), Divergence> {
+        self.check_state()
+    }
+
+    fn digest(&self) -> u64 {
+        self.model.digest()
+    }
+}
+
 fn apply(pair: &mut Pair, operation: Operation) -> Result<(), Divergence> {
     let now = pair.model.now();
     let tcp = |from, to, flags| {
@@ -236,29 +267,32 @@ fn apply(pair: &mut Pair, operation: Operation) -> Result<(), Divergence> {
 }
 
 /// The state that a sequence of operations leads to.
-fn replay(config: &Config, path: &[Operation]) -> Pair {
-    let start = Timestamp(1_000_000_000_000_000_000);
-    let mut pair = Pair::new(config, [7; 32], start).expect("a good configuration");
-    let agreed = path.iter().try_for_each(|operation| apply(&mut pair, *operation));
+fn replay<W: World>(new: &dyn Fn() -> W, path: &[W::Operation]) -> W {
+    let mut world = new();
+    let agreed = path.iter().try_for_each(|operation| world.apply(*operation));
     agreed.expect("they agreed before");
-    pair
+    world
 }
 
 /// Tries everything. Returns the number of states and of steps.
-fn explore(config: &Config, operations: &[Operation], depth: usize) -> (usize, usize) {
-    let mut seen = HashSet::from([replay(config, &[]).model.digest()]);
+fn explore<W: World>(
+    new: &dyn Fn() -> W,
+    operations: &[W::Operation],
+    depth: usize,
+) -> (usize, usize) {
+    let mut seen = HashSet::from([new().digest()]);
     let mut steps = 0;
-    let mut level: Vec<Vec<Operation>> = vec![Vec::new()];
+    let mut level: Vec<Vec<W::Operation>> = vec![Vec::new()];
     for left in (0..depth).rev() {
         let mut next = Vec::new();
         for path in &level {
             for operation in operations {
-                let mut pair = replay(config, path);
-                let agreed = apply(&mut pair, *operation).and_then(|()| pair.check_state());
-                let path: Vec<Operation> = path.iter().copied().chain([*operation]).collect();
+                let mut world = replay(new, path);
+                let agreed = world.apply(*operation).and_then(|()| world.check());
+                let path: Vec<_> = path.iter().copied().chain([*operation]).collect();
                 agreed.unwrap_or_else(|divergence| panic!("{divergence}\nafter {path:?}"));
                 steps += 1;
-                if seen.insert(pair.model.digest()) && left > 0 {
+                if seen.insert(world.digest()) && left > 0 {
                     next.push(path);
                 }
             }
@@ -273,16 +307,29 @@ fn depth(usual: usize) -> usize {
     depth.unwrap_or(usual)
 }
 
-/// Explores a world and prints its size.
+/// Start of every world.
+const BEGIN: Timestamp = Timestamp(1_000_000_000_000_000_000);
+
+/// Explores a world of IPv4.
 fn try_everything(config: &Config, operations: &[Operation], depth: usize) {
+    let name = format!("{:?}, {:?}", config.mapping, config.pooling);
+    let new = || Pair::new(config, [7; 32], BEGIN).expect("a good configuration");
+    explore_and_tell(&name, &new, operations, depth);
+}
+
+/// Explores a world and prints its size.
+fn explore_and_tell<W: World>(
+    name: &str,
+    new: &dyn Fn() -> W,
+    operations: &[W::Operation],
+    depth: usize,
+) {
     let begun = std::time::Instant::now();
-    let (states, steps) = explore(config, operations, depth);
+    let (states, steps) = explore(new, operations, depth);
     // Written directly to standard error, because the test runner would capture it.
     let _ = writeln!(
         std::io::stderr(),
-        "{:?}, {:?}: {states} states, {steps} steps to depth {depth}, {:?}",
-        config.mapping,
-        config.pooling,
+        "{name}: {states} states, {steps} steps to depth {depth}, {:?}",
         begun.elapsed()
     );
     assert!(states > 1000 || depth < 5, "the world is smaller than it should be");
