@@ -76,7 +76,7 @@ impl Control {
         (&self.client).write_all(command.as_bytes()).unwrap();
         let seen = line(&self.server);
         let external = endpoint(&seen);
-        assert!(*external.ip() == EXTERNAL && seen.len() != command.len(), "{seen}");
+        assert!(*external.ip() == EXTERNAL && seen != command, "{seen}");
         let to = SocketAddr::V4(external);
         let data = world.enter("server", || TcpStream::connect_timeout(&to, PATIENCE));
         let mut data = data.unwrap_or_else(|error| panic!("{} at {seen}: {error}", self.node));

@@ -1,10 +1,8 @@
-//! Other programs beside natgate: tayga as the customer's side of 464XLAT and as the other half of
-//! a stateless translation, BIND as DNS64, and the kernel's translation of prefixes as a second
+//! Other programs beside natgate: BIND as DNS64, and the kernel's translation of prefixes as a second
 //! opinion.
 
 use super::nat64;
 use super::world::World;
-use natgate_testnet::Gateway;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -33,76 +31,6 @@ fn route(world: &World, node: &str, commands: &str) {
         ),
     );
     assert_eq!(said, "", "{node}: {commands}");
-}
-
-/// A client with IPv4 alone, tayga, a gateway with these tables, and a server with IPv4 alone.
-fn behind_tayga(tables: &str) -> (World, Gateway) {
-    let world = World::new(&["client", "clat", "nat", "server"]);
-    world.host("client", "address add 10.0.0.11/24 dev eth0\nroute add default via 10.0.0.1\n");
-    world.host(
-        "server",
-        "address add 192.0.2.1/24 dev eth0\nroute add 203.0.113.0/24 via 192.0.2.2\n",
-    );
-    let gateway = world.start(
-        "nat",
-        &format!(
-            "[inside]\ndevice = \"inside\"\naddress6 = \"2001:db8:9::1/64\"\n\
-             gateway6 = \"2001:db8:9::2\"\n\
-             [outside]\ndevice = \"outside\"\naddress = \"192.0.2.2/24\"\n{tables}"
-        ),
-    );
-    let file = world.file("tayga.conf");
-    let config = "tun-device clat\nipv4-addr 192.0.0.1\nipv6-addr 2001:db8:aaaa::1\n\
-                  prefix 64:ff9b::/96\nmap 10.0.0.11 2001:db8:aaaa::11\n";
-    std::fs::write(&file, config).unwrap();
-    route(
-        &world,
-        "clat",
-        &format!(
-            "ip address add 10.0.0.1/24 dev inside; \
-             ip address add 2001:db8:9::2/64 dev outside nodad; \
-             tayga --config {file} --mktun >/dev/null 2>&1; ip link set clat up; \
-             ip route add default dev clat; ip route add 2001:db8:aaaa::/64 dev clat; \
-             ip route add 64:ff9b::/96 via 2001:db8:9::1"
-        ),
-    );
-    world.background("clat", "tayga", &["--config", &file, "--nodetach"]);
-    (world, gateway)
-}
-
-#[test]
-fn tayga_is_the_clat_of_a_nat64() {
-    let (world, _gateway) = behind_tayga("[[pool]]\naddresses = [\"203.0.113.1\"]\n[nat64]\n");
-    let server = address("192.0.2.1");
-    world.serve("server", server);
-    world.ping("client", "192.0.2.1", "");
-    world.ping("client", "192.0.2.1", "-s 1200");
-    assert_eq!(world.tcp("client", server).ip(), address("203.0.113.1"));
-    // The last datagram comes in fragments.
-    for len in [1, 1200, 3000] {
-        assert_eq!(world.udp("client", server, len).ip(), address("203.0.113.1"));
-    }
-    let said = world.run("client", "ping -n -c 1 -W 5 192.0.2.77");
-    assert!(said.contains("unreachable") || said.contains("Unreachable"), "{said}");
-}
-
-#[test]
-fn tayga_and_natgate_translate_without_state_to_ipv6_and_back() {
-    let (world, _gateway) = behind_tayga(
-        "[siit]\nprefixes = [\"64:ff9b::/96\"]\n\
-         [[siit.map]]\nipv6 = \"2001:db8:aaaa::11\"\nipv4 = \"203.0.113.11\"\n",
-    );
-    let (server, client) = (address("192.0.2.1"), address("203.0.113.11"));
-    world.serve("server", server);
-    world.serve("client", address("10.0.0.11"));
-    world.ping("client", "192.0.2.1", "-s 1200");
-    world.ping("server", "203.0.113.11", "-s 1200");
-    assert_eq!(world.tcp("client", server).ip(), client);
-    assert_eq!(world.tcp("server", client).ip(), server);
-    for len in [1, 1200, 3000] {
-        assert_eq!(world.udp("client", server, len).ip(), client);
-        assert_eq!(world.udp("server", client, len).ip(), server);
-    }
 }
 
 /// A host with addresses in many subnets, and a server that knows them by another prefix.
