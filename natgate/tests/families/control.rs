@@ -140,8 +140,8 @@ fn control_connections_of_hosts_of_nat64_go_on() {
              gateway = \"192.0.2.1\"\n[[pool]]\naddresses = [\"203.0.113.1\"]\n[nat64]\n{more}"
         )
     };
-    let client = ("client", nat64::CLIENT, "64:ff9b::198.51.100.10");
-    go_on(&nat64::world(), nat64::SERVER, &[client], &config);
+    let client = ("client", nat64::CLIENT, "64:ff9b::192.0.2.1");
+    go_on(&nat64::world(), "192.0.2.1", &[client], &config);
 }
 
 /// Two customers have one inner address.

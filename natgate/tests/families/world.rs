@@ -133,13 +133,6 @@ impl World {
         wait_for_listener(node, port, PATIENCE).unwrap();
     }
 
-    /// Starts a program in a node, which runs until the end of the test.
-    pub(crate) fn background(&self, node: &str, program: &str, arguments: &[&str]) {
-        let log = self.network.file(&format!("{program}.log"));
-        let child = self.network.node(node).start(program.as_ref(), arguments, &log).unwrap();
-        self.children.borrow_mut().push(child);
-    }
-
     /// Connects from a node to a server, sends and receives; returns the client's endpoint as the
     /// server sees it.
     pub(crate) fn tcp(&self, node: &str, address: IpAddr) -> SocketAddr {

@@ -17,7 +17,7 @@ const PREFIX: u128 = 0x64_ff9b << 96;
 
 /// A host of NAT64: its subscriber and its port, which no other host has.
 #[derive(Clone, Copy, Debug)]
-struct Host {
+pub(crate) struct Host {
     subscriber: u16,
     port: u16,
 }
