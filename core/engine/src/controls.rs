@@ -215,11 +215,11 @@ impl Engine {
         self.set_answers(slot, answers);
     }
 
-    /// Doubts the mapping of a packet that went by the session with a remote endpoint, if the
-    /// packet is of a control flow.
+    /// Doubts the mapping that a packet went by, if the packet is of a control flow. Its session
+    /// may be the mapping's first session later.
     #[inline(always)]
-    pub(crate) fn mark_control(&mut self, slot: u32, remote: AddressPort) {
-        if self.controls.marks && self.table.mapping(slot).first.remote() == remote {
+    pub(crate) fn mark_control(&mut self, slot: u32) {
+        if self.controls.marks {
             self.table.set_answers(slot, false);
         }
     }

@@ -221,7 +221,7 @@ impl Stage {
     /// Takes what another process has saved, if its protocol is on here, too.
     pub(crate) fn restore_flows(
         &mut self,
-        engine: &mut Engine,
+        (engine, now): (&mut Engine, Timestamp),
         flows: &[Vec<u8>],
         numbered: HostRealms,
     ) {
@@ -235,7 +235,9 @@ impl Stage {
             };
             match Record::restore(flow, numbered) {
                 Some(Record::Call(call)) if settings.has(Kind::Pptp) => calls.adopt(call),
-                Some(Record::Further(one)) if settings.has(one.kind) => further.adopt(&one),
+                Some(Record::Further(one)) if settings.has(one.kind) => {
+                    further.adopt(&one, seconds(now));
+                }
                 Some(_) => {}
                 None => {
                     let realm = |mark| carried::realm(numbered, mark);
@@ -330,7 +332,9 @@ impl Stage {
                 };
                 let is_of =
                     |settings| has(settings, ends.destination) || has(settings, ends.source);
-                is_of(&self.settings) || is_of(&self.former) || self.further.may_have(ends)
+                // A flow of former settings may have any ports.
+                let is_former = !self.former.is_off();
+                is_former || is_of(&self.settings) || self.further.may_have(ends)
             }
             Side::Outside => self.inbound(ends).is_some(),
         }

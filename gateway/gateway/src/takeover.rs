@@ -122,7 +122,7 @@ impl Worker {
             self.go_on_since(epoch, &legacy.addresses, now);
         }
         if let Some(flows) = legacy.flows.get(number) {
-            self.adopt_flows(flows);
+            self.adopt_flows(flows, now);
         }
         legacy.hosts.get(number).map_or(Ok(()), |hosts| self.adopt_hosts(hosts, now))
     }

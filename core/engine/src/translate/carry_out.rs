@@ -141,11 +141,11 @@ impl Engine {
     ) -> u32 {
         if let SessionPlan::Refresh(slot, session) = by {
             self.refresh(*session, way, headers);
-            self.mark_control(*slot, remote);
+            self.mark_control(*slot);
             return *slot;
         }
         let slot = self.begin_by(headers, by, way, remote);
-        self.mark_control(slot, remote);
+        self.mark_control(slot);
         self.begun(slot, remote, seen);
         if way == Way::In && self.table.mapping(slot).is_explicit() {
             self.use_up(slot, seen);

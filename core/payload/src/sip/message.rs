@@ -107,11 +107,15 @@ pub(super) fn seen(bytes: &[u8], via: Range<usize>, family: Family) -> impl Iter
     })
 }
 
+/// Bytes behind an endpoint in which `maddr` is searched. Each endpoint of a message has such a
+/// search, so a message of endpoints alone must not cost the square of its length.
+const REACH: usize = 256;
+
 /// The place of the parameter `maddr` behind an endpoint of a part, in the same URI or value of
 /// Via, if it has the address of the endpoint. Messages go to this address, and to the endpoint's
 /// port (RFC 3261 sections 18.2.2 and 19.1.1).
 pub(super) fn maddr(bytes: &[u8], part: &Range<usize>, of: &Place) -> Option<Range<usize>> {
-    let behind = &bytes[of.range.end..part.end];
+    let behind = &bytes[of.range.end..part.end.min(of.range.end + REACH)];
     let len = behind.iter().position(|byte| b",>\"? \t\r".contains(byte)).unwrap_or(behind.len());
     let (place, value) = parameter(bytes, of.range.end..of.range.end + len, b"maddr")?;
     (text::address(value) == Some(of.address)).then_some(place)

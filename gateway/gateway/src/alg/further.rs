@@ -18,6 +18,9 @@ const MOST: usize = 4096;
 /// Most entries of an internal address, of each map.
 const MOST_OF_HOST: usize = 64;
 
+/// Longest time of an entry of another process, seconds: that of a registration.
+const LONGEST: u32 = 3600;
+
 /// Seconds between two searches for entries whose time has passed.
 const PAUSE: u32 = 10;
 
@@ -183,10 +186,10 @@ impl FurtherFlows {
     }
 
     /// Takes an entry of another process.
-    pub(super) fn adopt(&mut self, carried: &Carried) {
+    pub(super) fn adopt(&mut self, carried: &Carried, now: u32) {
         let (flow, further) = carried.parts();
         // Without room, the flow passes unread.
-        self.add(carried.kind, &flow, &further, carried.until);
+        self.add(carried.kind, &flow, &further, carried.until.min(now + LONGEST));
     }
 
     /// Lets the entry of a server inside, which `flow` has named, end with its flows.

@@ -198,7 +198,7 @@ impl Stage {
     ) -> bool {
         let kind = |settings: &AlgSettings| settings.kind(inner.protocol, inner.destination.port());
         let has_kind = kind(&self.settings).or_else(|| kind(&self.former)).is_some();
-        if has_kind || self.is_message(Side::Inside, inner) {
+        if has_kind || !self.former.is_off() || self.is_message(Side::Inside, inner) {
             return true;
         }
         let host = || number_of(translator, Requester::Tunneled { b4, inner: *inner.source.ip() });

@@ -75,10 +75,10 @@ impl Worker {
     }
 
     /// Takes the control flows of another process.
-    pub(crate) fn adopt_flows(&mut self, flows: &[Vec<u8>]) {
+    pub(crate) fn adopt_flows(&mut self, flows: &[Vec<u8>], now: Timestamp) {
         let numbered = self.realms_of_hosts();
         if let Some(algs) = &mut self.stages.algs {
-            algs.stage.restore_flows(&mut self.stages.engine, flows, numbered);
+            algs.stage.restore_flows((&mut self.stages.engine, now), flows, numbered);
         }
     }
 

@@ -167,7 +167,7 @@ fn connections_of_h245_go_over_to_another_process() {
     assert_eq!(begun.say(&mut world, Side::Inside, &first), first);
     let saved = world.stage.saved_flows(natgate_ipv6::HostRealms::NONE);
     let mut heir = self::world().stage;
-    heir.restore_flows(&mut world.engine, &saved, natgate_ipv6::HostRealms::NONE);
+    heir.restore_flows((&mut world.engine, world.now), &saved, natgate_ipv6::HostRealms::NONE);
     assert_eq!(heir.payloads.flows(), 2);
     world.stage = heir;
     assert_ne!(begun.say(&mut world, Side::Inside, &bytes(OPEN_VIDEO)), bytes(OPEN_VIDEO));

@@ -581,7 +581,7 @@ fn calls_go_over_to_another_process() {
     assert!(world.carry(Side::Inside, &gre("10.0.0.5", "198.51.100.2", 9007)).is_some());
     let saved = world.stage.saved_flows(natgate_ipv6::HostRealms::NONE);
     let mut heir = self::world().stage;
-    heir.restore_flows(&mut world.engine, &saved, natgate_ipv6::HostRealms::NONE);
+    heir.restore_flows((&mut world.engine, world.now), &saved, natgate_ipv6::HostRealms::NONE);
     heir.calls.check();
     world.stage = heir;
     // A call without a packet is still expected.
@@ -602,7 +602,7 @@ fn calls_go_over_to_another_process() {
     // The protocol is off in the next process.
     let saved = world.stage.saved_flows(natgate_ipv6::HostRealms::NONE);
     let mut without = Stage::off([1; 32]);
-    without.restore_flows(&mut world.engine, &saved, natgate_ipv6::HostRealms::NONE);
+    without.restore_flows((&mut world.engine, world.now), &saved, natgate_ipv6::HostRealms::NONE);
     assert_eq!((without.calls.entries()[0], without.payloads.flows()), (0, 0));
 }
 
