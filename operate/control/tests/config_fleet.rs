@@ -43,42 +43,13 @@ fn a_pair_shares_these_tables() {
 }
 
 #[test]
-fn a_pair_has_several_workers_and_does_not_tell_those_of_the_other_node() {
-    const WORKERS: &str = "[workers]\ncount = 2\n";
-    assert_eq!((read("").workers, read(WORKERS).workers), (1, 2));
-    let arithmetic =
-        "deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\nports_per_subscriber = 64 # \"";
-    for keys in ["preserve", arithmetic] {
-        let text = pool(&format!("allocation = \"{keys}\""));
-        parse(&format!("{text}\n{WORKERS}"), "t").expect("it is right");
-    }
-    let of_partner = PAIR.replace(":7600\" }", ":7600\", workers = 2 }");
-    refused(&of_partner, "fleet.partner.workers");
-}
-
-#[test]
-fn several_workers_do_not_share_everything_yet() {
-    const WORKERS: &str = "[workers]\ncount = 2\n";
-    let inside = PAIR.replace("[inside]\n", "[inside]\naddress6 = \"2001:db8:1::1/64\"\n");
-    let nat64 = format!("{inside}\n[nat64]\nprefixes = [\"64:ff9b::/96\"]\n");
-    refused(&format!("{nat64}{WORKERS}"), "hosts of NAT64 or DS-Lite among several workers yet");
-    let blocks = pool("allocation = \"block\"");
-    refused(&format!("{blocks}\n{WORKERS}"), "does not share blocks of ports among several");
-    let service = |servers: &str| {
-        format!("{PAIR}\n[[static]]\nexternal = \"203.0.113.1:80\"\nservers = [{servers}]\n")
-    };
-    let one = "{ internal = \"10.0.0.8:80\" }";
-    let several = service(&format!("{one}, {{ internal = \"10.0.0.9:80\" }}"));
-    refused(&format!("{several}{WORKERS}"), "share several servers among several workers yet");
-    for text in [several, format!("{}{WORKERS}", service(one))] {
-        parse(&text, "t").expect("it is right");
-    }
-}
-
-#[test]
 fn a_pair_refuses_what_it_does_not_share() {
-    let alg = format!("{PAIR}\n[alg]\nftp = true\n");
-    refused(&alg, "application-level gateways yet; take [alg] out");
+    for (more, expected) in [
+        ("[alg]\nftp = true\n", "application-level gateways yet; take [alg] out"),
+        ("[workers]\ncount = 2\n", "several workers yet; write workers.count = 1"),
+    ] {
+        refused(&format!("{PAIR}\n{more}"), expected);
+    }
     let inside = "[inside]\naddress6 = \"2001:db8:1::1/64\"\n";
     let tunnels = "[dslite]\naddress = \"2001:db8:1::ff\"\nb4 = [\"2001:db8:b4::/48\"]\n";
     let both = format!("{}\n{tunnels}", PAIR.replace("[inside]\n", inside));
