@@ -176,6 +176,19 @@ fn connections_of_h245_go_over_to_another_process() {
     channel_opens(&mut world, &mut other);
 }
 
+#[test]
+fn connections_of_h245_stay_read_when_the_protocol_is_turned_off() {
+    let mut world = world();
+    let mut call = Connection::open(&mut world, Side::Inside, CALLER, "0.0.0.0:0", CALLED);
+    call.say(&mut world, Side::Inside, &bytes(SETUP_H245));
+    call.say(&mut world, Side::Outside, &bytes(CONNECT_H245));
+    let (internal, remote) = ("10.0.0.5:40002", "198.51.100.2:30000");
+    let mut begun = Connection::open(&mut world, Side::Inside, internal, "0.0.0.0:0", remote);
+    begun.say(&mut world, Side::Inside, &bytes(DETERMINATION));
+    world.stage.renew(&AlgSettings::default(), world.engine.config());
+    assert_ne!(begun.say(&mut world, Side::Inside, &bytes(OPEN_VIDEO)), bytes(OPEN_VIDEO));
+}
+
 /// The host sends a message of RAS to its gatekeeper. Returns what leaves.
 fn tells_gatekeeper(world: &mut World, message: &[u8]) -> Vec<u8> {
     let (own, gatekeeper) = (end("10.0.0.5:1719"), end("198.51.100.2:1719"));
