@@ -294,8 +294,8 @@ impl Fleet {
         }
     }
 
-    /// Time of the next turn that is due: at once if messages wait, for each turn takes some; at the
-    /// next look at the orders if one of its works is not done.
+    /// Time of the next turn that is due: at once if messages wait, for each turn takes some; at
+    /// the next look at the orders if one of its works is not done.
     pub(crate) fn next_deadline(&self) -> Timestamp {
         if self.is_behind || self.lead.as_ref().is_some_and(|lead| lead.has_more) {
             return self.last_turn;

@@ -1,5 +1,5 @@
-//! Other programs beside natgate: BIND as DNS64, and the kernel's translation of prefixes as a second
-//! opinion.
+//! Other programs beside natgate: BIND as DNS64, and the kernel's translation of prefixes as a
+//! second opinion.
 
 use super::nat64;
 use super::world::World;

@@ -57,9 +57,7 @@ impl Engine {
         let external = ExternalPorts::new(config, room, timeouts.hold_ticks, key);
         let rules = RuleSet::new(&config.rules)?;
         let realms = Realms::new(config, &rules)?;
-        for rules in core::iter::once(&rules).chain(realms.further_rules()) {
-            rules.check(config, |pool, address| external.has(pool, address))?;
-        }
+        check_rules(config, (&rules, &realms), &external)?;
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
             subscribers: Subscribers::new(
@@ -250,4 +248,16 @@ pub(super) fn rules_of(config: &Config) -> impl Iterator<Item = &[Rule]> {
 
 pub(super) fn memory_of_rules(rules: &[Rule]) -> u64 {
     RuleSet::new(rules).map_or(0, |rules| rules.memory())
+}
+
+/// Checks the rules of every realm.
+fn check_rules(
+    config: &Config,
+    (rules, realms): (&RuleSet, &Realms),
+    external: &ExternalPorts,
+) -> Result<(), ConfigError> {
+    for rules in core::iter::once(rules).chain(realms.further_rules()) {
+        rules.check(config, |pool, address| external.has(pool, address))?;
+    }
+    Ok(())
 }

@@ -11,7 +11,7 @@ use super::mappings::Flow;
 use super::parsed::ParsedHeaders;
 use super::patch::{rewrite, u16_at, u32_at};
 use crate::calendar::NONE;
-use crate::endpoint::{AddressPort, Internal};
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::external::{Draw, ExternalPorts};
 use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
@@ -127,6 +127,14 @@ pub(super) struct Round {
 }
 
 impl Round {
+    /// The deadline of an established session, of a mapping with this set of timeouts; 0 if it may
+    /// depend on the remote port.
+    #[inline(always)]
+    fn usual_deadline(&self, is_tcp: bool, set: u8) -> u32 {
+        let all = if is_tcp { &self.established } else { &self.udp };
+        all[usize::from(set)]
+    }
+
     /// The deadline of a session that begins, of a mapping with this set of timeouts.
     #[inline(always)]
     fn first_deadline(&self, timers: &Timers, set: u8, protocol: u8, remote_port: u16) -> u32 {
@@ -341,6 +349,25 @@ impl Engine {
                 || self.may_leave(headers.realm(), source.address, remote.address))
     }
 
+    /// The external endpoint of a new flow. `None`: the complete way finds one, or refuses.
+    #[inline(always)]
+    fn external_of_draw(
+        &mut self,
+        headers: &ParsedHeaders,
+        flow: &NewFlow,
+        (draw, kind): (&Draw, usize),
+    ) -> Option<External> {
+        let external = match self.external.drawn(headers.protocol, draw, flow.port) {
+            Some(external) => external,
+            None => {
+                // A subscriber that is refused draws nothing.
+                self.subscribers.check_record(flow.record, kind, self.now).ok()?;
+                self.draw_again(headers, flow, draw)?
+            }
+        };
+        (!self.is_control_port(external.port)).then_some(external)
+    }
+
     /// Stage four, of what is no established session: makes the mapping of a subscriber's new flow
     /// and translates its first packet, or does what a rule says; or leaves all to the complete
     /// way.
@@ -380,17 +407,7 @@ impl Engine {
             return None;
         }
         let kind = quota_class(protocol);
-        let external = match self.external.drawn(protocol, &draw, flow.port) {
-            Some(external) => external,
-            None => {
-                // A subscriber that is refused draws nothing.
-                self.subscribers.check_record(flow.record, kind, self.now).ok()?;
-                self.draw_again(headers, flow, &draw)?
-            }
-        };
-        if self.is_control_port(external.port) {
-            return None;
-        }
+        let external = self.external_of_draw(headers, flow, (&draw, kind))?;
         let (pool, fixed, timeouts) = match flow.rule {
             FlowRule::Snat { pool, fixed, timeouts } => (pool.into(), fixed.is_some(), timeouts),
             _ => (self.config.default_pool_of(headers.realm()), false, 0),
@@ -479,22 +496,17 @@ impl Engine {
         let differs = inside
             | mapping.doubts(round.epoch, headers.protocol)
             | mapping.first.differs(F::WAY, headers.remote, state);
-        if headers.flags & (SYN | RST | FIN) != 0 {
+        let is_first_answer = F::WAY == Way::In && differs == Session::FIRST_ANSWER;
+        if headers.flags & (SYN | RST | FIN) != 0 || differs != 0 && !is_first_answer {
             return false;
         }
-        if differs != 0 {
-            if F::WAY == Way::Out || differs != Session::FIRST_ANSWER {
-                return false;
-            }
+        if is_first_answer {
             self.note_answer(SessionRef::First(headers.slot), Way::In);
             mapping = self.table.mapping_mut(headers.slot);
         }
         if F::WAY == Way::Out || round.inbound_refresh {
             let set = mapping.timeouts();
-            let mut expires = match is_tcp {
-                true => round.established[usize::from(set)],
-                false => round.udp[usize::from(set)],
-            };
+            let mut expires = round.usual_deadline(is_tcp, set);
             if expires < mapping.first.expires {
                 if round.by_port {
                     let time = self.timeouts.of_open(set, headers.protocol, remote.port);
