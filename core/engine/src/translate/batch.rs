@@ -159,16 +159,31 @@ impl Engine {
                 && let Some(verdict) = self.quick_new(round, headers, &flows[at], packet, tally)
             {
                 verdict
-            } else if let Some(is_control) = stops
-                && self.may_be_control(packet)
-                && is_control(packet.bytes())
-            {
-                return at;
-            } else {
+            } else if let Some(verdict) = self.take_other(F::SIDE, packet, stops) {
                 tally.others += 1;
-                self.complete(F::SIDE, packet)
+                verdict
+            } else {
+                return at;
             };
         }
         all
+    }
+
+    /// Takes a packet the complete way. `None`: the packet is of a control flow, and `stops` is
+    /// asked about such packets.
+    #[inline(never)]
+    fn take_other(
+        &mut self,
+        from: Side,
+        packet: &mut Packet<'_>,
+        stops: Option<Stops<'_>>,
+    ) -> Option<Verdict> {
+        if let Some(is_control) = stops
+            && self.may_be_control(packet)
+            && is_control(packet.bytes())
+        {
+            return None;
+        }
+        Some(self.complete(from, packet))
     }
 }

@@ -486,7 +486,7 @@ impl Engine {
         {
             return false;
         }
-        let mut mapping = self.table.mapping_mut(headers.slot);
+        let mapping = self.table.mapping_mut(headers.slot);
         let is_tcp = headers.protocol == protocol::TCP;
         let state = if is_tcp { State::Established } else { State::Open };
         let inside = match F::WAY {
@@ -496,13 +496,13 @@ impl Engine {
         let differs = inside
             | mapping.doubts(round.epoch, headers.protocol)
             | mapping.first.differs(F::WAY, headers.remote, state);
-        let is_first_answer = F::WAY == Way::In && differs == Session::FIRST_ANSWER;
-        if headers.flags & (SYN | RST | FIN) != 0 || differs != 0 && !is_first_answer {
+        if headers.flags & (SYN | RST | FIN) != 0 {
             return false;
         }
-        if is_first_answer {
-            self.note_answer(SessionRef::First(headers.slot), Way::In);
-            mapping = self.table.mapping_mut(headers.slot);
+        if differs != 0 {
+            return F::WAY == Way::In
+                && differs == Session::FIRST_ANSWER
+                && self.quick_answer::<F>(round, headers, packet, tally);
         }
         if F::WAY == Way::Out || round.inbound_refresh {
             let set = mapping.timeouts();
@@ -538,6 +538,20 @@ impl Engine {
         packet.cut(usize::from(headers.total_len));
         rewrite::<F>(packet.tail_mut(), headers.protocol, new);
         true
+    }
+
+    /// Stage four for the first answer to an unanswered session: notes the answer, and begins anew.
+    #[cold]
+    #[inline(never)]
+    fn quick_answer<F: From>(
+        &mut self,
+        round: &Round,
+        headers: &ParsedHeaders,
+        packet: &mut Packet<'_>,
+        tally: &mut Tally,
+    ) -> bool {
+        self.note_answer(SessionRef::First(headers.slot), Way::In);
+        self.quick::<F>(round, headers, packet, tally)
     }
 
     /// Counts the packets that went the quick way, of `all` that are translated.
