@@ -1,6 +1,11 @@
 //! PPTP and H.323 of clients behind B4s of DS-Lite. Two B4s have hosts with one inner address.
 //! These hosts use the same ports and Call IDs.
 
+// The messages of the framework's own tests.
+#[path = "../../../../core/payload/tests/common/h323.rs"]
+#[allow(dead_code, reason = "the tests use a part")]
+mod messages;
+
 use super::algs_in_tunnels::*;
 use super::world::*;
 use messages::{CONNECT_H245, DETERMINATION, OPEN, OPEN_ACK, SETUP_H245};
