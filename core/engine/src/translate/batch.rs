@@ -53,28 +53,41 @@ impl Engine {
         verdicts: &mut [Verdict],
         stops: Option<Stops<'_>>,
     ) -> usize {
+        match stops {
+            None => self.take_sized::<false>(from, packets, verdicts, &|_: &[u8]| false),
+            Some(is_control) => self.take_sized::<true>(from, packets, verdicts, is_control),
+        }
+    }
+
+    fn take_sized<const STOPS: bool>(
+        &mut self,
+        from: Side,
+        packets: &mut [Packet<'_>],
+        verdicts: &mut [Verdict],
+        stops: Stops<'_>,
+    ) -> usize {
         let is_large = self.table.count_dynamic_mappings() >= LARGE;
         match (from, is_large) {
             (Side::Inside, false) => {
-                self.take_groups::<quick::Inside, GROUP>(packets, verdicts, stops)
+                self.take_groups::<quick::Inside, GROUP, STOPS>(packets, verdicts, stops)
             }
             (Side::Outside, false) => {
-                self.take_groups::<quick::Outside, GROUP>(packets, verdicts, stops)
+                self.take_groups::<quick::Outside, GROUP, STOPS>(packets, verdicts, stops)
             }
             (Side::Inside, true) => {
-                self.take_groups::<quick::Inside, LARGE_GROUP>(packets, verdicts, stops)
+                self.take_groups::<quick::Inside, LARGE_GROUP, STOPS>(packets, verdicts, stops)
             }
             (Side::Outside, true) => {
-                self.take_groups::<quick::Outside, LARGE_GROUP>(packets, verdicts, stops)
+                self.take_groups::<quick::Outside, LARGE_GROUP, STOPS>(packets, verdicts, stops)
             }
         }
     }
 
-    fn take_groups<F: quick::From, const GROUP: usize>(
+    fn take_groups<F: quick::From, const GROUP: usize, const STOPS: bool>(
         &mut self,
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
-        stops: Option<Stops<'_>>,
+        stops: Stops<'_>,
     ) -> usize {
         let round = self.round::<F>();
         let mut tally = Tally::default();
@@ -102,8 +115,8 @@ impl Engine {
             let flows = began.then(|| &flows[done..fourth]);
             let packets = (&mut packets[done..fourth], &mut verdicts[done..fourth]);
             let finished =
-                self.finish_group::<F>((&round, stops), (group, flows), packets, &mut tally);
-            if finished < group.len() {
+                self.finish_group::<F, STOPS>((&round, stops), (group, flows), packets, &mut tally);
+            if STOPS && finished < group.len() {
                 taken = done + finished;
                 break;
             }
@@ -141,9 +154,9 @@ impl Engine {
     /// `flows`: what stage three found out, if the group seemed to begin flows. Returns the number
     /// of packets that are finished.
     #[inline(always)]
-    fn finish_group<F: quick::From>(
+    fn finish_group<F: quick::From, const STOPS: bool>(
         &mut self,
-        (round, stops): (&Round, Option<Stops<'_>>),
+        (round, stops): (&Round, Stops<'_>),
         (headers, flows): (&[ParsedHeaders], Option<&[NewFlow]>),
         (packets, verdicts): (&mut [Packet<'_>], &mut [Verdict]),
         tally: &mut Tally,
@@ -159,31 +172,13 @@ impl Engine {
                 && let Some(verdict) = self.quick_new(round, headers, &flows[at], packet, tally)
             {
                 verdict
-            } else if let Some(verdict) = self.take_other(F::SIDE, packet, stops) {
-                tally.others += 1;
-                verdict
-            } else {
+            } else if STOPS && self.may_be_control(packet) && stops(packet.bytes()) {
                 return at;
+            } else {
+                tally.others += 1;
+                self.complete(F::SIDE, packet)
             };
         }
         all
-    }
-
-    /// Takes a packet the complete way. `None`: the packet is of a control flow, and `stops` is
-    /// asked about such packets.
-    #[inline(never)]
-    fn take_other(
-        &mut self,
-        from: Side,
-        packet: &mut Packet<'_>,
-        stops: Option<Stops<'_>>,
-    ) -> Option<Verdict> {
-        if let Some(is_control) = stops
-            && self.may_be_control(packet)
-            && is_control(packet.bytes())
-        {
-            return None;
-        }
-        Some(self.complete(from, packet))
     }
 }
