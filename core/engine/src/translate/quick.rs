@@ -11,7 +11,7 @@ use super::mappings::Flow;
 use super::parsed::ParsedHeaders;
 use super::patch::{rewrite, u16_at, u32_at};
 use crate::calendar::NONE;
-use crate::endpoint::{AddressPort, External, Internal};
+use crate::endpoint::{AddressPort, Internal};
 use crate::external::{Draw, ExternalPorts};
 use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
@@ -347,25 +347,6 @@ impl Engine {
             && self.may_be_remote(remote.address)
             && (headers.realm() == 0
                 || self.may_leave(headers.realm(), source.address, remote.address))
-    }
-
-    /// The external endpoint of a new flow. `None`: the complete way finds one, or refuses.
-    #[inline(always)]
-    fn external_of_draw(
-        &mut self,
-        headers: &ParsedHeaders,
-        flow: &NewFlow,
-        (draw, kind): (&Draw, usize),
-    ) -> Option<External> {
-        let external = match self.external.drawn(headers.protocol, draw, flow.port) {
-            Some(external) => external,
-            None => {
-                // A subscriber that is refused draws nothing.
-                self.subscribers.check_record(flow.record, kind, self.now).ok()?;
-                self.draw_again(headers, flow, draw)?
-            }
-        };
-        (!self.is_control_port(external.port)).then_some(external)
     }
 
     /// Stage four, of what is no established session: makes the mapping of a subscriber's new flow

@@ -91,10 +91,29 @@ impl Engine {
         }
     }
 
+    /// The external endpoint of a new flow. `None`: the complete way finds one, or refuses.
+    #[inline(always)]
+    pub(super) fn external_of_draw(
+        &mut self,
+        headers: &ParsedHeaders,
+        flow: &NewFlow,
+        (draw, kind): (&Draw, usize),
+    ) -> Option<External> {
+        let external = match self.external.drawn(headers.protocol, draw, flow.port) {
+            Some(external) => external,
+            None => {
+                // A subscriber that is refused draws nothing.
+                self.subscribers.check_record(flow.record, kind, self.now).ok()?;
+                self.draw_again(headers, flow, draw)?
+            }
+        };
+        (!self.is_control_port(external.port)).then_some(external)
+    }
+
     /// Chooses an external endpoint for a new flow whose draw failed, if the pool chooses ports
     /// freely.
     #[cold]
-    pub(super) fn draw_again(
+    fn draw_again(
         &mut self,
         headers: &ParsedHeaders,
         flow: &NewFlow,
