@@ -433,7 +433,7 @@ mod tests {
             assert!(all.add(Kind::H323, &flow, &outside(port), 60));
         }
         let mut heir = FurtherFlows::default();
-        all.carried().for_each(|one| heir.adopt(&one));
+        all.carried().for_each(|one| heir.adopt(&one, 0));
         assert_eq!(heir.carried().collect::<Vec<_>>(), all.carried().collect::<Vec<_>>());
         let end = tcp("198.51.100.2:9", "203.0.113.1:41000");
         assert_eq!((heir.server(end), heir.server(end).is_some()), (all.server(end), true));
