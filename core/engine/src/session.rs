@@ -98,7 +98,7 @@ impl Segment {
 }
 
 /// Added to the state of a session that an unanswered subscriber began, until a packet from outside
-/// answers it. By this bit the quick way tells that packet, and notes the answer.
+/// answers it. With this bit, that packet takes the complete way, which notes the answer.
 const UNANSWERED: u8 = 8;
 
 const _: () = assert!(
@@ -269,9 +269,6 @@ impl Session {
         let expected = remote | u64::from(state as u8) << STATE_KNOWN;
         (self.key ^ expected) & (REMOTE | u64::from(states) << STATE_KNOWN)
     }
-
-    /// What [`Session::differs`] returns for the first answer to an unanswered session.
-    pub(crate) const FIRST_ANSWER: u64 = (UNANSWERED as u64) << STATE_KNOWN;
 
     /// True if [`Session::mark_unanswered`] marked the session and no packet has answered it.
     #[inline(always)]

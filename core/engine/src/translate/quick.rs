@@ -17,7 +17,7 @@ use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
 use crate::protocols::quota_class;
 use crate::session::{Idle, Segment, Session, State, Way};
-use crate::table::{Epoch, SessionRef};
+use crate::table::Epoch;
 use crate::timeouts::{SETS, Timers, deadline};
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Tcp, protocol};
@@ -127,14 +127,6 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// The deadline of an established session, of a mapping with this set of timeouts; 0 if it may
-    /// depend on the remote port.
-    #[inline(always)]
-    fn usual_deadline(&self, is_tcp: bool, set: u8) -> u32 {
-        let all = if is_tcp { &self.established } else { &self.udp };
-        all[usize::from(set)]
-    }
-
     /// The deadline of a session that begins, of a mapping with this set of timeouts.
     #[inline(always)]
     fn first_deadline(&self, timers: &Timers, set: u8, protocol: u8, remote_port: u16) -> u32 {
@@ -474,20 +466,19 @@ impl Engine {
             Way::Out => mapping.differs_inside(headers.near),
             Way::In => 0,
         };
+        // The first answer to an unanswered session takes the complete way.
         let differs = inside
             | mapping.doubts(round.epoch, headers.protocol)
             | mapping.first.differs(F::WAY, headers.remote, state);
-        if headers.flags & (SYN | RST | FIN) != 0 {
+        if differs != 0 || headers.flags & (SYN | RST | FIN) != 0 {
             return false;
-        }
-        if differs != 0 {
-            return F::WAY == Way::In
-                && differs == Session::FIRST_ANSWER
-                && self.quick_answer::<F>(round, headers, packet, tally);
         }
         if F::WAY == Way::Out || round.inbound_refresh {
             let set = mapping.timeouts();
-            let mut expires = round.usual_deadline(is_tcp, set);
+            let mut expires = match is_tcp {
+                true => round.established[usize::from(set)],
+                false => round.udp[usize::from(set)],
+            };
             if expires < mapping.first.expires {
                 if round.by_port {
                     let time = self.timeouts.of_open(set, headers.protocol, remote.port);
@@ -519,20 +510,6 @@ impl Engine {
         packet.cut(usize::from(headers.total_len));
         rewrite::<F>(packet.tail_mut(), headers.protocol, new);
         true
-    }
-
-    /// Stage four for the first answer to an unanswered session: notes the answer, and begins anew.
-    #[cold]
-    #[inline(never)]
-    fn quick_answer<F: From>(
-        &mut self,
-        round: &Round,
-        headers: &ParsedHeaders,
-        packet: &mut Packet<'_>,
-        tally: &mut Tally,
-    ) -> bool {
-        self.note_answer(SessionRef::First(headers.slot), Way::In);
-        self.quick::<F>(round, headers, packet, tally)
     }
 
     /// Counts the packets that went the quick way, of `all` that are translated.
