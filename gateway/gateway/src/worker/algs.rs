@@ -27,12 +27,17 @@ const _: () = assert!(BATCH <= u64::BITS as usize);
 /// Stops of the engine in a batch before the other packets of control flows are searched for.
 const MANY_STOPS: u32 = 4;
 
+/// The first packet, from a place on, of which a condition holds.
+#[inline(always)]
+fn first(frames: &Batch<'_>, start: usize, is_it: impl Fn(&[u8]) -> bool) -> Option<usize> {
+    let later = frames.iter().enumerate().skip(start);
+    later.filter(|(_, frame)| is_it(frame.bytes())).map(|(number, _)| number).next()
+}
+
 /// The first packet, from a place on, that is of a control flow.
 #[inline]
 fn first_claimed(stage: &Stage, from: Side, frames: &Batch<'_>, start: usize) -> Option<usize> {
-    let later = frames.iter().enumerate().skip(start);
-    let mut claimed = later.filter(|(_, frame)| stage.claims(from, frame.bytes()));
-    claimed.next().map(|(number, _)| number)
+    first(frames, start, |packet| stage.claims(from, packet))
 }
 
 impl Stages {
@@ -52,17 +57,16 @@ impl Stages {
         for stops in 0.. {
             let Some(algs) = &self.algs else { break };
             let stage = &algs.stage;
-            let place = |one: (usize, &Frame<'_>)| one.0;
-            let rest = || packets.frames.iter().enumerate().skip(next);
-            let (engine, is_known) = (&mut self.engine, stops >= MANY_STOPS);
-            if is_known {
+            let engine = &mut self.engine;
+            if stops >= MANY_STOPS {
                 let claimed = first_claimed(stage, from, &packets.frames, next).unwrap_or(all);
                 let part = next..claimed;
                 engine.process(now, from, &mut packets.frames[part.clone()], &mut verdicts[part]);
                 next = claimed;
             } else {
-                let has_stop = |one: &(usize, &Frame<'_>)| stage.has_stop(from, one.1.bytes());
-                let certain = cfg!(debug_assertions).then(|| rest().find(has_stop).map(place));
+                let has_stop = |packet: &[u8]| stage.has_stop(from, packet);
+                let certain =
+                    cfg!(debug_assertions).then(|| first(&packets.frames, next, has_stop));
                 let (frames, verdicts) = (&mut packets.frames[next..], &mut verdicts[next..all]);
                 let is_control = |packet: &[u8]| stage.claims(from, packet);
                 next += engine.process_to_control(now, from, frames, verdicts, &is_control);
