@@ -199,6 +199,13 @@ impl Engine {
             && ports.into_iter().any(|port| self.controls.doubted.has(port))
     }
 
+    /// True if packets of a mapping's first session take the complete way, whatever the tables of
+    /// the realm say: they may be of a control flow, or they are hairpinned.
+    pub(crate) fn is_odd(&self, slot: u32) -> bool {
+        let remote = self.table.mapping(slot).first.remote();
+        self.has_control(slot) || self.external.has_address(remote.address)
+    }
+
     /// Notes whether the first session of a mapping answers for its packets.
     pub(crate) fn set_answers(&mut self, slot: u32, answers: bool) {
         let stays = self.controls.has_named && self.table.is_doubted(slot);
@@ -209,7 +216,7 @@ impl Engine {
     /// went this way has begun.
     pub(crate) fn note_answers(&mut self, slot: u32, way: Way) {
         let answers = match way {
-            Way::Out => !self.has_control(slot),
+            Way::Out => !self.is_odd(slot),
             Way::In => self.first_answers(slot),
         };
         self.set_answers(slot, answers);

@@ -240,10 +240,10 @@ impl ExternalPorts {
         self.spans.index(address)
     }
 
-    /// True if an address lies between the first and the last external address.
+    /// True if an address is external.
     #[inline(always)]
-    pub(crate) fn may_have(&self, address: u32) -> bool {
-        self.spans.may_have(address)
+    pub(crate) fn has_address(&self, address: u32) -> bool {
+        self.spans.may_have(address) && self.spans.index(address).is_some()
     }
 
     /// The address with this index.

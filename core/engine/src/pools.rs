@@ -31,11 +31,22 @@ impl Engine {
 
     /// Puts prepared pools in force, between two batches of packets. [`Engine::advance`] then gives
     /// out the new ports. Mappings stay as they are. An address that changes or leaves its pool
-    /// does so after its last mapping.
+    /// does so after its last mapping. The time of the call grows with the number of mappings.
     ///
     /// # Panics
     /// When no pools are prepared.
     pub fn switch_pools(&mut self) {
+        self.exchange_pools();
+        // A remote endpoint may be external now: then packets to it are hairpinned.
+        for slot in 0..self.table.extent() {
+            if self.table.is_live(slot) && self.is_odd(slot) {
+                self.table.set_answers(slot, false);
+            }
+        }
+    }
+
+    /// Puts prepared pools in force. The caller has every mapping checked.
+    pub(crate) fn exchange_pools(&mut self) {
         let config = self.external.switch();
         self.pool_reported.resize(config.pools.len(), None);
         self.used.resize(config.pools.len(), [0; 5]);

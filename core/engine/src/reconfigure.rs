@@ -346,7 +346,7 @@ impl Engine {
         };
         self.near = Octets::near(&self.config);
         self.may_be_short = true;
-        self.switch_pools();
+        self.exchange_pools();
         self.begin_sweep(permits);
         self.sweep.sets = sets;
         self.change_pins(pins);
@@ -530,9 +530,9 @@ impl Engine {
 
     /// True if rules, the realm's network and its routes translate every packet between a mapping's
     /// internal endpoint and the remote endpoint of its first session. False if some packet would
-    /// be dropped or forwarded untranslated, or may be of a control flow.
+    /// be dropped, forwarded untranslated or hairpinned, or may be of a control flow.
     pub(crate) fn first_answers(&self, slot: u32) -> bool {
-        if self.has_control(slot) {
+        if self.is_odd(slot) {
             return false;
         }
         let mapping = self.table.mapping(slot);

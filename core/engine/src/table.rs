@@ -358,6 +358,12 @@ impl Table {
         &mut self.mappings.slots[slot as usize]
     }
 
+    /// The mapping of a slot, if the slot has ever been used.
+    #[inline(always)]
+    pub(crate) fn mapping_at(&mut self, slot: u32) -> Option<&mut Mapping> {
+        self.mappings.slots.get_mut(slot as usize)
+    }
+
     pub(crate) fn session(&self, session: SessionRef) -> &Session {
         match session {
             SessionRef::First(slot) => &self.mappings.slots[slot as usize].first,

@@ -6,8 +6,8 @@ mod common;
 use common::*;
 use natgate_engine::{
     AddressRange, Allocation, BlockConfig, Change, Config, DeterministicConfig, DropReason,
-    Explanation, Packet, PoolChange, PoolConfig, Pooling, Prefix, Rule, RuleAction, RuleSet, Side,
-    Verdict,
+    Explanation, Packet, PoolChange, PoolConfig, Pooling, Prefix, Reconfiguration, Rule,
+    RuleAction, RuleSet, Side, Verdict,
 };
 use natgate_wire::protocol::{ICMP, TCP, UDP};
 use std::collections::BTreeSet;
@@ -74,6 +74,47 @@ fn a_pool_without_addresses_gives_no_mapping_until_one_comes() {
     // With the usual room, which follows from the ports: none.
     let mut lab = Lab::new(&Config { subscribers: Vec::new(), ..with(&[]) });
     assert_eq!(lab.refused(Side::Inside, &udp("10.0.0.5:4000", REMOTE)), DropReason::NotSubscriber);
+}
+
+#[test]
+fn remote_hosts_between_the_addresses_of_two_pools_cost_nothing_more() {
+    let far = |address: &str| pool(address, address, (2000, 2099));
+    let pools = vec![far("5.0.0.1"), far("203.0.113.1")];
+    let mut lab = Lab::new(&Config { pools, ..config() });
+    let [first, second] = ["93.184.216.34:80", "198.51.100.8:80"];
+    // The complete way makes the subscriber.
+    let external = lab.external_of(&udp("10.0.0.5:4000", first));
+    lab.inward(&udp(first, &external));
+    let before = lab.engine.complete_ways();
+    for packet in [udp("10.0.0.5:4001", second), udp("10.0.0.5:4000", first)] {
+        lab.out(&packet);
+    }
+    lab.inward(&udp(first, &external));
+    assert_eq!(lab.engine.complete_ways(), before);
+}
+
+#[test]
+fn a_remote_host_that_becomes_a_subscribers_address_is_reached_by_hairpin() {
+    for by_reload in [false, true] {
+        let mut lab = Lab::new(&with(&[one("203.0.113.1")]));
+        let packet = udp("10.0.0.5:4000", "203.0.113.2:2000");
+        for _ in 0..3 {
+            assert_eq!(lab.pass(Side::Inside, &packet).0, Verdict::Forward(Side::Outside));
+        }
+        let both = with(&[range("203.0.113.1", "203.0.113.2")]);
+        if by_reload {
+            let mut new = Reconfiguration::new(lab.engine.config(), &both).expect("a good one");
+            lab.engine.prepare_configuration(&mut new).expect("there is room");
+            while !lab.engine.is_prepared() {
+                lab.engine.advance(lab.now);
+            }
+            lab.engine.reconfigure(new);
+        } else {
+            lab.change(&both);
+        }
+        // No mapping has that endpoint yet.
+        assert_eq!(lab.refused(Side::Inside, &packet), DropReason::NoMapping);
+    }
 }
 
 #[test]

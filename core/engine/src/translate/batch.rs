@@ -53,41 +53,29 @@ impl Engine {
         verdicts: &mut [Verdict],
         stops: Option<Stops<'_>>,
     ) -> usize {
-        match stops {
-            None => self.take_sized::<false>(from, packets, verdicts, &|_: &[u8]| false),
-            Some(is_control) => self.take_sized::<true>(from, packets, verdicts, is_control),
-        }
-    }
-
-    fn take_sized<const STOPS: bool>(
-        &mut self,
-        from: Side,
-        packets: &mut [Packet<'_>],
-        verdicts: &mut [Verdict],
-        stops: Stops<'_>,
-    ) -> usize {
         let is_large = self.table.count_dynamic_mappings() >= LARGE;
         match (from, is_large) {
             (Side::Inside, false) => {
-                self.take_groups::<quick::Inside, GROUP, STOPS>(packets, verdicts, stops)
+                self.take_groups::<quick::Inside, GROUP>(packets, verdicts, stops)
             }
             (Side::Outside, false) => {
-                self.take_groups::<quick::Outside, GROUP, STOPS>(packets, verdicts, stops)
+                self.take_groups::<quick::Outside, GROUP>(packets, verdicts, stops)
             }
             (Side::Inside, true) => {
-                self.take_groups::<quick::Inside, LARGE_GROUP, STOPS>(packets, verdicts, stops)
+                self.take_groups::<quick::Inside, LARGE_GROUP>(packets, verdicts, stops)
             }
             (Side::Outside, true) => {
-                self.take_groups::<quick::Outside, LARGE_GROUP, STOPS>(packets, verdicts, stops)
+                self.take_groups::<quick::Outside, LARGE_GROUP>(packets, verdicts, stops)
             }
         }
     }
 
-    fn take_groups<F: quick::From, const GROUP: usize, const STOPS: bool>(
+    #[inline(never)]
+    fn take_groups<F: quick::From, const GROUP: usize>(
         &mut self,
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
-        stops: Stops<'_>,
+        stops: Option<Stops<'_>>,
     ) -> usize {
         let round = self.round::<F>();
         let mut tally = Tally::default();
@@ -115,8 +103,8 @@ impl Engine {
             let flows = began.then(|| &flows[done..fourth]);
             let packets = (&mut packets[done..fourth], &mut verdicts[done..fourth]);
             let finished =
-                self.finish_group::<F, STOPS>((&round, stops), (group, flows), packets, &mut tally);
-            if STOPS && finished < group.len() {
+                self.finish_group::<F>((&round, stops), (group, flows), packets, &mut tally);
+            if finished < group.len() {
                 taken = done + finished;
                 break;
             }
@@ -154,31 +142,50 @@ impl Engine {
     /// `flows`: what stage three found out, if the group seemed to begin flows. Returns the number
     /// of packets that are finished.
     #[inline(always)]
-    fn finish_group<F: quick::From, const STOPS: bool>(
+    fn finish_group<F: quick::From>(
         &mut self,
-        (round, stops): (&Round, Stops<'_>),
+        (round, stops): (&Round, Option<Stops<'_>>),
         (headers, flows): (&[ParsedHeaders], Option<&[NewFlow]>),
         (packets, verdicts): (&mut [Packet<'_>], &mut [Verdict]),
         tally: &mut Tally,
     ) -> usize {
         let all = packets.len();
-        for (at, (packet, verdict)) in packets.iter_mut().zip(verdicts).enumerate() {
-            let headers = &headers[at];
-            *verdict = if self.quick::<F>(round, headers, packet, tally) {
-                Verdict::Forward(F::SIDE.other())
-            } else if F::SIDE == Side::Inside
-                && headers.is_new()
-                && let Some(flows) = flows
-                && let Some(verdict) = self.quick_new(round, headers, &flows[at], packet, tally)
-            {
-                verdict
-            } else if STOPS && self.may_be_control(packet) && stops(packet.bytes()) {
-                return at;
-            } else {
-                tally.others += 1;
-                self.complete(F::SIDE, packet)
-            };
+        let places = packets.iter_mut().zip(verdicts).zip(headers).enumerate();
+        for (at, ((packet, verdict), headers)) in places {
+            if self.quick::<F>(round, headers, packet, tally) {
+                *verdict = Verdict::Forward(F::SIDE.other());
+                continue;
+            }
+            let flow = flows.map(|flows| &flows[at]);
+            match self.take_other::<F>((round, stops), (headers, flow), packet, tally) {
+                Some(other) => *verdict = other,
+                None => return at,
+            }
         }
         all
+    }
+
+    /// Translates a packet that cannot go as one of an established session; `flow`: what stage
+    /// three found out about it. `None`: the batch stops at this packet.
+    #[inline(never)]
+    fn take_other<F: quick::From>(
+        &mut self,
+        (round, stops): (&Round, Option<Stops<'_>>),
+        (headers, flow): (&ParsedHeaders, Option<&NewFlow>),
+        packet: &mut Packet<'_>,
+        tally: &mut Tally,
+    ) -> Option<Verdict> {
+        if F::SIDE == Side::Inside
+            && headers.is_new()
+            && let Some(flow) = flow
+            && let Some(verdict) = self.quick_new(round, headers, flow, packet, tally)
+        {
+            return Some(verdict);
+        }
+        if stops.is_some_and(|stops| self.may_be_control(packet) && stops(packet.bytes())) {
+            return None;
+        }
+        tally.others += 1;
+        Some(self.complete(F::SIDE, packet))
     }
 }

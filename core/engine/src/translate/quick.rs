@@ -344,7 +344,7 @@ impl Engine {
     /// Stage four, of what is no established session: makes the mapping of a subscriber's new flow
     /// and translates its first packet, or does what a rule says; or leaves all to the complete
     /// way.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn quick_new(
         &mut self,
         round: &Round,
@@ -415,7 +415,7 @@ impl Engine {
     pub(super) fn may_be_remote(&self, destination: u32) -> bool {
         let is_far = !self.near.has(destination);
         debug_assert!(!is_far || self.is_far(destination));
-        !self.external.may_have(destination) && (is_far || self.is_far(destination))
+        !self.external.has_address(destination) && (is_far || self.is_far(destination))
     }
 
     /// True if an address that is not external is none of those that [`Octets::near`] lists.
@@ -452,14 +452,11 @@ impl Engine {
         tally: &mut Tally,
     ) -> bool {
         let remote = headers.remote();
-        // A hairpinned packet's remote is an external address.
-        if headers.slot == NONE
-            || headers.total_len > round.mtu
-            || self.external.may_have(remote.address)
-        {
+        // [`NONE`] is no slot.
+        let Some(mapping) = self.table.mapping_at(headers.slot) else { return false };
+        if headers.total_len > round.mtu {
             return false;
         }
-        let mapping = self.table.mapping_mut(headers.slot);
         let is_tcp = headers.protocol == protocol::TCP;
         let state = if is_tcp { State::Established } else { State::Open };
         let inside = match F::WAY {

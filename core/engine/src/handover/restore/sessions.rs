@@ -32,7 +32,7 @@ impl Engine {
                 return Ok(false);
             }
         }
-        if self.has_control(slot) {
+        if self.is_odd(slot) {
             self.table.set_answers(slot, false);
         }
         Ok(true)
