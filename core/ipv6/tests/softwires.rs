@@ -727,6 +727,33 @@ fn bindings_are_exchanged_as_a_unit() {
 }
 
 #[test]
+fn addresses_between_those_of_bindings_are_outside() {
+    let address = AFTR.parse().expect("an address");
+    for sets in [PortSets::new(0, 6).expect("6 bits"), PortSets::WHOLE] {
+        // The remote host's address is 1.2.3.4.
+        let below = Binding { ipv4: [1, 1, 1, 1].into(), sets, psid: 0, ..binding(0, B4, AFTR) };
+        let bindings = [Binding { sets, psid: 0, ..binding(0, OTHER_B4, AFTR) }, below];
+        let table = Arc::new(BindingTable::new(&bindings, address, 1).expect("bindings"));
+        let mut world = World::new(change(lw4o6(), |lw4o6| lw4o6.bindings = table.clone()));
+        let to_remote = udp((SHARED, REMOTE), 5, 53, 20);
+        let packet = tunneled((OTHER_B4, AFTR), &to_remote);
+        assert_eq!(world.pass(Side::Inside, Side::Outside, &packet), hopped(to_remote));
+        // A protocol without ports, where a whole address permits it.
+        if sets.is_whole() {
+            let portless = four_of((SHARED, REMOTE), 47, &[0; 8]);
+            world.pass(Side::Inside, Side::Outside, &tunneled((OTHER_B4, AFTR), &portless));
+        }
+        // An address whose last binding has gone is outside, too.
+        let to_gone = tunneled((OTHER_B4, AFTR), &udp((SHARED, [1, 1, 1, 1]), 5, 6, 20));
+        assert_eq!(open(&world.pass(Side::Inside, Side::Inside, &to_gone)).1, B4);
+        assert!(table.remove([1, 1, 1, 1].into(), 0));
+        world.pass(Side::Inside, Side::Outside, &to_gone);
+        assert_eq!(table.set(below), Ok(true));
+        world.pass(Side::Inside, Side::Inside, &to_gone);
+    }
+}
+
+#[test]
 fn of_all_ports_a_customer_sends_from_its_own_set() {
     let mut world = World::new(lw4o6());
     let passes = |port: &u16| {

@@ -30,6 +30,8 @@ const BR: u128 = 0x2001_0db8_ffff_0000_u128 << 64 | 3;
 /// The prefix of the default mapping rule of MAP-T, 64 bits.
 const DMR: u128 = 0x2001_0db8_fffe_0000_u128 << 64;
 /// Addresses of bindings, of the customers of MAP-E and MAP-T, and of others.
+/// Every other address lies between [`BELOW`] and the last of the bindings.
+const BELOW: u32 = 0x0102_0303;
 const BOUND: u32 = 0xcb00_7100;
 const RULED: u32 = 0xc000_0200;
 const TRANSLATED: u32 = 0xc000_0300;
@@ -104,7 +106,7 @@ fn world(division: (u8, u8), bound: &[(u8, u16)], (offset, ea): (u8, u8)) -> Wor
     let (mut bindings, mut customers) = (Vec::new(), Vec::<Customer>::new());
     for (number, (host, psid)) in bound.iter().enumerate() {
         let psid = (u32::from(*psid) % sets.count()) as u16;
-        let ipv4 = BOUND + u32::from(host % 4);
+        let ipv4 = [BELOW, BOUND, BOUND + 1, BOUND + 3][usize::from(host % 4)];
         let b4 = 0x2001_0db8_00b4_u128 << 80 | number as u128;
         let ports = ports(division.0, division.1, psid);
         let is_same = |one: &Customer| one.ipv4 == ipv4 && one.ports == ports;
@@ -191,21 +193,13 @@ impl World {
             Ok(owner) => owner,
             Err(reason) => return Went::Dropped(reason),
         };
-        let is_softwires = self.customers.iter().any(|one| one.ipv4 == to.0)
-            || (BOUND..BOUND + 4).contains(&to.0) && self.spans(to.0);
+        let is_softwires = self.customers.iter().any(|one| one.ipv4 == to.0);
         match self.owner(to.0, to.1) {
             Some(one) if one.address == owner.address && to.0 == from.0 => Went::Dropped(R::Land),
             Some(one) => arrives(one),
             None if is_softwires => Went::Dropped(R::NoBinding),
             None => Went::Outside,
         }
-    }
-
-    /// True if an address is between those of the bindings.
-    fn spans(&self, ipv4: u32) -> bool {
-        let bound = || self.customers.iter().filter(|one| one.end == Some(AFTR));
-        let bound = || bound().map(|one| one.ipv4);
-        bound().any(|one| one <= ipv4) && bound().any(|one| one >= ipv4)
     }
 }
 

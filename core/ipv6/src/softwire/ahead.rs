@@ -41,7 +41,7 @@ impl Softwires {
     fn wanted(&self, from: Side, packet: &[u8]) -> Option<(&BindingTable, Wanted)> {
         let bindings = &self.lw4o6.as_ref()?.bindings;
         let (ipv4, port) = customer(from, packet)?;
-        let psid = bindings.sets(ipv4).set_of(port).filter(|_| bindings.spans(ipv4))?;
+        let psid = bindings.sets(ipv4).set_of(port).filter(|_| bindings.may_have(ipv4))?;
         Some((bindings, bindings.wanted(ipv4, psid)))
     }
 }

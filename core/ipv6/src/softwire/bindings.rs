@@ -12,12 +12,16 @@
 //! B4 gets a new place before its old one is removed, so no reader misses it. The table does not
 //! grow: [`BindingTable::set`] says that it is full, and a new table takes its place as a unit.
 
+mod shared;
+
+use super::halves::FirstHalves;
 use super::ports::PortSets;
 use alloc::vec::Vec;
 use core::fmt::{self, Debug, Display, Formatter};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use natgate_engine::prefetch;
+use shared::SharedAddresses;
 
 /// Keys of a line.
 const LINE: usize = 8;
@@ -132,6 +136,9 @@ pub struct BindingTable {
     removals: AtomicUsize,
     /// First and last address of the bindings that the table was made with.
     span: (u32, u32),
+    /// First halves of the addresses that bindings have or have had.
+    halves: FirstHalves,
+    shared: SharedAddresses,
 }
 
 impl BindingTable {
@@ -156,6 +163,8 @@ impl BindingTable {
             used: AtomicUsize::new(0),
             removals: AtomicUsize::new(0),
             span: span(bindings),
+            halves: FirstHalves::none(),
+            shared: SharedAddresses::room_for(bindings),
         };
         for (place, binding) in bindings.iter().enumerate() {
             if conflicts.len() >= most {
@@ -200,7 +209,8 @@ impl BindingTable {
 
     /// Memory of the table, bytes.
     pub fn memory(&self) -> usize {
-        size_of_val(&self.keys[..]) + size_of_val(&self.values[..]) + size_of_val(&self.runs[..])
+        let lists = size_of_val(&self.values[..]) + size_of_val(&self.runs[..]);
+        size_of_val(&self.keys[..]) + lists + self.shared.memory()
     }
 
     /// The gateway's addresses of tunnels.
@@ -208,10 +218,26 @@ impl BindingTable {
         &self.brs
     }
 
-    /// True if an address is among those of the bindings, or between them.
+    /// True if an address is among those that the table was made with, or between them.
     #[inline]
-    pub fn spans(&self, ipv4: u32) -> bool {
+    fn spans(&self, ipv4: u32) -> bool {
         (self.span.0..=self.span.1).contains(&ipv4)
+    }
+
+    /// False if certainly no binding has an address.
+    #[inline]
+    pub(crate) fn may_have(&self, ipv4: u32) -> bool {
+        self.spans(ipv4) && self.halves.may_have(ipv4)
+    }
+
+    /// True if a binding has an address.
+    #[inline]
+    pub fn has_address(&self, ipv4: u32) -> bool {
+        self.may_have(ipv4)
+            && match self.sets(ipv4).is_whole() {
+                true => self.tunnel(self.wanted(ipv4, 0)).is_some(),
+                false => self.shared.has(ipv4),
+            }
     }
 
     /// The division of an address's ports, if the address has a binding.
@@ -332,6 +358,11 @@ impl BindingTable {
             return false;
         }
         let Some(place) = self.place_for(wanted) else { return false };
+        let ipv4 = binding.ipv4.to_bits();
+        if !binding.sets.is_whole() && !self.shared.add(ipv4) {
+            return false;
+        }
+        self.halves.add(ipv4, ipv4);
         self.write(place, wanted.key, binding.b4.to_bits(), br);
         self.len.fetch_add(1, Ordering::Relaxed);
         true
@@ -406,6 +437,9 @@ impl BindingTable {
             return false;
         };
         self.clear(place);
+        if !self.sets(ipv4.to_bits()).is_whole() {
+            self.shared.remove(ipv4.to_bits());
+        }
         self.len.fetch_sub(1, Ordering::Relaxed);
         true
     }

@@ -5,6 +5,7 @@
 //! of the rule. The first half of an IPv4 address says of most addresses of others that no rule has
 //! them.
 
+use super::halves::FirstHalves;
 use super::rule::{Arithmetic, MapMode, MapRule};
 use crate::Pref64;
 use crate::keyed::{Index, hash};
@@ -37,28 +38,14 @@ pub(crate) struct RuleLine {
 
 const _: () = assert!(size_of::<RuleLine>() == 64);
 
-/// A bit for each first half of IPv4 addresses that a rule has.
-#[derive(Clone, Debug)]
-struct FirstHalves(Vec<u64>);
-
-impl FirstHalves {
-    fn of(rules: &[MapRule]) -> Self {
-        let mut bits = alloc::vec![0; (1 << 16) / 64];
-        for rule in rules {
-            let (first, len) = (rule.parameters().ipv4.first(), rule.parameters().ipv4.len());
-            let last = (u64::from(first) | ((1_u64 << (32 - len)) - 1)) as u32;
-            for half in first >> 16..=last >> 16 {
-                bits[half as usize / 64] |= 1 << (half % 64);
-            }
-        }
-        Self(bits)
+/// The first halves of the IPv4 addresses that rules have.
+fn halves(rules: &[MapRule]) -> FirstHalves {
+    let halves = FirstHalves::none();
+    for rule in rules {
+        let (first, len) = (rule.parameters().ipv4.first(), rule.parameters().ipv4.len());
+        halves.add(first, (u64::from(first) | ((1_u64 << (32 - len)) - 1)) as u32);
     }
-
-    #[inline(always)]
-    fn may_have(&self, ipv4: u32) -> bool {
-        let half = ipv4 >> 16;
-        self.0.get(half as usize / 64).is_some_and(|bits| bits >> (half % 64) & 1 == 1)
-    }
+    halves
 }
 
 /// The rules of all domains.
@@ -147,7 +134,7 @@ impl Domains {
             rules: rules.to_vec(),
             lines,
             modes,
-            halves: FirstHalves::of(rules),
+            halves: halves(rules),
             key: HashKey::from_seed(seed, 0x6d61_7065),
             lengths4: lengths(rules.iter().map(|rule| rule.parameters().ipv4.len())),
             by_ipv4: Index::new(2 * rules.len()),

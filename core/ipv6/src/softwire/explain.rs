@@ -350,7 +350,7 @@ impl Translator {
         let Some(softwires) = &mut self.softwires else { return };
         if let Ok(header) = Ipv4::new_checked(packet.bytes())
             && softwires.note_customer(&header, End::Destination, 0, into).is_none()
-            && !softwires.may_have(header.destination())
+            && !softwires.has_address(header.destination())
         {
             let ipv4 = Ipv4Addr::from_bits(header.destination());
             into.note(Step::Unbound { ipv4, port: None });

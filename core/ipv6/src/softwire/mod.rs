@@ -18,7 +18,9 @@ mod endpoint;
 mod explain;
 mod fragments;
 mod from_tunnel;
+mod halves;
 mod icmp;
+mod locate;
 mod map_t;
 mod paths;
 mod ports;
@@ -53,7 +55,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use dslite::Dslite;
-use endpoint::Port;
 use fragments::Fragments;
 use natgate_engine::{Config, DropReason, HashKey, Outcome, Side};
 use paths::Paths;
@@ -324,76 +325,23 @@ impl Softwires {
         !self.domains.is_empty() && self.domains.dmr(address).is_some()
     }
 
-    /// True if an IPv4 address may be a customer's.
+    /// False if an IPv4 address is certainly no customer's.
     #[inline]
     pub(crate) fn may_have(&self, ipv4: u32) -> bool {
-        self.lw4o6.as_ref().is_some_and(|lw4o6| lw4o6.bindings.spans(ipv4))
+        self.lw4o6.as_ref().is_some_and(|lw4o6| lw4o6.bindings.may_have(ipv4))
+            || !self.domains.is_empty() && self.domains.find(ipv4).is_some()
+    }
+
+    /// True if an IPv4 address is a customer's.
+    #[inline]
+    pub(crate) fn has_address(&self, ipv4: u32) -> bool {
+        self.lw4o6.as_ref().is_some_and(|lw4o6| lw4o6.bindings.has_address(ipv4))
             || !self.domains.is_empty() && self.domains.find(ipv4).is_some()
     }
 
     /// True if lw4o6 answers for IPv4 addresses that nothing else claims.
     pub(crate) fn takes_all(&self) -> bool {
         self.lw4o6.is_some()
-    }
-
-    /// The customer that has an address and a port. The port is asked for if it matters.
-    #[inline]
-    fn locate(
-        &self,
-        ipv4: u32,
-        port: impl FnOnce() -> Result<Port, DropReason>,
-    ) -> Result<Location, DropReason> {
-        if !self.domains.is_empty()
-            && let Some(place) = self.domains.find(ipv4)
-        {
-            return self.locate_by_rule(place, ipv4, port);
-        }
-        let Some(lw4o6) = self.lw4o6.as_ref().filter(|lw4o6| lw4o6.bindings.spans(ipv4)) else {
-            return Ok(Location::Elsewhere);
-        };
-        let sets = lw4o6.bindings.sets(ipv4);
-        let psid = match sets.is_whole() {
-            true => Some(0),
-            false => match port()? {
-                Port::Number(port) => sets.set_of(port),
-                Port::Later => return Ok(Location::NeedsPort),
-                Port::Absent => None,
-            },
-        };
-        let tunnel = psid.and_then(|psid| lw4o6.bindings.tunnel(lw4o6.bindings.wanted(ipv4, psid)));
-        Ok(tunnel.map_or(Location::Unbound, |tunnel| {
-            Location::Customer(Located { owner: Owner::Bindings, tunnel })
-        }))
-    }
-
-    #[inline]
-    fn locate_by_rule(
-        &self,
-        place: usize,
-        ipv4: u32,
-        port: impl FnOnce() -> Result<Port, DropReason>,
-    ) -> Result<Location, DropReason> {
-        let sets = self.domains.line(place).arithmetic.sets;
-        let psid = match sets.is_whole() {
-            true => Some(0),
-            false => match port()? {
-                Port::Number(port) => sets.set_of(port),
-                Port::Later => return Ok(Location::NeedsPort),
-                Port::Absent => None,
-            },
-        };
-        let Some((place, psid)) =
-            psid.and_then(|psid| Some((self.domains.of_customer(place, psid)?, psid)))
-        else {
-            return Ok(Location::Unbound);
-        };
-        let br = match self.domains.mode(place) {
-            MapMode::Encapsulation(br) => br.to_bits(),
-            MapMode::Translation(_) => 0,
-        };
-        let customer = self.domains.line(place).arithmetic.address_of(ipv4, psid);
-        let tunnel = Tunnel { br, customer };
-        Ok(Location::Customer(Located { owner: Owner::Rule(place), tunnel }))
     }
 
     /// Treatment of the packets of a rule.

@@ -12,8 +12,8 @@ impl Translator {
     #[inline]
     pub(crate) fn claims_softwire_ipv4(&self, destination: u32) -> bool {
         self.softwires.as_ref().is_some_and(|softwires| {
-            softwires.may_have(destination)
-                || softwires.takes_all() && !self.claims_siit_ipv4(destination)
+            softwires.takes_all() && !self.claims_siit_ipv4(destination)
+                || softwires.has_address(destination)
         })
     }
 
