@@ -31,7 +31,7 @@ const BR: u128 = 0x2001_0db8_ffff_0000_u128 << 64 | 3;
 const DMR: u128 = 0x2001_0db8_fffe_0000_u128 << 64;
 /// Addresses of bindings, of the customers of MAP-E and MAP-T, and of others.
 /// Every other address lies between [`BELOW`] and the last of the bindings.
-const BELOW: u32 = 0x0102_0303;
+const BELOW: u32 = 0x0102_0302;
 const BOUND: u32 = 0xcb00_7100;
 const RULED: u32 = 0xc000_0200;
 const TRANSLATED: u32 = 0xc000_0300;
