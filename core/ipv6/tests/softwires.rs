@@ -607,6 +607,19 @@ fn map_t_has_the_examples_of_its_rfc() {
         assert_eq!((reason, six_error(error, "2001:db8:1::1")), (R::SoftwireSource, (1, 5)));
     }
     assert_eq!(world.translator.domain_counters()[1].spoofed, 2);
+    // The address is another customer's, by a rule with a longer prefix.
+    let whole = MapRule::new(MapParameters {
+        ipv6: Prefix6 { address: "2001:db8:8000::".parse().expect("an address"), len: 56 },
+        ipv4: Prefix::new(CUSTOMER.into(), 32),
+        ea_length: 0,
+        psid_offset: 6,
+        psid: None,
+        mode: MapMode::Translation(dmr()),
+    });
+    let mut settings = map(MapMode::Translation(dmr()));
+    settings.map.push(MapSettings { rule: whole.expect("a rule"), softwire: softwire() });
+    let mut world = World::new(settings);
+    assert_eq!(world.refuse(Side::Inside, &datagram(CE, 1232)).0, R::SoftwireSource);
 }
 
 #[test]

@@ -50,6 +50,12 @@ fn transport(protocol: u8) -> Option<(usize, usize)> {
     }
 }
 
+/// True if the TCP header at an offset has SYN.
+#[inline(always)]
+fn has_syn(bytes: &[u8], at: usize) -> bool {
+    bytes.get(at + 13).is_some_and(|flags| flags & tcp::flags::SYN != 0)
+}
+
 #[inline(always)]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
@@ -75,6 +81,12 @@ fn has_no_checksum<const N: usize>(head: &[u8; N], protocol: u8, header_len: usi
 }
 
 impl Plain6 {
+    /// True if the packet, which has these bytes, is a TCP segment that opens a connection.
+    #[inline(always)]
+    pub(crate) fn is_syn(&self, bytes: &[u8]) -> bool {
+        self.protocol == protocol::TCP && has_syn(bytes, ipv6::HEADER_LEN)
+    }
+
     /// Reads the header of a packet; `None`: the packet is not plain.
     #[inline(always)]
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
@@ -153,10 +165,10 @@ impl Plain6 {
 }
 
 impl Plain4 {
-    /// True if the packet is a TCP segment.
+    /// True if the packet, which has these bytes, is a TCP segment that opens a connection.
     #[inline(always)]
-    pub(crate) fn is_tcp(&self) -> bool {
-        self.protocol == protocol::TCP
+    pub(crate) fn is_syn(&self, bytes: &[u8]) -> bool {
+        self.protocol == protocol::TCP && has_syn(bytes, ipv4::HEADER_LEN)
     }
 
     /// The source port of the packet with these bytes.

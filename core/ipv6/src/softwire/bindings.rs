@@ -73,7 +73,7 @@ pub enum Refused {
     Full,
     /// The table has no such BR address.
     Br,
-    /// The address has another division of ports, or is not among those of the table.
+    /// The address has another division of ports.
     Divided,
 }
 
@@ -82,7 +82,7 @@ impl Display for Refused {
         f.write_str(match self {
             Self::Full => "the table of bindings is full",
             Self::Br => "no other binding has this BR address",
-            Self::Divided => "the address has another division of ports, or is new",
+            Self::Divided => "the address has another division of ports",
         })
     }
 }
@@ -134,8 +134,6 @@ pub struct BindingTable {
     used: AtomicUsize,
     /// Number of keys that were removed.
     removals: AtomicUsize,
-    /// First and last address of the bindings that the table was made with.
-    span: (u32, u32),
     /// First halves of the addresses that bindings have or have had.
     halves: FirstHalves,
     shared: SharedAddresses,
@@ -162,7 +160,6 @@ impl BindingTable {
             len: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
             removals: AtomicUsize::new(0),
-            span: span(bindings),
             halves: FirstHalves::none(),
             shared: SharedAddresses::room_for(bindings),
         };
@@ -218,16 +215,10 @@ impl BindingTable {
         &self.brs
     }
 
-    /// True if an address is among those that the table was made with, or between them.
-    #[inline]
-    fn spans(&self, ipv4: u32) -> bool {
-        (self.span.0..=self.span.1).contains(&ipv4)
-    }
-
     /// False if certainly no binding has an address.
     #[inline]
     pub(crate) fn may_have(&self, ipv4: u32) -> bool {
-        self.spans(ipv4) && self.halves.may_have(ipv4)
+        self.halves.may_have(ipv4)
     }
 
     /// True if a binding has an address.
@@ -392,13 +383,19 @@ impl BindingTable {
         self.key(place).store(REMOVED | version, Ordering::Release);
     }
 
+    /// True if searches would become long with one more place in use.
+    fn is_full(&self) -> bool {
+        let places = self.values.len();
+        self.used.load(Ordering::Relaxed) + places / SPARE >= places
+    }
+
     /// Says whether [`BindingTable::set`] can have a binding, apart from room.
     ///
     /// # Errors
     /// [`Refused`].
     pub fn could_have(&self, binding: Binding) -> Result<(), Refused> {
         let ipv4 = binding.ipv4.to_bits();
-        if self.sets(ipv4) != binding.sets || !self.spans(ipv4) {
+        if self.sets(ipv4) != binding.sets {
             return Err(Refused::Divided);
         }
         let has_br = self.brs.contains(&binding.br.to_bits());
@@ -412,7 +409,7 @@ impl BindingTable {
     /// [`Refused`]: a new table can have the binding.
     pub fn set(&self, binding: Binding) -> Result<bool, Refused> {
         let ipv4 = binding.ipv4.to_bits();
-        if self.sets(ipv4) != binding.sets || !self.spans(ipv4) {
+        if self.sets(ipv4) != binding.sets {
             return Err(Refused::Divided);
         }
         let br = self.brs.iter().position(|br| *br == binding.br.to_bits()).ok_or(Refused::Br)?;
@@ -420,12 +417,14 @@ impl BindingTable {
         if let Some((old, _)) = self.search(wanted) {
             // The new binding is there before the old one goes, so that readers find one of them.
             let place = self.place_for(wanted).ok_or(Refused::Full)?;
+            if self.key(place).load(Ordering::Relaxed) == FREE && self.is_full() {
+                return Err(Refused::Full);
+            }
             self.write(place, wanted.key, binding.b4.to_bits(), br as u8);
             self.clear(old);
             return Ok(false);
         }
-        let places = self.values.len();
-        if self.used.load(Ordering::Relaxed) + places / SPARE >= places {
+        if self.is_full() {
             return Err(Refused::Full);
         }
         if self.insert(binding, br as u8) { Ok(true) } else { Err(Refused::Full) }
@@ -489,12 +488,6 @@ impl Eq for BindingTable {}
 fn hash(key: u64) -> u64 {
     let mixed = (key ^ key >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ mixed >> 32).wrapping_mul(0x94d0_49bb_1331_11eb)
-}
-
-/// First and last address of bindings; of none, a range without addresses.
-fn span(bindings: &[Binding]) -> (u32, u32) {
-    let all = || bindings.iter().map(|binding| binding.ipv4.to_bits());
-    all().min().zip(all().max()).unwrap_or((1, 0))
 }
 
 /// Divides all addresses into ranges with one division of ports each.

@@ -301,6 +301,15 @@ impl Domains {
         }
     }
 
+    /// True if a customer's packets to its IPv4 address are found by the rule at a place, which has
+    /// the address. A rule with a longer prefix may have the address, too.
+    #[inline]
+    pub(crate) fn is_found(&self, place: usize, ipv4: u32, psid: u16) -> bool {
+        let nested = self.lengths4.len() > 1;
+        let found = || self.find(ipv4).and_then(|found| self.of_customer(found, psid));
+        !nested || found() == Some(place)
+    }
+
     /// The place of the rule with the longest IPv6 prefix that has an address.
     #[inline]
     pub fn find6(&self, address: u128) -> Option<usize> {

@@ -15,7 +15,7 @@ use super::release::add_like;
 use super::tunnel::{encapsulate, service_behind, set_hop};
 use super::{SoftwireSettings, Softwires};
 use crate::convert::{Cut, HEADROOM, Refusal};
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, prefix_of};
 use crate::nat64::about_ipv4;
 use crate::realms::HostKind;
 use crate::share::Share;
@@ -381,7 +381,10 @@ impl Translator {
                 self.drop_outer(packet, DropReason::SoftwireSource)
             }
             Content::Fragment(at, fragment) => {
-                self.put_together(engine, now, packet.bytes(), (at, fragment), ends.0);
+                let hosts = self.tunneled_hosts();
+                let len = hosts.map_or(128, |hosts| hosts.subscriber_length());
+                let payer = prefix_of(ends.0, len);
+                self.put_together(engine, now, packet.bytes(), (at, fragment), payer);
                 Fate::Nothing
             }
             Content::Icmp(at) => self.take_aftr_icmp(engine, now, packet, at),
@@ -542,9 +545,9 @@ impl Translator {
         now: Timestamp,
         bytes: &[u8],
         fragment: (usize, Fragment),
-        b4: u128,
+        payer: u128,
     ) {
-        let whole = self.take_fragment(now, bytes, fragment, b4);
+        let whole = self.take_fragment(now, bytes, fragment, payer);
         let Some((mut buffer, fragments, received)) = whole else { return };
         let mut packet = Packet::new(&mut buffer, HEADROOM);
         let Some(arrived) = Arrived::whole(packet.bytes()) else { return };

@@ -127,10 +127,10 @@ impl Translator {
             return false;
         };
         let is_end = |header: Ipv6<&[u8]>| softwires.is_tunnel_end(header.destination());
-        softwires.has_bindings()
-            && Ipv6::new_header_checked(packet).is_ok_and(is_end)
-            && packet.get(ipv6::NEXT_HEADER) == Some(&protocol::ICMPV6)
+        packet.get(ipv6::NEXT_HEADER) == Some(&protocol::ICMPV6)
             && packet.get(ipv6::HEADER_LEN) == Some(&icmpv6::kind::PACKET_TOO_BIG)
+            && softwires.has_bindings()
+            && Ipv6::new_header_checked(packet).is_ok_and(is_end)
     }
 
     /// Learns the width of a path from a report that another translator takes. Nothing is counted.

@@ -208,7 +208,8 @@ impl Softwires {
         }
         let is_own = rule.sets.is_whole()
             || matches!(port, Port::Number(port) if rule.psid_of(port) == Some(psid));
-        if !is_own {
+        // Answers to an address of a longer rule are of the longer rule's customer.
+        if !is_own || !self.domains.is_found(place, ipv4, psid) {
             self.counter(Owner::Rule(place)).spoofed += 1;
             return Err(spoofed);
         }

@@ -317,19 +317,12 @@ impl Softwires {
     #[inline]
     pub(crate) fn leaves_to_nat64(&self, destination: u128) -> bool {
         let is_end = |dslite: &Dslite| dslite.address().to_bits() == destination;
-        !self.has_bindings() && !self.dslite.as_ref().is_some_and(is_end)
+        !self.is_tunnel_end(destination) && !self.dslite.as_ref().is_some_and(is_end)
     }
 
     /// True if an address is in the default mapping rule's prefix of a domain.
     pub(crate) fn has_dmr(&self, address: u128) -> bool {
         !self.domains.is_empty() && self.domains.dmr(address).is_some()
-    }
-
-    /// False if an IPv4 address is certainly no customer's.
-    #[inline]
-    pub(crate) fn may_have(&self, ipv4: u32) -> bool {
-        self.lw4o6.as_ref().is_some_and(|lw4o6| lw4o6.bindings.may_have(ipv4))
-            || !self.domains.is_empty() && self.domains.find(ipv4).is_some()
     }
 
     /// True if an IPv4 address is a customer's.

@@ -55,6 +55,13 @@ impl Outer {
     }
 }
 
+/// True if the marks of congestion of an outer header change nothing in the packet inside (RFC
+/// 6040 section 4.2).
+#[inline(always)]
+fn keeps_marks(class: u8, plain: &Plain4) -> bool {
+    class & ECN == 0 || (class ^ plain.service) & ECN == 0
+}
+
 impl Softwires {
     /// False if no packet can go the quick way.
     #[inline]
@@ -84,17 +91,23 @@ impl Softwires {
             && is_ordinary(destination)
             && source != destination
             && !gateway.own.may_have(source)
-            && class & ECN == 0
             && self.is_tunnel_end(destination);
         if !is_fine {
             return None;
         }
         let inner = &bytes[ipv6::HEADER_LEN..ipv6::HEADER_LEN + payload_len];
         let plain = Plain4::read(inner)?;
+        if !keeps_marks(class, &plain) {
+            return None;
+        }
         let from = self.customer(plain.source, plain.source_port(inner))?;
         let is_own = from.tunnel.customer == source && from.tunnel.br == destination;
         let is_over = plain.ttl <= 1 || plain.len() > usize::from(gateway.mtu);
-        if !is_own || is_over || !self.is_for_outside(&plain, gateway) || self.may_clamp(&plain) {
+        if !is_own
+            || is_over
+            || !self.is_for_outside(&plain, gateway)
+            || self.clamps(plain.is_syn(inner))
+        {
             return None;
         }
         self.count_from(from.owner, ipv6::HEADER_LEN + payload_len);
@@ -114,19 +127,21 @@ impl Softwires {
         packet: &mut Packet<'_>,
         (hash, own): (u64, OwnFolded),
     ) -> Option<(u32, usize)> {
+        let clamps = self.mss.is_some();
         let dslite = self.dslite.as_mut()?;
         let bytes = packet.bytes();
         let Outer { source, destination, class, payload_len } = Outer::read(bytes)?;
         let len = ipv6::HEADER_LEN + payload_len;
-        let plain = Plain4::read(&bytes[ipv6::HEADER_LEN..len])?;
+        let inner = &bytes[ipv6::HEADER_LEN..len];
+        let plain = Plain4::read(inner)?;
         let is_fine = is_ordinary(source)
             && is_ordinary(destination)
             && source != destination
             && !own.may_have(source)
-            && class & ECN == 0
+            && keeps_marks(class, &plain)
             && is_ordinary_ipv4(plain.source)
             && plain.source != plain.destination
-            && !(self.mss.is_some() && plain.is_tcp());
+            && !(clamps && plain.is_syn(inner));
         if !is_fine {
             return None;
         }
@@ -145,14 +160,14 @@ impl Softwires {
     #[inline(always)]
     fn is_for_outside(&self, plain: &Plain4, gateway: Gateway) -> bool {
         is_ordinary_ipv4(plain.destination)
-            && !self.may_have(plain.destination)
+            && !self.has_address(plain.destination)
             && !gateway.own_ipv4.contains(&Some(plain.destination))
     }
 
     /// True if the segment size that a packet announces may have to be lowered.
     #[inline(always)]
-    fn may_clamp(&self, plain: &Plain4) -> bool {
-        self.mss.is_some() && plain.is_tcp()
+    fn clamps(&self, is_syn: bool) -> bool {
+        is_syn && self.mss.is_some()
     }
 
     /// The customer that has an address and a port.
@@ -172,7 +187,7 @@ impl Softwires {
         plain: &Plain4,
     ) -> Option<Passed> {
         let to = self.customer(plain.destination, plain.destination_port(packet.bytes()))?;
-        if self.may_clamp(plain) {
+        if self.clamps(plain.is_syn(packet.bytes())) {
             return None;
         }
         if let Owner::Rule(place) = to.owner
@@ -216,7 +231,8 @@ impl Softwires {
     fn pass_from_domain(&mut self, packet: &mut Packet<'_>, gateway: Gateway) -> Option<Passed> {
         let plain = Plain6::read(packet.bytes())?;
         let is_fine = gateway.own.has_nothing_against(&plain);
-        if !is_fine || self.is_tunnel_end(plain.destination) || self.mss.is_some() {
+        let is_end = self.is_tunnel_end(plain.destination);
+        if !is_fine || is_end || self.clamps(plain.is_syn(packet.bytes())) {
             return None;
         }
         let dmr = self.domains.dmr(plain.destination)?;
@@ -226,9 +242,10 @@ impl Softwires {
         let (source, psid) = rule.customer_of(plain.source)?;
         let port = plain.source_port(packet.bytes());
         let is_own = self.domains.mode(place) == MapMode::Translation(dmr)
-            && (rule.sets.is_whole() || rule.psid_of(port) == Some(psid));
+            && (rule.sets.is_whole() || rule.psid_of(port) == Some(psid))
+            && self.domains.is_found(place, source, psid);
         let is_outside =
-            is_ordinary_ipv4(destination.to_bits()) && !self.may_have(destination.to_bits());
+            is_ordinary_ipv4(destination.to_bits()) && !self.has_address(destination.to_bits());
         let group = usize::from(self.domains.line(place).group);
         let converter = &mut self.groups[group].plain;
         let passes = converter.passes_to_ipv4(&plain);

@@ -214,10 +214,20 @@ fn a_flood_of_fragments_from_one_tunnel_stops_no_other() {
 
 #[test]
 fn small_fragments_from_one_tunnel_stop_no_other() {
-    let mut world = World::new();
+    stopped_alone(&mut World::new(), |_| B4.to_owned());
+}
+
+#[test]
+fn small_fragments_from_many_tunnels_of_one_subscriber_stop_no_other() {
+    let mut world = World::with(|_, dslite| dslite.subscriber_length = 112);
+    stopped_alone(&mut world, |number| format!("2001:db8:b4::77:{:x}", number % 64));
+}
+
+/// A flood of fragments from tunnels that `source` names stops no other tunnel.
+fn stopped_alone(world: &mut World, source: impl Fn(u16) -> String) {
     let mut waiting = 0;
     for number in 0..5000 {
-        let fragment = outer_fragment(B4, number, (0, true), &[0x45; 8]);
+        let fragment = outer_fragment(&source(number), number, (0, true), &[0x45; 8]);
         waiting += u32::from(world.take(Side::Inside, &fragment) != Err(R::FragmentLimit));
     }
     // An eighth of 4,096 packets.
