@@ -11,8 +11,8 @@ use natgate_conform::{requirements, run, surround};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Configuration of the published report, with IPv6 inside.
-const EVERYTHING: &str = include_str!("natgate.toml");
+/// Configuration of the published report.
+const EVERYTHING: &str = include_str!("../../../docs/conform/natgate.toml");
 
 fn try_with(more: &str, options: Options) -> Report {
     try_config(&format!("{EVERYTHING}\n{more}"), options)
