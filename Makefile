@@ -34,10 +34,10 @@ TEST_TOOLS := setsid:util-linux $(DEMO_TOOLS) $(COUNT_TOOLS) $(PACKAGE_TOOLS) $(
 	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core pkg-config:pkg-config /usr/include/dpdk/rte_eal.h:libdpdk-dev \
 	promtool:prometheus snmpd:snmpd snmpwalk:snmp yanglint:libyang2-tools \
 	openssl:openssl qemu-system-x86_64:qemu-system-x86 /usr/share/OVMF/OVMF_CODE_4M.fd:ovmf \
-	named:bind9 python3:python3 /usr/share/doc/python3-venv:python3-venv
+	named:bind9 tayga:tayga python3:python3 /usr/share/doc/python3-venv:python3-venv
 
 # Services that come with a program of which only the program is wanted.
-UNWANTED := prometheus snmpd unbound vsftpd tftpd-hpa frr keepalived named bind9
+UNWANTED := prometheus snmpd unbound vsftpd tftpd-hpa frr keepalived named bind9 tayga
 
 # $(call install,TOOLS): installs the packages of those programs that are not there; unwanted services are
 # neither started nor left to start with the machine.

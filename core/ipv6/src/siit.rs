@@ -154,11 +154,6 @@ impl Siit {
     fn has_map_of(&self, address: u32) -> bool {
         self.maps.to_ipv6(Ipv4Addr::from_bits(address)).is_some()
     }
-
-    fn has_ipv6(&self, address: u32) -> bool {
-        !self.settings.prefixes.is_empty()
-            || self.maps.to_ipv6(Ipv4Addr::from_bits(address)).is_some()
-    }
 }
 
 /// Findings of the translation of addresses.
@@ -300,7 +295,10 @@ impl Translator {
     /// True if an IPv4 packet from outside to this address is SIIT's.
     //= rfc7915#section-4.6-translate
     pub(crate) fn claims_siit_ipv4(&self, destination: u32) -> bool {
-        self.siit.as_ref().is_some_and(|siit| siit.has_ipv6(destination))
+        self.siit.as_ref().is_some_and(|siit| {
+            siit.has_map_of(destination)
+                || !siit.settings.prefixes.is_empty() && !self.is_inside_ipv4(destination)
+        })
     }
 
     /// True if an address is in a prefix of SIIT.

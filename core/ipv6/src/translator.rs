@@ -83,6 +83,8 @@ pub struct Translator {
     pub(crate) networks: [Network; 2],
     /// Ranges of addresses that the engine has for itself, ascending.
     externals: Vec<AddressRange>,
+    /// Ranges of addresses of IPv4 hosts inside, ascending.
+    insiders: Vec<AddressRange>,
     /// Answer to a host that gets no number.
     pub(crate) refusal: natgate_engine::Refusal,
     pub(crate) nat64: Option<Nat64>,
@@ -98,6 +100,13 @@ pub struct Translator {
     taken_back: Counters,
     /// The run of packets that is being taken.
     pub(crate) run: Run,
+}
+
+/// True if one of ascending ranges has an address.
+#[inline]
+fn has(ranges: &[AddressRange], address: u32) -> bool {
+    let after = ranges.partition_point(|range| range.first.to_bits() <= address);
+    after > 0 && address <= ranges[after - 1].last.to_bits()
 }
 
 /// The gateway's own IPv4 addresses, inside and outside.
@@ -145,6 +154,7 @@ impl Translator {
             mtus,
             networks: [&settings.inside, &settings.outside].map(Network::of),
             externals: config.external_ranges(),
+            insiders: config.inside_ranges(),
             refusal: config.refusal,
             nat64: nat64.transpose()?,
             siit: siit.transpose()?,
@@ -166,6 +176,7 @@ impl Translator {
     pub fn renew(&mut self, config: &Config) {
         self.own_ipv4 = own_ipv4(config);
         self.externals = config.external_ranges();
+        self.insiders = config.inside_ranges();
         self.refusal = config.refusal;
         self.errors.set_rate(config.limits.icmp_errors_per_second);
         if let Some(softwires) = &mut self.softwires {
@@ -367,9 +378,14 @@ impl Translator {
 
     /// True if the engine has an IPv4 address for itself: an own or an external one.
     pub(crate) fn is_engines(&self, address: u32) -> bool {
-        let after = self.externals.partition_point(|range| range.first.to_bits() <= address);
-        self.own_ipv4.contains(&Some(address))
-            || after > 0 && address <= self.externals[after - 1].last.to_bits()
+        self.own_ipv4.contains(&Some(address)) || has(&self.externals, address)
+    }
+
+    /// True if an IPv4 address is a host's of IPv4 inside: only a table that names the address may
+    /// have its packets.
+    #[inline]
+    pub(crate) fn is_inside_ipv4(&self, address: u32) -> bool {
+        has(&self.insiders, address)
     }
 
     /// Checks an IPv6 packet as every packet is checked, and cuts off bytes after its end.

@@ -161,6 +161,7 @@ fn config(rng: &mut Rng) -> Config {
         }],
         ..Config::default()
     };
+    config.inside.network = rng.chance(3).then(|| Prefix::new([8, 8, 0, 64].into(), 26));
     config.tcp_mss = rng.one_of(&[None, None, Some(1300)]);
     config.limits.icmp_errors_per_second = 1_000_000;
     config

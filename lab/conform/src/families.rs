@@ -15,7 +15,6 @@ use natgate_wire::arp::Mac;
 use natgate_wire::protocol::ICMP;
 use natgate_wire::{icmp, icmpv6};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
-use std::task::Poll;
 use std::time::Duration;
 
 /// Hosts of a test, and the prefix in which the inside hosts have the outside hosts.
@@ -87,18 +86,7 @@ impl<'s> FamilyStage<'s> {
         host: Ipv6Addr,
         wanted: impl Fn(&Received6) -> bool,
     ) -> Option<Received6> {
-        std::future::poll_fn(|_| {
-            if let Some(found) = self.take_now(host, &wanted) {
-                return Poll::Ready(Some(found));
-            }
-            let mut world = self.stage.world.borrow_mut();
-            if world.bench.now() >= deadline {
-                return Poll::Ready(None);
-            }
-            world.wait_until(deadline);
-            Poll::Pending
-        })
-        .await
+        self.stage.wait_for(deadline, || self.take_now(host, &wanted)).await
     }
 
     /// Waits for the next packet to an inside host that satisfies a condition, for the transit time

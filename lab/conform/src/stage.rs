@@ -277,17 +277,29 @@ impl Stage {
         world.bench.send(side, &frame);
     }
 
-    /// Waits until a time.
-    pub(crate) async fn until(&self, time: Duration) {
+    /// Waits until a time for something that may come at any moment.
+    pub(crate) async fn wait_for<T>(
+        &self,
+        deadline: Duration,
+        look: impl Fn() -> Option<T>,
+    ) -> Option<T> {
         std::future::poll_fn(|_| {
-            let mut world = self.world.borrow_mut();
-            if world.bench.now() >= time {
-                return Poll::Ready(());
+            if let Some(found) = look() {
+                return Poll::Ready(Some(found));
             }
-            world.wait_until(time);
+            let mut world = self.world.borrow_mut();
+            if world.bench.now() >= deadline {
+                return Poll::Ready(None);
+            }
+            world.wait_until(deadline);
             Poll::Pending
         })
-        .await;
+        .await
+    }
+
+    /// Waits until a time.
+    pub(crate) async fn until(&self, time: Duration) {
+        self.wait_for(time, || None::<()>).await;
     }
 
     /// Waits for a duration.
@@ -302,18 +314,7 @@ impl Stage {
         (side, host): (Side, Ipv4Addr),
         wanted: impl Fn(&Received) -> bool,
     ) -> Option<Received> {
-        std::future::poll_fn(|_| {
-            if let Some(found) = self.take_now(side, host, &wanted) {
-                return Poll::Ready(Some(found));
-            }
-            let mut world = self.world.borrow_mut();
-            if world.bench.now() >= deadline {
-                return Poll::Ready(None);
-            }
-            world.wait_until(deadline);
-            Poll::Pending
-        })
-        .await
+        self.wait_for(deadline, || self.take_now(side, host, &wanted)).await
     }
 
     /// Waits for the next packet to a host that satisfies a condition, for the transit time of a

@@ -12,6 +12,7 @@
 
 mod both;
 mod control;
+mod cpe;
 mod dslite;
 mod dslite_requests;
 mod ftp;
@@ -21,6 +22,8 @@ mod requests;
 mod routed;
 mod softwires;
 mod stateless;
+mod tayga;
+mod traced;
 mod world;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");

@@ -2,9 +2,12 @@
 
 use super::PROGRAM;
 use super::world::World;
+use natgate_testnet::wait_for;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::IpAddr;
+use std::process::Command;
+use std::time::Duration;
 
 pub(crate) const CLIENT: &str = "2001:db8:1::5";
 pub(crate) const SERVER: &str = "198.51.100.10";
@@ -210,6 +213,41 @@ fn hosts_are_named_by_their_addresses() {
         let mut found = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         assert!(found.any(|line| line["event"] == event && is_named(&line)), "{event}: {lines}");
     }
+}
+
+#[test]
+fn a_capture_has_packets_of_both_families() {
+    let world = world();
+    let gateway = world.start("nat", &config("", ""));
+    world.serve("server", address(SERVER));
+    let file = world.file("host.pcapng");
+    let mut capture = Command::new(PROGRAM)
+        .args(["capture", "--subscriber", CLIENT, "--protocol", "udp", "--count", "4"])
+        .args(["--write", &file, "--socket", &world.socket("nat")])
+        .spawn()
+        .unwrap();
+    // The head is written as soon as packets are copied.
+    let begun = || Ok(std::fs::metadata(&file).is_ok_and(|file| file.len() > 0).then_some(()));
+    wait_for("the capture", Duration::from_secs(30), begun).unwrap();
+    world.udp("client", address(SERVER6), 10);
+    assert!(capture.wait().unwrap().success());
+    let fields = ["frame.interface_name", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst"];
+    let said =
+        world.run("nat", &format!("tshark -n -r {file} -T fields -e {}", fields.join(" -e ")));
+    let packets: Vec<Vec<&str>> = said
+        .lines()
+        .filter(|line| line.contains("side\t"))
+        .map(|line| line.split('\t').filter(|field| !field.is_empty()).collect())
+        .collect();
+    let server6 = address(SERVER6).to_string();
+    let expected = [
+        ["inside", CLIENT, &server6],
+        ["outside", EXTERNAL, SERVER],
+        ["outside", SERVER, EXTERNAL],
+        ["inside", &server6, CLIENT],
+    ];
+    assert_eq!(packets, expected, "{said}");
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
 }
 
 #[test]

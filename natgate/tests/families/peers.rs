@@ -19,20 +19,6 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Makes a node a router of the kernel, by more commands.
-fn route(world: &World, node: &str, commands: &str) {
-    let said = world.run(
-        node,
-        &format!(
-            "set -e; cd /proc/sys/net; \
-             for it in all default lo inside outside; do echo 0 >ipv6/conf/$it/disable_ipv6; done; \
-             echo 1 >ipv6/conf/all/forwarding; echo 1 >ipv4/ip_forward; \
-             ip link set lo up; {commands}"
-        ),
-    );
-    assert_eq!(said, "", "{node}: {commands}");
-}
-
 /// A host with addresses in many subnets, and a server that knows them by another prefix.
 fn renumbered() -> World {
     let world = World::new(&["client", "nat", "server"]);
@@ -80,19 +66,24 @@ fn the_kernel_translates_prefixes_to_the_same_addresses() {
     let world = renumbered();
     let prefixes = ["fd01:203:405::/48", "2001:db8:7::/48"];
     let [internal, external] = prefixes;
-    route(
-        &world,
+    world.router(
         "nat",
         &format!(
-            "ip address add fd01:203:405:99::1/64 dev inside nodad; \
-             ip address add 2001:db8:2::1/64 dev outside nodad; \
-             ip route add {internal} via fd01:203:405:99::5; \
-             ip6tables -t mangle -A POSTROUTING -o outside -s {internal} \
-             -j SNPT --src-pfx {internal} --dst-pfx {external}; \
+            "address add fd01:203:405:99::1/64 dev inside nodad\n\
+             address add 2001:db8:2::1/64 dev outside nodad\n\
+             route add {internal} via fd01:203:405:99::5\n"
+        ),
+    );
+    let said = world.run(
+        "nat",
+        &format!(
+            "ip6tables -t mangle -A POSTROUTING -o outside -s {internal} \
+             -j SNPT --src-pfx {internal} --dst-pfx {external} && \
              ip6tables -t mangle -A PREROUTING -i outside -d {external} \
              -j DNPT --src-pfx {external} --dst-pfx {internal}"
         ),
     );
+    assert_eq!(said, "");
     assert_eq!(by_natgate, external_sources(&world));
 }
 

@@ -126,11 +126,55 @@ impl World {
     /// Starts a server in a node, which runs until the end of the test, and waits until it listens
     /// at a TCP port.
     pub(crate) fn spawn(&self, node: &str, program: &str, arguments: &[&str], port: u16) {
+        self.background(node, program, arguments);
+        wait_for_listener(self.network.node(node), port, PATIENCE).unwrap();
+    }
+
+    /// Starts a program in a node, which runs until the end of the test.
+    fn background(&self, node: &str, program: &str, arguments: &[&str]) {
         let log = self.network.file(&format!("{program}.log"));
-        let node = self.network.node(node);
-        let child = node.start(program.as_ref(), arguments, &log).unwrap();
+        let child = self.network.node(node).start(program.as_ref(), arguments, &log).unwrap();
         self.children.borrow_mut().push(child);
-        wait_for_listener(node, port, PATIENCE).unwrap();
+    }
+
+    /// Makes a node a router of the kernel with both families, by lines for `ip`.
+    pub(crate) fn router(&self, node: &str, lines: &str) {
+        let node = self.network.node(node);
+        for scope in ["all", "default", "lo", "inside", "outside"] {
+            node.set(&format!("ipv6/conf/{scope}/disable_ipv6"), "0").unwrap();
+        }
+        node.set("ipv6/conf/all/forwarding", "1").unwrap();
+        node.set("ipv4/ip_forward", "1").unwrap();
+        // Otherwise fast requests of traceroute get no answer.
+        node.set("ipv4/icmp_ratelimit", "0").unwrap();
+        node.set("ipv6/icmp/ratelimit", "0").unwrap();
+        node.ip_batch(&format!("link set lo up\n{lines}")).unwrap();
+    }
+
+    /// Starts tayga in a router, which translates what is routed to its device `tayga`: by maps of
+    /// an IPv4 to an IPv6 address each, and by a prefix.
+    pub(crate) fn tayga(&self, node: &str, prefix: &str, maps: &[(&str, &str)]) {
+        let maps: String = maps.iter().map(|(four, six)| format!("map {four} {six}\n")).collect();
+        let config = format!(
+            "tun-device tayga\nipv4-addr 192.0.0.1\nipv6-addr 2001:db8:aaaa::1\n\
+             prefix {prefix}\n{maps}"
+        );
+        let file = self.file("tayga.conf");
+        std::fs::write(&file, config).unwrap();
+        let made = self.network.node(node).run(20, "tayga", &["--config", &file, "--mktun"]);
+        made.expect("tayga is there (Debian package tayga)");
+        self.background(node, "tayga", &["--config", &file, "--nodetach"]);
+        self.network.node(node).ip_batch("link set tayga up\n").unwrap();
+        let is_attached =
+            || Ok(self.run(node, "ip link show tayga").contains("LOWER_UP").then_some(()));
+        wait_for("tayga", PATIENCE, is_attached).unwrap();
+    }
+
+    /// The routers that traceroute sees on the path from a node to an address, then the address.
+    pub(crate) fn traceroute(&self, node: &str, kind: &str, to: &str) -> Vec<String> {
+        let said = self.run(node, &format!("traceroute {kind} -n -q 1 -w 2 -m 8 {to}"));
+        let hops = said.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
+        hops.map(str::to_owned).collect()
     }
 
     /// Connects from a node to a server, sends and receives; returns the client's endpoint as the

@@ -4,12 +4,15 @@
 //! screen of a person.
 
 use super::PROGRAM;
-use natgate_testnet::{Gateway, SERVER1, config, wait_for};
+use natgate_testnet::{
+    GATEWAY_INSIDE6, Gateway, PREFIX64, SERVER1, config, config_with_ipv6, wait_for,
+};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::net::Ipv6Addr;
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -196,4 +199,31 @@ fn the_gateway_is_seen_live_and_the_terminal_given_back() {
     let said: Vec<&String> = lines.iter().filter(|line| !line.trim().is_empty()).collect();
     assert!(said.len() <= 3, "{said:#?}");
     terminal.assert_restored();
+}
+
+/// A host of NAT64 is in the list by its prefix, and is found by its address.
+#[test]
+fn hosts_with_ipv6_have_their_names() {
+    let mut network = super::network();
+    network.add_ipv6().unwrap();
+    let socket = network.file("control.sock");
+    let more = format!("[control]\nsocket = \"{}\"\n", socket.display());
+    let config = config_with_ipv6() + &more;
+    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config).expect("natgate");
+    let host = network.autoconfigure().unwrap().address.to_string();
+    let server = Ipv6Addr::from_bits(PREFIX64.to_bits() | u128::from(SERVER1.to_bits()));
+    let arguments = ["-n", "-c", "1", "-W", "10", &server.to_string()];
+    network.node("sub6").run(20, "ping", &arguments).unwrap();
+    let mut terminal = Terminal::with_top(&socket);
+    terminal.press("\t\t\t");
+    let prefix = format!("{GATEWAY_INSIDE6}").replace("::1", "::/64");
+    terminal.await_screen("the subscriber", |lines| !words(lines, &prefix).is_empty());
+    terminal.press(&format!("/{host}\r"));
+    terminal.await_screen("its mapping", |lines| {
+        words(lines, "external").contains(&"ports")
+            && words(lines, "203.0.113.").contains(&prefix.as_str())
+    });
+    terminal.press("q");
+    assert!(terminal.end().success());
+    assert_eq!(gateway.stop().expect("it stops").code(), Some(0));
 }

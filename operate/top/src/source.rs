@@ -5,7 +5,7 @@ use natgate_http::{AskError, Response, ask, open};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::io::{BufRead, BufReader, Read};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -59,6 +59,12 @@ fn done(Response { status, body }: Response) -> Result<Value, AskError> {
     if status == 200 { Ok(body) } else { Err(refused(&body)) }
 }
 
+/// True if a search is for an address or a prefix of IPv6, which is never external.
+fn is_ipv6(search: &str) -> bool {
+    let address = search.split_once('/').map_or(search, |(address, _)| address);
+    address.parse::<Ipv6Addr>().is_ok()
+}
+
 /// The owners that a search finds: of an endpoint by its mapping, its block or the configuration,
 /// of an address by blocks and then by mappings.
 fn owners(socket: &Path, search: &str) -> Result<Owners, AskError> {
@@ -68,19 +74,24 @@ fn owners(socket: &Path, search: &str) -> Result<Owners, AskError> {
     };
     let message = |message: String| answer(Vec::new(), Some(message));
     let is_plain = |letter: char| letter.is_ascii_digit() || ".:/".contains(letter);
-    if !search.chars().all(is_plain) {
-        let example =
-            "type an address such as 10.0.0.5, or an external endpoint such as 203.0.113.1:40000";
+    let is_ipv6 = is_ipv6(search);
+    if !is_ipv6 && !search.chars().all(is_plain) {
+        let example = "type an address such as 10.0.0.5 or 2001:db8::5, or an external endpoint \
+                       such as 203.0.113.1:40000";
         return message(format!("{search:?} is no address; {example}"));
     }
-    if search.contains(':') {
+    if search.contains(':') && !is_ipv6 {
         let Response { status, mut body } = get(socket, &format!("/v1/who?external={search}"))?;
         return match body["answers"].take() {
             Value::Array(entries) if status == 200 => answer(entries, None),
             _ => message(sentence(&body)),
         };
     }
-    let filters: &[&str] = if search.is_empty() { &[""] } else { &["&subscriber=", "&external="] };
+    let filters: &[&str] = match search {
+        "" => &[""],
+        _ if is_ipv6 => &["&subscriber="],
+        _ => &["&subscriber=", "&external="],
+    };
     for list in ["blocks", "mappings"] {
         for filter in filters {
             let limit = if list == "blocks" { MOST_READ } else { MOST_OWNED };
@@ -199,6 +210,16 @@ fn keep(most: &mut Vec<Value>, one: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_ipv6_are_no_endpoints() {
+        for search in ["2001:db8::5", "2001:db8:1::/64", "::", "64:ff9b::192.0.2.1"] {
+            assert!(is_ipv6(search), "{search}");
+        }
+        for search in ["", "10.0.0.5", "10.0.0.0/8", "203.0.113.1:40000", "[2001:db8::5]:80"] {
+            assert!(!is_ipv6(search), "{search}");
+        }
+    }
 
     #[test]
     fn blocks_with_the_most_ports_in_use_are_kept() {

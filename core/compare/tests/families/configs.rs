@@ -4,7 +4,8 @@
 use crate::rng::Rng;
 use crate::tunnels;
 use natgate_engine::{
-    AddressRange, Begun, Config, Limits, PoolConfig, Prefix, SideConfig, StaticMapping,
+    AddressRange, Begun, Config, Limits, Match, PoolConfig, Prefix, Rule, RuleAction, SideConfig,
+    StaticMapping,
 };
 use natgate_ipv6::convert::UdpChecksumZero;
 use natgate_ipv6::{
@@ -220,6 +221,14 @@ pub(crate) fn engine(rng: &mut Rng, settings: &Settings) -> Config {
         ..SideConfig::default()
     };
     let [inside, outside] = OWN4.map(|own| (!rng.chance(3)).then_some(own));
+    let network = rng.chance(3).then(|| Prefix::new([10, 0, 0, 0].into(), 29));
+    let [first, last] = [[192, 168, 1, 3], [198, 51, 100, 7]].map(Ipv4Addr::from);
+    let inside_routes = rng.chance(3).then_some(AddressRange { first, last });
+    let remote = rng.one_of(&[Match::Destination, Match::Source])(
+        Prefix::new([8, 8, 0, 0].into(), rng.one_of(&[0, 16])),
+        rng.one_of(&[0, 0, 53]),
+    );
+    let action = if rng.chance(3) { RuleAction::Drop } else { RuleAction::Bypass };
     let pool = PoolConfig {
         name: "default".into(),
         addresses: vec![AddressRange { first: EXTERNAL, last: EXTERNAL }],
@@ -227,9 +236,11 @@ pub(crate) fn engine(rng: &mut Rng, settings: &Settings) -> Config {
         ..PoolConfig::default()
     };
     let mut config = Config {
-        inside: link(inside, &settings.inside),
+        inside: SideConfig { network, ..link(inside, &settings.inside) },
         outside: link(outside, &settings.outside),
         pools: vec![pool],
+        inside_routes: inside_routes.into_iter().collect(),
+        rules: rng.chance(3).then(|| Rule::new(remote, action)).into_iter().collect(),
         statics: statics(rng, settings),
         limits: Limits {
             // The tables of hosts take little time to make.

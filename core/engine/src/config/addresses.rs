@@ -22,24 +22,41 @@ impl Config {
         let pools = self.pools.iter().flat_map(|pool| &pool.addresses);
         let pools = pools.map(|range| (range.first.to_bits(), range.last.to_bits()));
         let single = self.fixed_addresses().map(|address| (address.to_bits(), address.to_bits()));
-        let mut ranges: Vec<(u32, u32)> = pools.chain(single).collect();
-        ranges.sort_unstable();
-        let mut merged = Vec::new();
-        let mut ranges = ranges.into_iter().peekable();
-        while let Some((first, mut last)) = ranges.next() {
-            while let Some((_, end)) = ranges.next_if(|(next, _)| *next <= last.saturating_add(1)) {
-                last = last.max(end);
-            }
-            let [first, last] = [first, last].map(Ipv4Addr::from_bits);
-            merged.push(AddressRange { first, last });
+        merged(pools.chain(single).collect())
+    }
+
+    /// The addresses of IPv4 hosts inside, of all realms, in as few ranges as possible, ascending:
+    /// connected networks, and destinations behind routers.
+    pub fn inside_ranges(&self) -> Vec<AddressRange> {
+        let own = core::iter::once((&self.inside, &self.inside_routes));
+        let others = self.realms.iter().map(|realm| (&realm.inside, &realm.inside_routes));
+        let mut ranges = Vec::new();
+        for (side, routes) in own.chain(others) {
+            ranges.extend(side.network.map(|network| (network.first(), network.last())));
+            ranges.extend(routes.iter().map(|route| (route.first.to_bits(), route.last.to_bits())));
         }
-        merged
+        merged(ranges)
     }
 
     /// Number of external addresses of pools, static mappings and services.
     pub fn count_addresses(&self) -> usize {
         external_addresses(self).len()
     }
+}
+
+/// Joins ranges that overlap or touch each other.
+fn merged(mut ranges: Vec<(u32, u32)>) -> Vec<AddressRange> {
+    ranges.sort_unstable();
+    let mut merged = Vec::new();
+    let mut ranges = ranges.into_iter().peekable();
+    while let Some((first, mut last)) = ranges.next() {
+        while let Some((_, end)) = ranges.next_if(|(next, _)| *next <= last.saturating_add(1)) {
+            last = last.max(end);
+        }
+        let [first, last] = [first, last].map(Ipv4Addr::from_bits);
+        merged.push(AddressRange { first, last });
+    }
+    merged
 }
 
 /// All external addresses of a configuration: first the addresses of pools, then addresses that

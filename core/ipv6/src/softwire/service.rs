@@ -12,7 +12,9 @@ impl Translator {
     #[inline]
     pub(crate) fn claims_softwire_ipv4(&self, destination: u32) -> bool {
         self.softwires.as_ref().is_some_and(|softwires| {
-            softwires.takes_all() && !self.claims_siit_ipv4(destination)
+            softwires.takes_all()
+                && !self.is_inside_ipv4(destination)
+                && !self.claims_siit_ipv4(destination)
                 || softwires.has_address(destination)
         })
     }

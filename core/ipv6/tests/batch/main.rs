@@ -11,6 +11,8 @@
 
 #[path = "../common/explained.rs"]
 mod explained;
+#[path = "../common/header6.rs"]
+mod header6;
 #[path = "../common/prefixes.rs"]
 mod prefixes;
 #[path = "../common/rng.rs"]

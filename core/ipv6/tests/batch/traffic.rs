@@ -1,5 +1,6 @@
 //! Random settings, and random traffic of both families through them.
 
+use crate::header6::with_header6;
 use crate::prefixes::{address, pref64, prefix};
 use crate::rng::Rng;
 use crate::world::Seen;
@@ -405,15 +406,8 @@ fn seal6(protocol: u8, ends: (u128, u128), payload: &mut [u8]) {
 }
 
 fn header6(ends: (u128, u128), (next, class): (u8, u8), payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; 40];
-    let mut header = Ipv6::init(&mut bytes[..]);
-    header.set_traffic_class(class);
-    header.set_payload_len(payload.len() as u16);
-    header.set_next_header(next);
-    header.set_hop_limit(64);
-    header.set_source(ends.0);
-    header.set_destination(ends.1);
-    bytes.extend(payload);
+    let mut bytes = with_header6(ends, next, payload);
+    Ipv6::new_checked(&mut bytes[..]).expect("a whole packet").set_traffic_class(class);
     bytes
 }
 

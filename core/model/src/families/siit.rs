@@ -226,7 +226,18 @@ impl Families {
     pub(crate) fn siit_claims_ipv4(&self, destination: std::net::Ipv4Addr) -> bool {
         let Some(siit) = &self.settings.siit else { return false };
         let has_map = siit.maps.iter().any(|map| map.ipv4.contains(destination.to_bits()));
-        has_map || !siit.prefixes.is_empty()
+        has_map || !siit.prefixes.is_empty() && !self.is_of_host_inside(destination)
+    }
+
+    /// 19.5: true if an address belongs to hosts of IPv4 inside, of any realm.
+    fn is_of_host_inside(&self, address: std::net::Ipv4Addr) -> bool {
+        let ours = [(self.config.inside.network, &self.config.inside_routes)];
+        let realms = self.config.realms.iter();
+        let realms = realms.map(|realm| (realm.inside.network, &realm.inside_routes));
+        ours.into_iter().chain(realms).any(|(network, routes)| {
+            network.is_some_and(|network| network.contains(address.to_bits()))
+                || routes.iter().any(|range| range.contains(address))
+        })
     }
 
     /// A packet from inside, to IPv4; and back, if it turns round (19.20).

@@ -12,12 +12,14 @@ use anyhow::{Context, anyhow};
 use clap::{ArgGroup, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use natgate_cli::NO_OUTPUT;
-use natgate_conform::{Bench, Hosts, Live, LiveError, Options, Report, Requirement, Setup};
-use natgate_conform::{Simulated, Timers, catalogue, comparison, requirements, surround};
+use natgate_conform::{Bench, Families, Hosts, Live, LiveError, Options, Report, Requirement};
+use natgate_conform::{
+    Setup, Siit, Simulated, Timers, catalogue, comparison, requirements, surround,
+};
 use natgate_control::config;
 use std::fs;
 use std::io::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,6 +29,10 @@ answers ARP for them, finds the translator's inside address by ARP, and learns i
 from its packets. Inside, the hosts are in the network of the translator's inside address; outside,
 they are in the network of its outside address, or behind a router that the suite plays
 (--outside-gateway). Name what only the operator knows: --quota, --untranslated.
+
+For a translator between the families, --inside-gateway6 names its IPv6 address inside. A host's
+IPv6 address has the first 64 bits of this address, and ends with the host's IPv4 address. Name what
+the translator does: --nat64, --siit and --siit-hosts.
 
 The suite waits for timers only, for all of them at the same time: a full run takes as long as the
 longest timer, two hours and four minutes. --quick leaves timers out; --patience 10m leaves out
@@ -40,6 +46,7 @@ natgate conform --inside eth1 --outside eth2 --quick
 natgate conform --inside eth1 --outside eth2 --inside-gateway 192.168.1.1 \\
     --inside-hosts 192.168.1.16-192.168.1.250 --html report.html
 natgate conform -c /etc/natgate/natgate.toml
+natgate conform --inside eth1 --outside eth2 --inside-gateway6 2001:db8::1 --nat64 64:ff9b::
 natgate conform --lab linux --patience 10m --json linux.json
 natgate conform --compare ours.json theirs.json";
 
@@ -47,7 +54,8 @@ natgate conform --compare ours.json theirs.json";
 ///
 /// Sends packets into both sides of a translator, and checks the packets that come out of either
 /// side. Reports for each requirement of RFC 4787, 5382, 5508, 5597, 6056, 6864, 6888, 7857, 4884
-/// and 1812 if it is met, with the packets as evidence.
+/// and 1812, and between the families of RFC 6146, 7915 and 7757, if it is met, with the packets as
+/// evidence.
 #[derive(clap::Args)]
 #[command(
     group(
@@ -144,6 +152,20 @@ struct Place {
     /// Outside address whose packets are not translated
     #[arg(long, value_name = "ADDRESS")]
     untranslated: Option<Ipv4Addr>,
+    /// IPv6 address of the translator on the inside, if it translates between the families
+    #[arg(long, value_name = "ADDRESS", requires = "families")]
+    inside_gateway6: Option<Ipv6Addr>,
+    /// The 96-bit prefix of stateful translation (NAT64)
+    #[arg(long, value_name = "PREFIX", group = "families", value_parser = prefix)]
+    #[arg(requires = "inside_gateway6")]
+    nat64: Option<Ipv6Addr>,
+    /// The 96-bit prefix in which a stateless translator has the outside hosts
+    #[arg(long, value_name = "PREFIX", group = "families", value_parser = prefix)]
+    #[arg(requires_all = ["inside_gateway6", "siit_hosts"])]
+    siit: Option<Ipv6Addr>,
+    /// IPv4 address that a stateless translator has for the first inside host; the others follow
+    #[arg(long, value_name = "ADDRESS", requires = "siit")]
+    siit_hosts: Option<Ipv4Addr>,
 }
 
 /// Waiting times.
@@ -295,8 +317,19 @@ impl Place {
                 Some(_) => None,
             },
             untranslated: self.untranslated,
-            families: None,
+            families: self.inside_gateway6.map(|gateway| self.families(gateway)),
         }
+    }
+
+    fn families(&self, gateway: Ipv6Addr) -> Families {
+        let prefix = Ipv6Addr::from_bits(gateway.to_bits() >> 64 << 64);
+        let families = Families { gateway, prefix, nat64: self.nat64, siit: None };
+        let siit = self.siit.zip(self.siit_hosts).map(|(prefix, ipv4)| Siit {
+            prefix,
+            ipv6: families.host(self.inside_hosts.first),
+            ipv4,
+        });
+        Families { siit, ..families }
     }
 }
 
@@ -385,6 +418,16 @@ fn hosts(text: &str) -> Result<Hosts, String> {
     }
 }
 
+/// Parses a prefix of 96 bits, `64:ff9b::` or `64:ff9b::/96`.
+fn prefix(text: &str) -> Result<Ipv6Addr, String> {
+    let address = text.strip_suffix("/96").unwrap_or(text);
+    let prefix: Ipv6Addr = address.parse().map_err(|error| format!("{error}"))?;
+    match prefix.to_bits() as u32 {
+        0 => Ok(prefix),
+        _ => Err("that is no prefix of 96 bits; write one, such as 64:ff9b::/96".to_owned()),
+    }
+}
+
 fn transit(text: &str) -> Result<Duration, String> {
     let time = config::duration(text)?;
     let range = Duration::from_millis(1)..=Duration::from_secs(10);
@@ -398,5 +441,45 @@ fn timer(text: &str) -> Result<Duration, String> {
         Ok(time)
     } else {
         Err("a timer that can be told from the network's delay is 2s or more".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn families(more: &[&str]) -> Option<Families> {
+        let devices = ["conform", "--inside", "a", "--outside", "b"];
+        let arguments = devices.iter().chain(more);
+        Command::try_parse_from(arguments).expect("good arguments").args.place.setup().families
+    }
+
+    #[test]
+    fn hosts_have_the_prefix_of_the_gateway_and_their_ipv4_addresses() {
+        let address = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
+        assert_eq!(families(&[]), None);
+        let gateway = ["--inside-gateway6", "2001:db8:77::1"];
+        let nat64 = families(&[&gateway[..], &["--nat64", "64:ff9b::/96"]].concat());
+        let expected = Families {
+            gateway: address("2001:db8:77::1"),
+            prefix: address("2001:db8:77::"),
+            nat64: Some(address("64:ff9b::")),
+            siit: None,
+        };
+        assert_eq!(nat64, Some(expected));
+        let options = ["--siit", "2001:db8:64::", "--siit-hosts", "192.0.2.1"];
+        let siit = families(&[&gateway[..], &options].concat()).expect("IPv6");
+        let mapping = siit.siit.expect("a stateless translation");
+        assert_eq!(mapping.prefix, address("2001:db8:64::"));
+        let second = siit.host(Ipv4Addr::new(10, 77, 0, 17));
+        assert_eq!(second, address("2001:db8:77::10.77.0.17"));
+        assert_eq!(mapping.external(second), Ipv4Addr::new(192, 0, 2, 2));
     }
 }

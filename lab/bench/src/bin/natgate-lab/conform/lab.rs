@@ -12,11 +12,11 @@
 use super::{Lab, LabBackend, try_all};
 use crate::Failure;
 use anyhow::{Context, anyhow, bail};
-use natgate_conform::{Hosts, Live, Options, Report, Setup};
+use natgate_conform::{Families, Hosts, Live, Options, Report, Setup, Siit};
 use natgate_testnet::{Gateway, Network, abandon, is_root, remove_leftovers};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Prefix of the names of all laboratories.
 const TAG: &str = "ngconf";
@@ -26,6 +26,13 @@ const OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const OUTSIDE_MTU: u16 = 1400;
 const UNTRANSLATED: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 252);
 const NOBODY: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 253);
+
+const GATEWAY6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x77, 0, 0, 0, 0, 1);
+const NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
+const SIIT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x6464, 0, 0, 0, 0, 0);
+/// First addresses of the explicit mapping of all inside hosts.
+const MAPPED6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x77, 0, 0, 0, 0x0a4d, 0);
+const MAPPED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 0);
 
 /// Default number of mappings of a subscriber in `natgate run`.
 const QUOTA: u32 = 2000;
@@ -81,7 +88,9 @@ fn build(name: &str) -> std::io::Result<Network> {
     for side in ["inside", "outside"] {
         network.cable(["nat", side, "tester", side])?;
     }
-    network.node("nat").ip_batch(&format!("link set outside mtu {OUTSIDE_MTU}\n"))?;
+    for node in ["tester", "nat"] {
+        network.node(node).ip_batch(&format!("link set outside mtu {OUTSIDE_MTU}\n"))?;
+    }
     Ok(network)
 }
 
@@ -114,6 +123,7 @@ fn config(backend: LabBackend) -> String {
          device = \"inside\"\n\
          backend = \"{backend}\"\n\
          address = \"{GATEWAY}/16\"\n\
+         address6 = \"{GATEWAY6}/64\"\n\
          [outside]\n\
          device = \"outside\"\n\
          backend = \"{backend}\"\n\
@@ -123,7 +133,15 @@ fn config(backend: LabBackend) -> String {
          addresses = [\"198.51.100.2-198.51.100.9\"]\n\
          [[rule]]\n\
          kind = \"bypass\"\n\
-         match = {{ destination = \"{UNTRANSLATED}\" }}\n"
+         match = {{ destination = \"{UNTRANSLATED}\" }}\n\
+         [nat64]\n\
+         prefixes = [\"{NAT64}/96\"]\n\
+         subscriber_length = 128\n\
+         [siit]\n\
+         prefixes = [\"{SIIT}/96\"]\n\
+         [[siit.map]]\n\
+         ipv6 = \"{MAPPED6}/120\"\n\
+         ipv4 = \"{MAPPED}/24\"\n"
     )
 }
 
@@ -136,7 +154,17 @@ fn setup(lab: Lab) -> Setup {
         outside_gateway: None,
         nobody: Some(NOBODY),
         untranslated: (lab == Lab::Natgate).then_some(UNTRANSLATED),
-        families: None,
+        families: (lab == Lab::Natgate).then_some(families()),
+    }
+}
+
+/// IPv6 on natgate's inside.
+fn families() -> Families {
+    Families {
+        gateway: GATEWAY6,
+        prefix: Ipv6Addr::new(0x2001, 0xdb8, 0x77, 0, 0, 0, 0, 0),
+        nat64: Some(NAT64),
+        siit: Some(Siit { prefix: SIIT, ipv6: MAPPED6, ipv4: MAPPED }),
     }
 }
 
