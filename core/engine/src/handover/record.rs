@@ -7,7 +7,8 @@ use crate::time::nanos;
 use crate::{RemoteFilter, TimeoutSet};
 use alloc::vec::Vec;
 
-/// Version of the format. A reader refuses every other version.
+/// Version of the format, and of what the gateway hands over beside the records. A reader refuses
+/// every other version.
 pub const VERSION: u16 = 3;
 
 /// Subject of a record.
