@@ -779,3 +779,4 @@ fn addresses_have_counterparts_in_their_realm() {
 
 mod h323;
 mod pptp;
+mod realms;

@@ -579,7 +579,7 @@ fn calls_go_over_to_another_process() {
     let mut control = Control::open(&mut world, "10.0.0.5:40000");
     let outers = [7, 8].map(|own| control.call(&mut world, own, 9000 + own));
     assert!(world.carry(Side::Inside, &gre("10.0.0.5", "198.51.100.2", 9007)).is_some());
-    let saved = world.stage.saved_flows(natgate_ipv6::HostRealms::NONE);
+    let saved = world.stage.saved_flows(world.engine.config(), natgate_ipv6::HostRealms::NONE);
     let mut heir = self::world().stage;
     heir.restore_flows((&mut world.engine, world.now), &saved, natgate_ipv6::HostRealms::NONE);
     heir.calls.check();
@@ -600,7 +600,7 @@ fn calls_go_over_to_another_process() {
     control.say(&mut world, Side::Outside, &message(13, 148, &[9008]));
     assert_eq!(world.stage.calls.entries()[0], 2);
     // The protocol is off in the next process.
-    let saved = world.stage.saved_flows(natgate_ipv6::HostRealms::NONE);
+    let saved = world.stage.saved_flows(world.engine.config(), natgate_ipv6::HostRealms::NONE);
     let mut without = Stage::off([1; 32]);
     without.restore_flows((&mut world.engine, world.now), &saved, natgate_ipv6::HostRealms::NONE);
     assert_eq!((without.calls.entries()[0], without.payloads.flows()), (0, 0));
