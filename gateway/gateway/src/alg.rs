@@ -3,7 +3,8 @@
 //!
 //! A control flow is told by its server's port. A client inside is known from its first packet, a
 //! server inside from its static mapping. Expectations are mappings that the engine makes as if the
-//! host had requested them, with a filter for the remote address. Hairpinned flows pass unread.
+//! host had requested them, with a filter for the remote address. Hairpinned flows pass unread, but
+//! for those of PPTP.
 //!
 //! The settings may change. A flow that has begun under former settings stays its protocol's.
 
@@ -15,6 +16,7 @@ mod expected;
 mod explain;
 mod further;
 mod gre;
+mod hairpin;
 mod nat64;
 mod ports;
 mod settings;
@@ -385,14 +387,19 @@ impl Stage {
             }
             (Side::Inside, Some(before)) => {
                 let taken = translate(engine, arrived, room);
-                if matches!(taken, Taken::Decided(Verdict::Forward(Side::Outside), _))
-                    && let Some(after) = Ends::read(room.bytes())
-                    && let Some(control) = self.outbound(arrived.realm, before, after)
-                    && self.edit((engine, None), arrived, control, room) == Fate::Held
-                {
-                    return Taken::Kept;
-                }
-                taken
+                let fate = match taken {
+                    Taken::Decided(Verdict::Forward(Side::Outside), _) => {
+                        let after = Ends::read(room.bytes());
+                        let control =
+                            after.and_then(|after| self.outbound(arrived.realm, before, after));
+                        control.map(|control| self.edit((engine, None), arrived, control, room))
+                    }
+                    Taken::Decided(Verdict::Forward(Side::Inside), realm) => {
+                        Some(self.edit_hairpinned(engine, (arrived, realm), before, room))
+                    }
+                    _ => None,
+                };
+                if fate == Some(Fate::Held) { Taken::Kept } else { taken }
             }
             (_, None) => match self.take_call(engine, arrived, room, losses) {
                 Some(taken) => taken,
