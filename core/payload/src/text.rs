@@ -203,17 +203,22 @@ pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     ipv6(bare).map(IpAddr::V6)
 }
 
-/// Writes a number.
-pub(crate) fn write_number(to: &mut Vec<u8>, number: u32) {
+/// Digits of a number at the end of a buffer, and the place of the first one.
+fn digits(number: u32) -> ([u8; 10], usize) {
     let (mut digits, mut at, mut rest) = ([0; 10], 10, number);
     loop {
         at -= 1;
         digits[at] = b'0' + (rest % 10) as u8;
         rest /= 10;
         if rest == 0 {
-            break;
+            return (digits, at);
         }
     }
+}
+
+/// Writes a number.
+pub(crate) fn write_number(to: &mut Vec<u8>, number: u32) {
+    let (digits, at) = digits(number);
     to.extend_from_slice(&digits[at..]);
 }
 
@@ -221,12 +226,22 @@ pub(crate) fn write_number(to: &mut Vec<u8>, number: u32) {
 pub(crate) fn write_address(to: &mut Vec<u8>, address: IpAddr) {
     match address {
         IpAddr::V4(address) => {
-            for (at, octet) in address.octets().into_iter().enumerate() {
-                if at > 0 {
-                    to.push(b'.');
+            // Backwards, with a dot before each octet.
+            let (mut text, mut at) = ([0; 16], 16);
+            for octet in address.octets().into_iter().rev() {
+                let mut rest = octet;
+                loop {
+                    at -= 1;
+                    text[at] = b'0' + rest % 10;
+                    rest /= 10;
+                    if rest == 0 {
+                        break;
+                    }
                 }
-                write_number(to, octet.into());
+                at -= 1;
+                text[at] = b'.';
             }
+            to.extend_from_slice(&text[at + 1..]);
         }
         IpAddr::V6(address) => to.extend_from_slice(format!("{address}").as_bytes()),
     }

@@ -28,10 +28,9 @@ impl Field {
     /// The field with a name, or with a compact form of it (RFC 3261 section 7.3.3).
     fn of(name: &[u8]) -> Option<Self> {
         let mut text = [0; 16];
-        let text = text.get_mut(..name.len())?;
-        text.copy_from_slice(name);
+        text.get_mut(..name.len())?.copy_from_slice(name);
         text.make_ascii_lowercase();
-        Some(match &*text {
+        Some(match &text[..name.len()] {
             b"via" | b"v" => Self::Via,
             b"contact" | b"m" => Self::Contact,
             b"route" | b"record-route" | b"path" | b"service-route" => Self::Route,
@@ -167,12 +166,28 @@ pub(super) fn maddr(bytes: &[u8], part: &Range<usize>, of: &Place) -> Option<Ran
     (text::address(value) == Some(of.address)).then_some(place)
 }
 
+/// False if a text certainly has no parameter with a name and a value.
+fn may_have(mut text: &[u8], name: &[u8]) -> bool {
+    while let Some(sign) = text::find(text, b'=') {
+        let before = text[..sign].trim_ascii_end();
+        let start = before.len().checked_sub(name.len());
+        if start.is_some_and(|start| before[start..].eq_ignore_ascii_case(name)) {
+            return true;
+        }
+        text = &text[sign + 1..];
+    }
+    false
+}
+
 /// Place and text of the value of a parameter.
 pub(super) fn parameter<'b>(
     bytes: &'b [u8],
     of: Range<usize>,
     name: &[u8],
 ) -> Option<(Range<usize>, &'b [u8])> {
+    if !may_have(&bytes[of.clone()], name) {
+        return None;
+    }
     let parameters = text::list(bytes, of, b';').skip(1);
     let mut values = parameters.filter_map(|parameter| {
         let text = &bytes[parameter.clone()];
