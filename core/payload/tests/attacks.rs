@@ -275,8 +275,8 @@ fn lines_and_numbers_without_an_end_pass() {
     assert_eq!(link.book.made, []);
 }
 
-/// Messages without an end, in other protocols of text: 0 ports, one flow that is not read any more,
-/// and no buffer that is lost.
+/// Messages without an end, in other protocols of text: 0 ports, one flow that is not read any
+/// more, and no buffer that is lost.
 #[test]
 fn messages_without_an_end_pass_in_all_protocols_of_text() {
     for (kind, start) in [
