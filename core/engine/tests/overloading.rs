@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    Allocation, BlockConfig, Change, Config, DropReason, PoolConfig, Side, StaticMapping,
+    Allocation, BlockConfig, Change, Config, DropReason, Endpoint, PoolConfig, Side, StaticMapping,
 };
 use natgate_wire::protocol;
 
@@ -27,6 +27,18 @@ fn who_finds_no_port_shares_one_towards_another_remote() {
     assert_eq!(ends(&lab.inward(&udp(REMOTE, shared))).1, "10.0.0.5:4000");
     assert_eq!(ends(&lab.inward(&udp(OTHER, shared))).1, "10.0.0.6:4000");
     assert_eq!(lab.external_of(&udp("10.0.0.6:4000", OTHER)), shared);
+    let owner = |remote: &str| {
+        let [external, remote] = [shared, remote].map(|text| {
+            let end: std::net::SocketAddrV4 = text.parse().unwrap();
+            Endpoint { address: *end.ip(), port: end.port() }
+        });
+        let mapping = lab.engine.mapping_towards(protocol::UDP, external, remote);
+        mapping.map(|id| id.internal.address.to_string())
+    };
+    for (remote, host) in [(REMOTE, "10.0.0.5"), (OTHER, "10.0.0.6"), ("192.0.2.77:9", "10.0.0.5")]
+    {
+        assert_eq!(owner(remote).as_deref(), Some(host), "{remote}");
+    }
     // The first mapping admits any remote endpoint as before. No two mappings have a session with
     // the same remote endpoint.
     assert_eq!(ends(&lab.inward(&udp("192.0.2.77:9", shared))).1, "10.0.0.5:4000");

@@ -177,12 +177,13 @@ impl Flow {
 
     /// The bytes of the flow for another process. `None`: `mark` has no mark for its realm, whose
     /// number belongs to this process.
-    pub(crate) fn save(&self, pool: &Pool, mark: impl Fn(u16) -> Option<u8>) -> Option<Vec<u8>> {
+    pub(crate) fn save(&self, pool: &Pool, mark: impl Fn(u16) -> Option<u16>) -> Option<Vec<u8>> {
         let Endpoints { internal, external, remote, remote_inside, realm, number } =
             self.endpoints();
         let mark = mark(realm)?;
         let mut to = Vec::new();
-        [FORMAT, self.alg.kind() as u8, self.protocol, mark].save(&mut to);
+        [FORMAT, self.alg.kind() as u8, self.protocol].save(&mut to);
+        mark.save(&mut to);
         ((internal, remote_inside), (external, remote)).save(&mut to);
         number.save(&mut to);
         [self.opener == Side::Outside, self.is_closed, self.is_answered].save(&mut to);
@@ -199,11 +200,11 @@ impl Flow {
     pub(crate) fn restore(
         pool: &mut Pool,
         mut from: &[u8],
-        realm: impl Fn(u8) -> Option<u16>,
+        realm: impl Fn(u16) -> Option<u16>,
     ) -> Option<Self> {
         let from = &mut from;
-        let [format, kind, protocol, mark] = Saved::restore(from)?;
-        let realm = realm(mark).filter(|_| format == FORMAT)?;
+        let [format, kind, protocol] = Saved::restore(from)?;
+        let realm = realm(Saved::restore(from)?).filter(|_| format == FORMAT)?;
         let is_stream = protocol == natgate_wire::protocol::TCP;
         (is_stream || protocol == natgate_wire::protocol::UDP).then_some(())?;
         let kind = Kind::ALL.into_iter().find(|one| *one as u8 == kind)?;

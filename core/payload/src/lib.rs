@@ -21,6 +21,7 @@
 
 extern crate alloc;
 
+mod changes;
 mod dns;
 mod expectation;
 mod explain;

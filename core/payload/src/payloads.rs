@@ -172,7 +172,7 @@ impl Payloads {
     /// marks a realm whose hosts have the same addresses or numbers there. Flows of other realms
     /// are left out. A flow takes some hundred bytes, and up to 100 KiB while bytes wait. Calls of
     /// PPTP are the caller's.
-    pub fn save(&self, mark: impl Fn(u16) -> Option<u8>) -> impl Iterator<Item = Vec<u8>> {
+    pub fn save(&self, mark: impl Fn(u16) -> Option<u16>) -> impl Iterator<Item = Vec<u8>> {
         self.flows.iter().flatten().filter_map(move |flow| flow.save(&self.pool, &mark))
     }
 
@@ -184,7 +184,7 @@ impl Payloads {
     pub fn restore(
         &mut self,
         bytes: &[u8],
-        realm: impl Fn(u8) -> Option<u16>,
+        realm: impl Fn(u16) -> Option<u16>,
         wanted: impl FnOnce(Kind, u8, &Endpoints) -> bool,
     ) -> Result<(), RestoreError> {
         let flow = Flow::restore(&mut self.pool, bytes, realm);

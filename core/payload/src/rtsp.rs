@@ -14,7 +14,7 @@ use crate::expectation::{Expectation, Uses, Wanted};
 use crate::message::{Context, Protocol, Step};
 use crate::reason::Reason;
 use crate::saved::saved;
-use crate::text::{self, Header};
+use crate::text::{self, Family};
 use alloc::format;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -97,19 +97,17 @@ impl Protocol for Rtsp {
 
 impl Rtsp {
     fn take_head(&mut self, head: &[u8], context: &mut Context<'_>) -> Result<Step, Step> {
-        let headers = text::headers(head);
-        let lengths: Vec<&Header> =
-            headers.iter().filter(|header| header.name == "content-length").collect();
-        let length = match lengths[..] {
-            [] => Some(0),
-            [header] => text::number(&head[header.value.clone()]),
+        let mut lengths = text::headers(head).filter(|header| header.is("content-length"));
+        let length = match (lengths.next(), lengths.next()) {
+            (None, _) => Some(0),
+            (Some(header), None) => text::number(&head[header.value]),
             _ => None,
         };
         // A body of unknown length would hide the next message, or look like one.
         let length = length.ok_or(Step::Leave(Reason::NotProtocol))?;
         let is_request = !head.starts_with(b"RTSP/");
         let is_of_setup = !is_request || head.starts_with(b"SETUP ");
-        for header in headers.iter().filter(|header| is_of_setup && header.name == "transport") {
+        for header in text::headers(head).filter(|header| is_of_setup && header.is("transport")) {
             for part in parts(head, header.value.clone(), b',') {
                 let transport = Transport::read(head, part);
                 let edits = match (context.from(), is_request) {
@@ -309,7 +307,7 @@ impl<'h> Transport<'h> {
         if let Some(address) = text::address(text).filter(IpAddr::is_ipv6) {
             return Some((value, address));
         }
-        let place = text::addresses(self.head, value).into_iter().next()?;
+        let place = text::places(self.head, value, Family::Ipv4).next()?;
         let quotes = text.iter().filter(|byte| **byte == b'"').count();
         let is_whole = place.port.is_none() && place.range.len() + quotes == text.len();
         is_whole.then_some((place.range, place.address))

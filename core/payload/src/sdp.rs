@@ -12,27 +12,21 @@
 //! Between families, an address changes together with its type: `IP6` of the host inside, `IP4`
 //! outside. So do addresses of remote hosts in both directions.
 
+use crate::changes::Changes;
 use crate::expectation::{Expectation, Uses, Wanted};
 use crate::message::Context;
 use crate::reason::Reason;
 use crate::text::{self, Family};
-use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::Range;
 use natgate_wire::protocol::{TCP, UDP};
-use winnow::Parser;
-use winnow::ascii::dec_uint;
 
 /// Lifetime of an expectation, seconds: a telephone may ring so long.
 const LIFETIME: u16 = 180;
 
 /// Most media of one description that are edited.
 const MOST_MEDIA: usize = 8;
-
-/// An edit of a message: the place, and the new text.
-pub(crate) type Edit = (Range<usize>, Vec<u8>);
 
 /// The connection data of a session or of a medium.
 #[derive(Clone, Debug)]
@@ -96,19 +90,19 @@ pub(crate) struct Description {
 /// is one of multicast, which is not translated.
 fn address(text: &[u8], family: Family) -> Option<IpAddr> {
     match family {
-        Family::Ipv4 => text::ipv4.parse(text.strip_prefix(b"IP4 ")?).ok().map(IpAddr::V4),
+        Family::Ipv4 => text::ipv4(text.strip_prefix(b"IP4 ")?).map(IpAddr::V4),
         Family::Ipv6 => text::ipv6(text.strip_prefix(b"IP6 ")?).map(IpAddr::V6),
     }
 }
 
 /// Writes what [`address`] reads.
-fn typed(address: IpAddr) -> String {
-    let number = if address.is_ipv4() { 4 } else { 6 };
-    format!("IP{number} {address}")
+fn write_typed(to: &mut Vec<u8>, address: IpAddr) {
+    to.extend_from_slice(if address.is_ipv4() { b"IP4 " } else { b"IP6 " });
+    text::write_address(to, address);
 }
 
-fn edit(range: &Range<usize>, address: IpAddr) -> Edit {
-    (range.clone(), typed(address).into_bytes())
+fn change(range: &Range<usize>, address: IpAddr, changes: &mut Changes) {
+    changes.add(range.clone(), |to| write_typed(to, address));
 }
 
 /// Reads `IN IP4 10.0.0.5` that ends at `end`.
@@ -127,9 +121,9 @@ fn medium(value: &[u8], at: usize) -> (Port, bool) {
     let word = words.next().unwrap_or_default();
     let protocol = words.next().unwrap_or_default();
     let start = at + name.len() + 1;
-    let port = match dec_uint::<_, u16, winnow::error::ContextError>.parse(word) {
-        Ok(0) => Port::Zero,
-        Ok(port) if !protocol.is_empty() => Port::One(start..start + word.len(), port),
+    let port = match text::exact(word) {
+        Some(0) => Port::Zero,
+        Some(port) if !protocol.is_empty() => Port::One(start..start + word.len(), port),
         _ => Port::Other,
     };
     (port, protocol.starts_with(b"TCP"))
@@ -140,11 +134,13 @@ impl Description {
     pub(crate) fn read(message: &[u8], part: Range<usize>, family: Family) -> Self {
         let mut description = Self::default();
         let mut at = part.start;
-        for line in message[part].split_inclusive(|byte| *byte == b'\n') {
-            let text = line.strip_suffix(b"\n").unwrap_or(line);
-            let text = text.strip_suffix(b"\r").unwrap_or(text);
-            description.read_line(text, at..at + line.len(), family);
-            at += line.len();
+        while at < part.end {
+            let rest = &message[at..part.end];
+            let len = text::find(rest, b'\n').map_or(rest.len(), |end| end + 1);
+            let line = rest[..len].strip_suffix(b"\n").unwrap_or(rest);
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            description.read_line(line, at..at + len, family);
+            at += len;
         }
         description
     }
@@ -217,35 +213,39 @@ impl Description {
     }
 
     /// Between families, writes the addresses of remote hosts as the receiver knows them, and
-    /// collects the edits.
-    pub(crate) fn translate(&self, context: &Context<'_>, edits: &mut Vec<Edit>) {
+    /// collects the changes.
+    pub(crate) fn translate(&self, context: &Context<'_>, changes: &mut Changes) {
+        if !context.is_between_families() {
+            return;
+        }
         let connections = self.media.iter().flat_map(Medium::connections);
         let connections = self.connection.iter().chain(connections).filter_map(|one| match one {
             Connection::Address(range, address) => Some((range, *address)),
             Connection::Other => None,
         });
         let origin = self.origin.iter().map(|(range, address)| (range, *address));
-        edits.extend(origin.chain(connections).filter_map(|(range, address)| {
-            context.across(address).map(|address| edit(range, address))
-        }));
+        for (range, address) in origin.chain(connections) {
+            if let Some(address) = context.across(address) {
+                change(range, address, changes);
+            }
+        }
     }
 
     /// Expects the media of a host inside, from the address of the other side if it is known, and
-    /// collects the edits. Returns the expectations, with the numbers of their media.
+    /// collects the changes. Returns the expectations, with the numbers of their media.
     pub(crate) fn expect(
         &self,
         remote: Option<Ipv4Addr>,
         context: &mut Context<'_>,
-        edits: &mut Vec<Edit>,
+        changes: &mut Changes,
     ) -> Vec<(usize, Expectation)> {
         let external = IpAddr::V4(*context.flow().external.ip());
-        let write = |range: &Range<usize>| edit(range, external);
         if let Some((range, address)) = &self.origin
             && context.is_own(*address)
         {
-            edits.push(write(range));
+            change(range, external, changes);
         }
-        self.translate(context, edits);
+        self.translate(context, changes);
         let mut all = Vec::new();
         // Media with the address of the session: those that get a port, and true if one does not.
         let (mut served, mut is_refused) = (Vec::new(), false);
@@ -256,15 +256,17 @@ impl Description {
                 continue;
             }
             let made = if number < MOST_MEDIA {
-                medium.expect((address, remote), context, edits)
+                medium.expect((address, remote), context, changes)
             } else {
                 context.refuse(Reason::Flood);
                 None
             };
             let is_served = made.is_some();
-            all.extend(made.into_iter().flatten().map(|made| (number, made)));
+            all.extend(made.into_iter().flatten().flatten().map(|made| (number, made)));
             match &medium.connection {
-                Some(Connection::Address(range, _)) if is_served => edits.push(write(range)),
+                Some(Connection::Address(range, _)) if is_served => {
+                    change(range, external, changes)
+                }
                 None if is_served => served.push(medium),
                 None => is_refused = true,
                 Some(_) => {}
@@ -273,9 +275,9 @@ impl Description {
         match &self.connection {
             Some(Connection::Address(range, address)) if context.is_own(*address) => {
                 if is_refused {
-                    edits.extend(served.iter().map(|medium| medium.own_line(external)));
+                    served.iter().for_each(|medium| medium.add_own_line(external, changes));
                 } else {
-                    edits.push(write(range));
+                    change(range, external, changes);
                 }
             }
             _ => {}
@@ -295,35 +297,39 @@ impl Medium {
     fn read_rtcp(&mut self, text: &[u8], end: usize, family: Family) {
         let blank = text.iter().position(|byte| *byte == b' ');
         let digits = &text[..blank.unwrap_or(text.len())];
-        let port = dec_uint::<_, u16, winnow::error::ContextError>.parse(digits);
-        self.is_odd |= port.is_err() || self.rtcp.is_some();
+        let port = text::exact(digits);
+        self.is_odd |= port.is_none() || self.rtcp.is_some();
         let start = end - text.len();
         let range = start..start + digits.len();
         let rest = &text[digits.len()..].trim_ascii_start();
         let connection = (!rest.is_empty()).then(|| connection(rest, end, family));
-        self.rtcp = port.ok().map(|port| Rtcp { range, port, connection });
+        self.rtcp = port.map(|port| Rtcp { range, port, connection });
     }
 
-    /// The edit that gives the medium connection data of its own.
-    fn own_line(&self, address: IpAddr) -> Edit {
+    /// Gives the medium connection data of its own.
+    fn add_own_line(&self, address: IpAddr, changes: &mut Changes) {
         let (last, place) = &self.last;
-        let (before, behind) = match place.len() {
-            1 => ("\r\n", ""),
-            2 => ("\n", "\n"),
-            _ => ("\r\n", "\r\n"),
+        let (before, behind): (&[u8], &[u8]) = match place.len() {
+            1 => (b"\r\n", b""),
+            2 => (b"\n", b"\n"),
+            _ => (b"\r\n", b"\r\n"),
         };
-        let mut text = Vec::from([*last]);
-        text.extend_from_slice(format!("{before}c=IN {}{behind}", typed(address)).as_bytes());
-        (place.clone(), text)
+        changes.add(place.clone(), |to| {
+            to.push(*last);
+            to.extend_from_slice(before);
+            to.extend_from_slice(b"c=IN ");
+            write_typed(to, address);
+            to.extend_from_slice(behind);
+        });
     }
 
-    /// Expects the medium, and collects the edits of its ports. `None`: it stays as it is.
+    /// Expects the medium, and collects the changes of its ports. `None`: it stays as it is.
     fn expect(
         &self,
         (address, remote): (IpAddr, Option<Ipv4Addr>),
         context: &mut Context<'_>,
-        edits: &mut Vec<Edit>,
-    ) -> Option<Vec<Expectation>> {
+        changes: &mut Changes,
+    ) -> Option<[Option<Expectation>; 2]> {
         if !context.is_own(address) {
             context.refuse(Reason::ForeignAddress);
             return None;
@@ -334,9 +340,8 @@ impl Medium {
         };
         let is_pair = port % 2 == 0 && !self.is_tcp;
         let wanted = if is_pair { Wanted::Pair } else { Wanted::AddressOfFlow };
-        let mut all = Vec::new();
         let mut expect = |port: u16, wanted: Wanted| {
-            let wanted = Expectation {
+            let made = Expectation {
                 protocol: if self.is_tcp { TCP } else { UDP },
                 remote,
                 remote_port: 0,
@@ -345,40 +350,45 @@ impl Medium {
                 lifetime: LIFETIME,
                 uses: Uses::Many,
             };
-            let external = context.expect_exactly(wanted)?;
-            all.push(wanted);
-            Some(external.port())
+            let external = context.expect_exactly(made)?;
+            Some((made, external.port()))
         };
-        let external = expect(*port, wanted)?;
-        edits.push((range.clone(), format!("{external}").into_bytes()));
-        let Some(rtcp) = &self.rtcp else { return Some(all) };
+        let (first, external) = expect(*port, wanted)?;
+        changes.add(range.clone(), |to| text::write_number(to, external.into()));
+        let Some(rtcp) = &self.rtcp else { return Some([Some(first), None]) };
         if rtcp.connection.as_ref().is_some_and(|own| own.address() != Some(address)) {
-            return Some(all);
+            return Some([Some(first), None]);
         }
+        let mut second = None;
         let external = if is_pair && port.checked_add(1) == Some(rtcp.port) {
             external.checked_add(1)
         } else if rtcp.port == *port {
             Some(external)
         } else {
-            expect(rtcp.port, Wanted::AddressOfFlow)
+            second = expect(rtcp.port, Wanted::AddressOfFlow);
+            second.map(|(_, external)| external)
         };
-        rtcp.edit(external, (address, (*context.flow().external.ip()).into()), edits);
-        Some(all)
+        rtcp.change(external, (address, (*context.flow().external.ip()).into()), changes);
+        Some([Some(first), second.map(|(made, _)| made)])
     }
 }
 
 impl Rtcp {
-    /// Collects the edits of the port and its address. Without an external port both stay, and the
-    /// address is written, because the medium's becomes another.
-    fn edit(&self, port: Option<u16>, (own, external): (IpAddr, IpAddr), edits: &mut Vec<Edit>) {
-        let text = match (port, &self.connection) {
-            (Some(port), _) => format!("{port}"),
-            (None, None) => format!("{} IN {}", self.port, typed(own)),
-            (None, Some(_)) => return,
-        };
-        edits.push((self.range.clone(), text.into_bytes()));
+    /// Collects the changes of the port and its address. Without an external port both stay, and
+    /// the address is written, because the medium's becomes another.
+    fn change(&self, port: Option<u16>, (own, external): (IpAddr, IpAddr), changes: &mut Changes) {
+        if port.is_none() && self.connection.is_some() {
+            return;
+        }
+        changes.add(self.range.clone(), |to| {
+            text::write_number(to, port.unwrap_or(self.port).into());
+            if port.is_none() {
+                to.extend_from_slice(b" IN ");
+                write_typed(to, own);
+            }
+        });
         if let (Some(_), Some(Connection::Address(range, _))) = (port, &self.connection) {
-            edits.push(edit(range, external));
+            change(range, external, changes);
         }
     }
 }
@@ -399,6 +409,7 @@ fn of_host_outside(address: IpAddr) -> Option<Ipv4Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
 
     #[test]
     fn a_description_is_read_as_the_rfc_writes_it() {

@@ -20,20 +20,20 @@ mod message;
 mod registrations;
 
 use crate::Side;
+use crate::changes::Changes;
 use crate::expectation::{Endpoints, Expectation, Uses, Wanted};
 use crate::lifetime::{have_passed, seconds_left};
 use crate::message::{Context, Protocol, Step};
 use crate::reason::Reason;
 use crate::saved::saved;
-use crate::sdp::{Description, Edit};
+use crate::sdp::Description;
 use crate::text::{self, Family, Place};
-use alloc::format;
 use alloc::vec::Vec;
 use body::description;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::ops::Range;
 use message::{
-    Message, asked, body_len, call, contacts, endpoints, ends_all, expires, is_via, maddr,
+    Field, Message, asked, body_len, call, contacts, endpoints, ends_all, expires, headers, maddr,
     may_be_message, named, record, request, seen, status,
 };
 use natgate_wire::protocol::{TCP, UDP};
@@ -44,6 +44,10 @@ const LONGEST: usize = 6144;
 
 /// The port of a URI without one (RFC 3261 section 19.1.2).
 const DEFAULT_PORT: u16 = 5060;
+
+/// Between families a message has many edits, and the room for edits that the receiver has not
+/// acknowledged is limited by number. So edits that are this near become one, bytes.
+const NEAR: usize = 32;
 
 /// Lifetime of an endpoint that is not registered, seconds: as long as a transaction of an
 /// invitation may last.
@@ -60,6 +64,14 @@ struct Port {
 struct Wish {
     port: u16,
     seconds: u16,
+}
+
+/// What a message registers.
+#[derive(Default)]
+struct Wishes {
+    ports: Vec<Wish>,
+    /// Hashes of the address of record and of the request.
+    of: (u16, u32),
 }
 
 /// A medium of the host that may come from anywhere: hash of its call and number of the medium, the
@@ -113,11 +125,11 @@ enum Part {
 
 impl Part {
     /// The part of a header; `None`: the start line.
-    fn of(name: Option<&str>) -> Self {
-        match name {
-            None | Some("contact" | "m") => Self::Contact,
-            Some("via" | "v") => Self::Via,
-            Some("route" | "record-route" | "path" | "service-route") => Self::Route,
+    fn of(field: Option<Field>) -> Self {
+        match field {
+            None | Some(Field::Contact) => Self::Contact,
+            Some(Field::Via) => Self::Via,
+            Some(Field::Route) => Self::Route,
             Some(_) => Self::User,
         }
     }
@@ -171,7 +183,7 @@ impl Protocol for Sip {
         let Some(head) = text::head_len(bytes) else {
             return if bytes.len() > LONGEST { Step::Leave(Reason::TooLong) } else { Step::More };
         };
-        let headers = text::headers(&bytes[..head]);
+        let headers = headers(&bytes[..head]);
         let message = Message { bytes, head, headers: &headers };
         let Some(body) = body_len(&message, context) else {
             return Step::Leave(Reason::NotProtocol);
@@ -191,41 +203,34 @@ impl Protocol for Sip {
 impl Sip {
     fn take(&mut self, message: &Message<'_>, context: &mut Context<'_>) -> Result<(), Step> {
         self.forget_passed(context.now);
-        let mut edits: Vec<Edit> = Vec::new();
+        let mut changes = Changes::new();
         let line = text::start_line(message.bytes).map_or(0, <[u8]>::len);
+        let headers = named(message).map(|header| (Some(header.field), header.value.clone()));
+        let parts = core::iter::once((None, 0..line)).chain(headers);
         if context.from() == Side::Inside {
             let wishes = self.take_wishes(message, context);
-            self.edit_outbound(message, (None, 0..line), &wishes, context, &mut edits);
-            for header in named(message) {
-                let part = (Some(&header.name[..]), header.value.clone());
-                self.edit_outbound(message, part, &wishes, context, &mut edits);
-            }
+            parts
+                .for_each(|part| self.edit_outbound(message, part, &wishes, context, &mut changes));
         } else {
             self.take_answer(message, context);
-            self.edit_inbound(message, (None, 0..line), context, &mut edits);
-            for header in named(message) {
-                let part = (Some(&header.name[..]), header.value.clone());
-                self.edit_inbound(message, part, context, &mut edits);
-            }
+            parts.for_each(|part| self.edit_inbound(message, part, context, &mut changes));
         }
         if context.is_between_families() {
-            for header in message.headers.iter().filter(|header| is_via(&header.name)) {
-                edits.extend(self.edit_seen(header.value.clone(), message, context));
+            for header in message.all(Field::Via) {
+                self.edit_seen(header.value.clone(), message, context, &mut changes);
             }
         }
-        self.take_body(message, context, &mut edits);
-        edits.sort_by_key(|(range, _)| range.start);
-        edits.dedup_by_key(|(range, _)| range.start);
-        edits.retain(|(range, text)| message.bytes[range.clone()] != text[..]);
+        self.take_body(message, context, &mut changes);
+        changes.put_in_order(message.bytes);
         if context.is_between_families() {
-            edits = joined(edits, message.bytes);
+            changes.join(NEAR, message.bytes);
         }
         // Anybody outside may write a message with more edits than there is room for.
-        if !context.has_room(edits.iter().map(|(_, text)| &text[..])) {
+        if !context.has_room(changes.each().map(|(_, text)| text)) {
             context.refuse(Reason::NoBuffer);
             return Ok(());
         }
-        edits.iter().try_for_each(|(range, text)| context.replace(range.clone(), text))
+        changes.each().try_for_each(|(place, text)| context.replace(place, text))
     }
 
     /// Forgets what has passed. Of times only the low bits are kept, which mean another time after
@@ -238,8 +243,11 @@ impl Sip {
     }
 
     /// The ports of the host that a message registers. Notes which registrations it asks to end.
-    fn take_wishes(&mut self, message: &Message<'_>, context: &mut Context<'_>) -> Vec<Wish> {
+    fn take_wishes(&mut self, message: &Message<'_>, context: &mut Context<'_>) -> Wishes {
         let contacts = asked(message);
+        if contacts.is_empty() {
+            return Wishes::default();
+        }
         let mut wishes: Vec<Wish> = Vec::new();
         for (contact, seconds) in &contacts {
             for place in endpoints(message.bytes, contact.clone(), context.family()) {
@@ -260,37 +268,37 @@ impl Sip {
         for port in all.chain(ended) {
             self.registrations.ask((record, port), request, 0, context.now);
         }
-        wishes
+        Wishes { ports: wishes, of: (record, request) }
     }
 
     /// Writes external endpoints into a part of a message from inside.
     fn edit_outbound(
         &mut self,
         message: &Message<'_>,
-        (name, part): (Option<&str>, Range<usize>),
-        wishes: &[Wish],
+        (field, part): (Option<Field>, Range<usize>),
+        wishes: &Wishes,
         context: &mut Context<'_>,
-        edits: &mut Vec<Edit>,
+        changes: &mut Changes,
     ) {
         let own_port = context.flow().internal.port();
-        let is_contact = matches!(name, Some("contact" | "m"));
-        let written = Part::of(name);
-        let is_reached = name.is_some() && matches!(written, Part::Contact | Part::Via);
+        let is_contact = field == Some(Field::Contact);
+        let written = Part::of(field);
+        let is_reached = field.is_some() && matches!(written, Part::Contact | Part::Via);
         for place in endpoints(message.bytes, part.clone(), context.family()) {
             if !context.is_own(place.address) {
-                edits.extend(across(place, context));
+                across(place, context, changes);
                 continue;
             }
             let port = place.port.unwrap_or(DEFAULT_PORT);
-            let wish = wishes.iter().find(|wish| is_contact && wish.port == port);
+            let wish = wishes.ports.iter().find(|wish| is_contact && wish.port == port);
             let asked = wish.map(|wish| wish.seconds).filter(|seconds| *seconds > 0);
             let external = if port == own_port {
                 if let Some(asked) = asked {
-                    self.register(message, port, (asked, asked), context);
+                    self.register(wishes.of, port, (asked, asked), context);
                 }
                 Some(context.flow().external)
             } else if let Some(asked) = asked {
-                self.register(message, port, (asked, asked.max(TRANSACTION)), context)
+                self.register(wishes.of, port, (asked, asked.max(TRANSACTION)), context)
             } else if is_reached {
                 self.expect(port, TRANSACTION, context)
             } else {
@@ -298,10 +306,12 @@ impl Sip {
                     .map(|known| SocketAddrV4::new(*context.flow().external.ip(), known.external))
             };
             if let Some(external) = external {
-                let maddr = maddr(message.bytes, &part, &place);
-                edits.extend(maddr.map(|range| (range, format!("{}", external.ip()).into_bytes())));
-                edits.push((place.range, format!("{external}").into_bytes()));
-                if name.is_some() && port == DEFAULT_PORT {
+                let address = IpAddr::V4(*external.ip());
+                if let Some(place) = maddr(message.bytes, &part, &place) {
+                    changes.add(place, |to| text::write_address(to, address));
+                }
+                changes.add(place.range, |to| text::write_end(to, address, external.port()));
+                if field.is_some() && port == DEFAULT_PORT {
                     let bit = if place.port.is_none() { written as u8 } else { 0 };
                     self.short = self.short & !(written as u8) | bit;
                 }
@@ -313,28 +323,28 @@ impl Sip {
     fn edit_inbound(
         &self,
         message: &Message<'_>,
-        (name, part): (Option<&str>, Range<usize>),
+        (field, part): (Option<Field>, Range<usize>),
         context: &Context<'_>,
-        edits: &mut Vec<Edit>,
+        changes: &mut Changes,
     ) {
         let flow = context.flow();
         // A URI with the usual port differs from one without (RFC 3261 section 19.1.4).
-        let is_short = self.short & Part::of(name) as u8 != 0;
+        let is_short = self.short & Part::of(field) as u8 != 0;
         for place in endpoints(message.bytes, part.clone(), context.family()) {
             let port = place.port.unwrap_or(DEFAULT_PORT);
             let is_external = place.address == IpAddr::V4(*flow.external.ip());
             match self.internal(port, flow).filter(|_| is_external) {
                 Some(internal) => {
-                    let text = match internal {
-                        DEFAULT_PORT if is_short => text::host(flow.internal.ip()),
-                        _ => format!("{}", SocketAddr::new(flow.internal.ip(), internal)),
-                    };
-                    let maddr = maddr(message.bytes, &part, &place);
-                    let own = text::host(flow.internal.ip());
-                    edits.extend(maddr.map(|range| (range, own.into_bytes())));
-                    edits.push((place.range, text.into_bytes()));
+                    let own = flow.internal.ip();
+                    if let Some(place) = maddr(message.bytes, &part, &place) {
+                        changes.add(place, |to| text::write_host(to, own));
+                    }
+                    changes.add(place.range, |to| match internal {
+                        DEFAULT_PORT if is_short => text::write_host(to, own),
+                        _ => text::write_end(to, own, internal),
+                    });
                 }
-                None => edits.extend(across(place, context)),
+                None => across(place, context, changes),
             }
         }
     }
@@ -354,9 +364,9 @@ impl Sip {
         part: Range<usize>,
         message: &Message<'_>,
         context: &Context<'_>,
-    ) -> Vec<Edit> {
+        changes: &mut Changes,
+    ) {
         let flow = context.flow();
-        let mut edits: Vec<Edit> = Vec::new();
         for seen in seen(message.bytes, part, context.family()) {
             let (range, address) = seen.address;
             let own = match context.from() {
@@ -366,7 +376,7 @@ impl Sip {
                 }
             };
             if let Some(other) = context.across(address).filter(|_| own.is_none()) {
-                edits.push((range, format!("{other}").into_bytes()));
+                changes.add(range, |to| text::write_address(to, other));
                 continue;
             }
             let port = |port: u16| match context.from() {
@@ -375,12 +385,12 @@ impl Sip {
             };
             let port = seen.port.map(|(range, own)| Some((range, port(own)?)));
             if let (Some(own), None | Some(Some(_))) = (own, &port) {
-                edits.push((range, format!("{own}").into_bytes()));
-                let port = port.flatten().map(|(range, port)| (range, format!("{port}")));
-                edits.extend(port.map(|(range, port)| (range, port.into_bytes())));
+                changes.add(range, |to| text::write_address(to, own));
+                if let Some((range, port)) = port.flatten() {
+                    changes.add(range, |to| text::write_number(to, port.into()));
+                }
             }
         }
-        edits
     }
 
     fn known(&self, is_it: impl Fn(&Port) -> bool) -> Option<Port> {
@@ -390,14 +400,13 @@ impl Sip {
     /// Keeps a port for a registration: the seconds that the host asks for, and those to expect.
     fn register(
         &mut self,
-        message: &Message<'_>,
+        (record, request): (u16, u32),
         port: u16,
         (asked, lifetime): (u16, u16),
         context: &mut Context<'_>,
     ) -> Option<SocketAddrV4> {
         let external = self.expect(port, lifetime, context)?;
-        let of = (record(message), port);
-        self.registrations.ask(of, request(message), asked, context.now);
+        self.registrations.ask((record, port), request, asked, context.now);
         Some(external)
     }
 
@@ -425,7 +434,11 @@ impl Sip {
     /// granted here: a message from outside prolongs nothing.
     fn take_answer(&mut self, message: &Message<'_>, context: &mut Context<'_>) {
         let Some(status @ 200..) = status(message) else { return };
-        let of = (record(message), request(message));
+        let request = request(message);
+        if request == 0 {
+            return;
+        }
+        let of = (record(message), request);
         let (ports, flow) = (self.ports, *context.flow());
         let granted = |port| granted(message, port, &ports, &flow);
         let answered = self.registrations.answer(of, status >= 300, &granted, context.now);
@@ -477,65 +490,41 @@ impl Sip {
         &mut self,
         message: &Message<'_>,
         context: &mut Context<'_>,
-        edits: &mut Vec<Edit>,
+        changes: &mut Changes,
     ) {
         let Some(place) = description(message) else { return };
         let description = Description::read(message.bytes, place, context.family());
         let call = call(message);
-        let before = edits.len();
+        let before = changes.len();
         if context.from() == Side::Outside {
             self.media = description.address().map(|address| (call, address));
             self.limit(call, &description, context);
-            description.translate(context, edits);
+            description.translate(context, changes);
         } else {
             let known = self.media.filter(|(of, _)| *of == call).map(|(_, address)| address);
-            let made = description.expect(known, context, edits);
+            let made = description.expect(known, context, changes);
             if known.is_none() {
                 self.note_open(call, &made, context.now);
             }
         }
-        if edits.len() == before && context.from() == Side::Outside {
+        if changes.len() == before && context.from() == Side::Outside {
             return;
         }
-        let (mut added, mut removed) = (0, 0);
-        for (range, text) in &edits[before..] {
-            (added, removed) = (added + text.len(), removed + range.len());
-        }
-        if let Some(header) = message.only("content-length", "l") {
+        let (added, removed) = changes.sums(before);
+        if let Some(header) = message.only(Field::ContentLength) {
             let len = message.bytes.len() - message.head + added - removed;
-            edits.push((header.value.clone(), format!("{len}").into_bytes()));
+            changes.add(header.value.clone(), |to| text::write_number(to, len as u32));
         }
     }
 }
 
-/// Edits that stand close to each other, joined. Between families a message has many, and the room
-/// for edits that the receiver has not acknowledged is limited by number.
-fn joined(edits: Vec<Edit>, bytes: &[u8]) -> Vec<Edit> {
-    const NEAR: usize = 32;
-    let mut all: Vec<Edit> = Vec::new();
-    for (range, text) in edits {
-        match all.last_mut() {
-            Some((place, before))
-                if range.start.checked_sub(place.end).is_some_and(|gap| gap <= NEAR) =>
-            {
-                before.extend_from_slice(&bytes[place.end..range.start]);
-                before.extend_from_slice(&text);
-                place.end = range.end;
-            }
-            _ => all.push((range, text)),
-        }
-    }
-    all
-}
-
-/// The edit of a remote host's endpoint between families.
-fn across(place: Place, context: &Context<'_>) -> Option<Edit> {
-    let host = text::host(context.across(place.address)?);
-    let text = match place.port {
-        Some(port) => format!("{host}:{port}"),
-        None => host,
-    };
-    Some((place.range, text.into_bytes()))
+/// Writes a remote host's endpoint between families.
+fn across(place: Place, context: &Context<'_>, changes: &mut Changes) {
+    let Some(address) = context.across(place.address) else { return };
+    changes.add(place.range, |to| match place.port {
+        Some(port) => text::write_end(to, address, port),
+        None => text::write_host(to, address),
+    });
 }
 
 /// The expectation of messages of a flow's remote host at a port of the host.

@@ -161,6 +161,64 @@ fn what_comes_from_outside_opens_nothing() {
     assert_eq!(refused(&server, Reason::ForeignAddress), 1);
 }
 
+/// A host outside that names the endpoints of the host inside, in other protocols of text: 0 ports.
+/// The same from the host inside opens some.
+#[test]
+fn messages_of_text_from_outside_open_nothing() {
+    let body = "v=0\r\nc=IN IP4 10.0.0.5\r\nm=audio 4000 RTP/AVP 0\r\n";
+    let invite = format!(
+        "INVITE sip:u@a SIP/2.0\r\nContact: <sip:u@10.0.0.5:40001>\r\n\
+         Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let contact = "CSeq: 1 REGISTER\r\nContact: <sip:u@10.0.0.5:40001>;expires=600\r\n\
+                   Content-Length: 0\r\n\r\n";
+    let register = format!("REGISTER sip:a SIP/2.0\r\n{contact}");
+    let transport = "Transport: RTP/AVP;client_port=4588-4589\r\n\r\n";
+    let setup = format!("SETUP rtsp://a/b RTSP/1.0\r\n{transport}");
+    for (kind, said) in [(Kind::Sip, &invite), (Kind::Sip, &register), (Kind::Rtsp, &setup)] {
+        let mut own = Link::open(Opening::new(kind, client_inside(21), Inside));
+        own.say(Inside, said);
+        assert!(!own.book.made.is_empty(), "{said}");
+    }
+    let granted = format!("SIP/2.0 200 OK\r\n{contact}");
+    let reply = format!("RTSP/1.0 200 OK\r\n{transport}");
+    let offer = ":s 001 a :x\r\nPRIVMSG b :\u{1}DCC SEND a 167772165 5000 9\u{1}\r\n".to_owned();
+    for (kind, said) in [
+        (Kind::Sip, invite),
+        (Kind::Sip, register),
+        (Kind::Sip, granted),
+        (Kind::Rtsp, setup),
+        (Kind::Rtsp, reply),
+        (Kind::Irc, offer),
+    ] {
+        let client = Link::open(Opening::new(kind, client_inside(21), Inside));
+        let server = Link::open(Opening::new(kind, server_inside(21), Outside));
+        for mut link in [client, server] {
+            link.say(Outside, &said);
+            assert_eq!(link.book.made, [], "{said}");
+        }
+    }
+}
+
+/// A `maddr` opens no port: neither of another host, nor a second one of the host itself.
+#[test]
+fn a_foreign_maddr_opens_nothing() {
+    for (contact, count) in [
+        ("<sip:u@10.0.0.6:40001;maddr=10.0.0.5>", 0),
+        ("<sip:u@name.example:40001;maddr=10.0.0.5>", 0),
+        ("<sip:u@10.0.0.5:40001;maddr=10.0.0.6>", 1),
+        ("<sip:u@10.0.0.5:40001;maddr=10.0.0.5>", 1),
+    ] {
+        let mut link = Link::open(Opening::new(Kind::Sip, client_inside(5060), Inside));
+        let text =
+            format!("REGISTER sip:a SIP/2.0\r\nContact: {contact}\r\nContent-Length: 0\r\n\r\n");
+        link.say(Inside, &text);
+        assert_eq!(link.book.made.len(), count, "{contact}");
+        assert!(link.book.made.iter().all(|one| one.internal.to_string() == "10.0.0.5:40001"));
+    }
+}
+
 /// FTP bounce by the server: replies that name the internal or external endpoints of other
 /// subscribers, or of the client itself. 0 ports; between families the client learns a port of its
 /// server alone, whatever address the reply has.
@@ -215,6 +273,28 @@ fn lines_and_numbers_without_an_end_pass() {
     link.say(Inside, "PORT 10,0,0,5,200,99999999999999999999\r\nPORT 10,0,0,5,4294967496,13\r\n");
     link.say(Inside, "PORT 10,0,0,5,-1,13\r\nEPRT |1|10.0.0.5|65536|\r\nPORT 10,0,0,5,0x50,1\r\n");
     assert_eq!(link.book.made, []);
+}
+
+/// Messages without an end, in other protocols of text: 0 ports, one flow that is not read any
+/// more, and no buffer that is lost.
+#[test]
+fn messages_without_an_end_pass_in_all_protocols_of_text() {
+    for (kind, start) in [
+        (Kind::Sip, "REGISTER sip:a SIP/2.0\r\nContact: <sip:u@10.0.0.5:40001>;x="),
+        (Kind::Sip, "REGISTER sip:a SIP/2.0\r\nContent-Length: 99999\r\n\r\n"),
+        (Kind::Rtsp, "SETUP rtsp://a/b RTSP/1.0\r\nTransport: RTP/AVP;client_port="),
+        (Kind::Irc, "NICK "),
+    ] {
+        let mut link = Link::open(Opening::new(kind, client_inside(21), Inside));
+        link.say(Inside, start);
+        for _ in 0..20 {
+            link.say(Inside, &"9".repeat(1000));
+        }
+        let refused = link.payloads.counters(kind).refused;
+        assert_eq!(refused[Reason::TooLong as usize], 1, "{start}");
+        assert_eq!(link.heard(Outside), format!("{start}{}", "9".repeat(20_000)));
+        assert_eq!((link.book.made.len(), link.payloads.free_buffers()), (0, 4));
+    }
 }
 
 /// Flows that hold bytes take all buffers. Others pass untouched, and then work again.

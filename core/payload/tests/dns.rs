@@ -201,6 +201,7 @@ impl World {
         assert_eq!(fate, Fate::Pass);
         assert!(transport_is_valid(room.bytes()));
         let left = room.bytes()[28..].to_vec();
+        assert!(self.book.made.is_empty(), "messages of DNS open no port");
         assert_eq!(told.edits.is_empty(), left == message, "{told:?}");
         left
     }

@@ -57,7 +57,7 @@ fn a_host_with_another_number_begins_a_flow_of_its_own() {
     telephone.endpoints.number = Some([1, 0, 0, 1].into());
     assert_eq!(telephone.send_at(600, Inside, &inside), outside);
     assert_eq!(telephone.payloads.flows(), 1);
-    let marked = |mark: Option<u8>| telephone.payloads.save(|_| mark).count();
+    let marked = |mark: Option<u16>| telephone.payloads.save(|_| mark).count();
     assert_eq!((marked(None), marked(Some(3))), (0, 1), "a realm without a mark stays");
 }
 

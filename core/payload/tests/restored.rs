@@ -78,7 +78,7 @@ fn a_host_with_a_number_keeps_its_flow() {
         let flows: Vec<_> = link.payloads.save(|realm| (realm == 300).then_some(9)).collect();
         let heir = || Payloads::new(Limits { flows: 8, buffers: 4 }, [9; 32]);
         let mut other = heir();
-        let restored = other.restore(&flows[0], |mark| Some(u16::from(mark) + 1), |_, _, _| true);
+        let restored = other.restore(&flows[0], |mark| Some(mark + 1), |_, _, _| true);
         assert_eq!((restored, flows.len()), (Ok(()), 1));
         let known = Endpoints { realm: 10, ..endpoints };
         assert_eq!(other.find(6, known.external, known.remote), Some((Kind::Ftp, known)));

@@ -3,7 +3,8 @@
 //!
 //! A control flow is told by its server's port. A client inside is known from its first packet, a
 //! server inside from its static mapping. Expectations are mappings that the engine makes as if the
-//! host had requested them, with a filter for the remote address. Hairpinned flows pass unread.
+//! host had requested them, with a filter for the remote address. Hairpinned flows pass unread, but
+//! for those of PPTP.
 //!
 //! The settings may change. A flow that has begun under former settings stays its protocol's.
 
@@ -15,6 +16,7 @@ mod expected;
 mod explain;
 mod further;
 mod gre;
+mod hairpin;
 mod nat64;
 mod ports;
 mod settings;
@@ -25,7 +27,6 @@ mod watched;
 use crate::counters::{Losses, Origin};
 pub(crate) use aside::{Algs, Aside};
 use calls::Calls;
-use carried::Record;
 use dns::Addresses;
 use expected::OpenList;
 pub use expected::{AlgExpectation, OpenExpectation};
@@ -34,7 +35,7 @@ use nat64::Ends6;
 use natgate_engine::{
     AddressPort, Config, ControlPorts, Engine, Packet, Ruling, Side, Timestamp, Verdict,
 };
-use natgate_ipv6::{HostRealms, Translator};
+use natgate_ipv6::Translator;
 use natgate_payload::{ControlPacket, Endpoints, Fate, Limits, NewFlow, Payloads, Room};
 pub use natgate_payload::{Counters as AlgCounters, Kind};
 use natgate_wire::{Ipv4, protocol};
@@ -207,52 +208,6 @@ impl Stage {
     fn set_seed(&mut self, seed: [u8; 32]) {
         self.payloads.set_seed(seed);
         self.calls = Calls::new(seed);
-    }
-
-    /// The control flows, calls and named flows as bytes, for another process: those of the first
-    /// realm, and of hosts with numbers, which go over with their hosts.
-    pub(crate) fn saved_flows(&self, numbered: HostRealms) -> Vec<Vec<u8>> {
-        let further = self.further.carried().map(Record::Further);
-        let records = self.calls.carried().map(Record::Call).chain(further);
-        let records = records.filter_map(|record| record.save(numbered));
-        records.chain(self.payloads.save(|realm| carried::mark(numbered, realm))).collect()
-    }
-
-    /// Takes what another process has saved, if its protocol is on here, too.
-    pub(crate) fn restore_flows(
-        &mut self,
-        (engine, now): (&mut Engine, Timestamp),
-        flows: &[Vec<u8>],
-        numbered: HostRealms,
-    ) {
-        // Records come before the flows that need them.
-        for flow in flows {
-            let Self { payloads, settings, servers, calls, further, .. } = self;
-            let is_wanted = |kind, protocol, ends: &Endpoints| {
-                let server = servers.get(&(protocol, ends.external)).map(|(kind, _)| *kind);
-                let named = server.or_else(|| settings.kind(protocol, ends.remote.port()));
-                named.or_else(|| further.kind(protocol, ends)) == Some(kind)
-            };
-            match Record::restore(flow, numbered) {
-                Some(Record::Call(call)) if settings.has(Kind::Pptp) => calls.adopt(call),
-                Some(Record::Further(one)) if settings.has(one.kind) => {
-                    further.adopt(&one, seconds(now));
-                }
-                Some(_) => {}
-                None => {
-                    let realm = |mark| carried::realm(numbered, mark);
-                    // A flow that is not taken passes unread, as one that began before its protocol
-                    // was on.
-                    let _ = payloads.restore(flow, realm, is_wanted);
-                }
-            }
-        }
-        self.watch();
-        self.tell_ports(engine);
-        let end = |end: SocketAddrV4| AddressPort::new(end.ip().to_bits(), end.port());
-        for (_, protocol, flow) in self.payloads.each() {
-            engine.doubt_control(protocol, end(flow.external), end(flow.remote));
-        }
     }
 
     /// Puts new settings in force, and learns the servers behind static mappings of the engine's
@@ -432,14 +387,19 @@ impl Stage {
             }
             (Side::Inside, Some(before)) => {
                 let taken = translate(engine, arrived, room);
-                if matches!(taken, Taken::Decided(Verdict::Forward(Side::Outside), _))
-                    && let Some(after) = Ends::read(room.bytes())
-                    && let Some(control) = self.outbound(arrived.realm, before, after)
-                    && self.edit((engine, None), arrived, control, room) == Fate::Held
-                {
-                    return Taken::Kept;
-                }
-                taken
+                let fate = match taken {
+                    Taken::Decided(Verdict::Forward(Side::Outside), _) => {
+                        let after = Ends::read(room.bytes());
+                        let control =
+                            after.and_then(|after| self.outbound(arrived.realm, before, after));
+                        control.map(|control| self.edit((engine, None), arrived, control, room))
+                    }
+                    Taken::Decided(Verdict::Forward(Side::Inside), realm) => {
+                        Some(self.edit_hairpinned(engine, (arrived, realm), before, room))
+                    }
+                    _ => None,
+                };
+                if fate == Some(Fate::Held) { Taken::Kept } else { taken }
             }
             (_, None) => match self.take_call(engine, arrived, room, losses) {
                 Some(taken) => taken,

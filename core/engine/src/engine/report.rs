@@ -1,6 +1,7 @@
 //! Reports about the engine: counters, mappings, sessions and the use of pools.
 
 use super::Engine;
+use crate::endpoint::{AddressPort, External};
 use crate::packet::direction_from;
 use crate::packet::{Counters, Direction, Side};
 use crate::table::{Mapping, SessionRef};
@@ -39,6 +40,22 @@ impl Engine {
     /// Every mapping, in no particular order.
     pub fn mappings(&self) -> impl Iterator<Item = MappingInfo> + '_ {
         self.table.slots().map(|slot| self.describe(slot))
+    }
+
+    /// The mapping that packets of a remote endpoint to an external one belong to. If several
+    /// mappings share the external endpoint, it is the one with a session with the remote endpoint.
+    /// Filters do not matter. `None`: there is no such mapping.
+    pub fn mapping_towards(
+        &self,
+        protocol: u8,
+        external: Endpoint,
+        remote: Endpoint,
+    ) -> Option<MappingId> {
+        let index = self.external.index(external.address.to_bits())?;
+        let remote = AddressPort::new(remote.address.to_bits(), remote.port);
+        let external = External::new(index, external.port);
+        let slot = self.look_up_external(protocol, external, remote)?;
+        Some(self.name_of(self.table.mapping(slot)))
     }
 
     /// Tick at which a mapping was made.

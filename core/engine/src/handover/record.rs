@@ -7,8 +7,9 @@ use crate::time::nanos;
 use crate::{RemoteFilter, TimeoutSet};
 use alloc::vec::Vec;
 
-/// Version of the format. A reader refuses every other version.
-pub const VERSION: u16 = 3;
+/// Version of the format, and of what the gateway hands over beside the records. A reader refuses
+/// every other version.
+pub const VERSION: u16 = 4;
 
 /// Subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

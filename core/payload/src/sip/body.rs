@@ -4,14 +4,14 @@
 //! If several parts are descriptions, the receiver chooses one by rules that nobody between the
 //! hosts can follow. Then none is read. Parts in parts are not read either.
 
-use super::message::{Message, parameter};
+use super::message::{Field, Message, parameter};
 use crate::text;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 /// The place of the description in a message. `None`: there is none, or there are several.
 pub(super) fn description(message: &Message<'_>) -> Option<Range<usize>> {
-    let kind = message.value(message.only("content-type", "c")?);
+    let kind = message.value(message.only(Field::ContentType)?);
     let body = message.head..message.bytes.len();
     if is_description(kind) {
         return Some(body);
@@ -66,15 +66,15 @@ fn description_in(bytes: &[u8], part: Range<usize>) -> Option<Range<usize>> {
     let start = part.start.checked_sub(2)?;
     let part = &bytes[start..part.end];
     let head = text::head_len(part)?;
-    let headers = text::headers(&part[..head]);
-    let message = Message { bytes: part, head, headers: &headers };
-    let kind = message.value(message.only("content-type", "content-type")?);
-    let is_plain =
-        headers.iter().filter(|one| one.name == "content-transfer-encoding").all(|one| {
-            let names: [&[u8]; 3] = [b"7bit", b"8bit", b"binary"];
-            names.iter().any(|name| message.value(one).trim_ascii().eq_ignore_ascii_case(name))
-        });
-    (is_plain && is_description(kind)).then_some(start + head..start + part.len())
+    let named = |name| text::headers(&part[..head]).filter(move |header| header.is(name));
+    let mut kinds = named("content-type");
+    let kind = kinds.next().filter(|_| kinds.next().is_none())?;
+    let is_plain = named("content-transfer-encoding").all(|header| {
+        let names: [&[u8]; 3] = [b"7bit", b"8bit", b"binary"];
+        let value = part[header.value].trim_ascii();
+        names.iter().any(|name| value.eq_ignore_ascii_case(name))
+    });
+    (is_plain && is_description(&part[kind.value])).then_some(start + head..start + part.len())
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     fn found<'t>(kind: &str, body: &str, text: &'t mut Vec<u8>) -> Option<&'t str> {
         *text = format!("A a SIP/2.0\r\nContent-Type: {kind}\r\n\r\n{body}").into_bytes();
         let head = text::head_len(text).expect("a head");
-        let headers = text::headers(&text[..head]);
+        let headers = super::super::message::headers(&text[..head]);
         let place = description(&Message { bytes: text, head, headers: &headers })?;
         core::str::from_utf8(&text[place]).ok()
     }

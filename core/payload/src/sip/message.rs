@@ -2,29 +2,72 @@
 
 use crate::lifetime::REGISTRATION;
 use crate::message::Context;
-use crate::text::{self, Family, Header, Place};
+use crate::text::{self, Family, Place};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::ops::Range;
 
-/// Headers with endpoints of the hosts, and their compact forms (RFC 3261 section 7.3.3).
-const HEADERS: [&str; 15] = [
-    "via",
-    "v",
-    "contact",
-    "m",
-    "route",
-    "record-route",
-    "path",
-    "service-route",
-    "from",
-    "f",
-    "to",
-    "t",
-    "refer-to",
-    "r",
-    "referred-by",
-];
+/// A field of a header that the gateway reads (RFC 3261 section 20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Via,
+    Contact,
+    /// Route, and other lists of proxies.
+    Route,
+    To,
+    /// From, and other users.
+    User,
+    CallId,
+    CSeq,
+    Expires,
+    ContentLength,
+    ContentType,
+}
+
+impl Field {
+    /// The field with a name, or with a compact form of it (RFC 3261 section 7.3.3).
+    fn of(name: &[u8]) -> Option<Self> {
+        let mut text = [0; 16];
+        text.get_mut(..name.len())?.copy_from_slice(name);
+        text.make_ascii_lowercase();
+        Some(match &text[..name.len()] {
+            b"via" | b"v" => Self::Via,
+            b"contact" | b"m" => Self::Contact,
+            b"route" | b"record-route" | b"path" | b"service-route" => Self::Route,
+            b"to" | b"t" => Self::To,
+            b"from" | b"f" | b"refer-to" | b"r" | b"referred-by" => Self::User,
+            b"call-id" | b"i" => Self::CallId,
+            b"cseq" => Self::CSeq,
+            b"expires" => Self::Expires,
+            b"content-length" | b"l" => Self::ContentLength,
+            b"content-type" | b"c" => Self::ContentType,
+            _ => return None,
+        })
+    }
+
+    /// True if the field has endpoints of the hosts.
+    fn has_endpoints(self) -> bool {
+        matches!(self, Self::Via | Self::Contact | Self::Route | Self::To | Self::User)
+    }
+}
+
+/// A header that the gateway reads: its field, and the place of its value in the message.
+#[derive(Clone, Debug)]
+pub(super) struct Header {
+    pub(super) field: Field,
+    pub(super) value: Range<usize>,
+}
+
+/// The headers of a head that the gateway reads.
+pub(super) fn headers(head: &[u8]) -> Vec<Header> {
+    const USUAL: usize = 16;
+    let mut headers = Vec::with_capacity(USUAL);
+    headers.extend(text::headers(head).filter_map(|header| {
+        let field = Field::of(header.name())?;
+        Some(Header { field, value: header.value })
+    }));
+    headers
+}
 
 /// A whole message.
 #[derive(Clone, Copy)]
@@ -35,9 +78,14 @@ pub(super) struct Message<'m> {
 }
 
 impl Message<'_> {
-    /// The only header with one of two names. `None`: there is none, or there are several.
-    pub(super) fn only(&self, long: &str, short: &str) -> Option<&Header> {
-        let mut all = self.headers.iter().filter(|h| h.name == long || h.name == short);
+    /// The headers of a field.
+    pub(super) fn all(&self, field: Field) -> impl Iterator<Item = &Header> {
+        self.headers.iter().filter(move |header| header.field == field)
+    }
+
+    /// The only header of a field. `None`: there is none, or there are several.
+    pub(super) fn only(&self, field: Field) -> Option<&Header> {
+        let mut all = self.all(field);
         let first = all.next();
         if all.next().is_some() { None } else { first }
     }
@@ -49,18 +97,12 @@ impl Message<'_> {
 
 /// Headers of a message with endpoints of the hosts.
 pub(super) fn named<'m>(message: &'m Message<'_>) -> impl Iterator<Item = &'m Header> {
-    message.headers.iter().filter(|header| HEADERS.contains(&&header.name[..]))
-}
-
-/// True for the name of Via.
-pub(super) fn is_via(name: &str) -> bool {
-    matches!(name, "via" | "v")
+    message.headers.iter().filter(|header| header.field.has_endpoints())
 }
 
 /// The contacts of a message, one by one.
 pub(super) fn contacts(message: &Message<'_>) -> impl Iterator<Item = Range<usize>> {
-    let is_contact = |header: &&Header| header.name == "contact" || header.name == "m";
-    let headers = message.headers.iter().filter(is_contact);
+    let headers = message.all(Field::Contact);
     headers.flat_map(|header| text::list(message.bytes, header.value.clone(), b','))
 }
 
@@ -73,16 +115,19 @@ pub(super) fn endpoints(
 ) -> impl Iterator<Item = Place> {
     let (mut at, mut is_quoted, mut is_escaped) = (part.start, false, false);
     let is_endpoint = move |place: &Place| {
-        for byte in &bytes[at..place.range.start] {
-            is_quoted ^= *byte == b'"' && !is_escaped;
-            is_escaped = is_quoted && *byte == b'\\' && !is_escaped;
+        let between = &bytes[at..place.range.start];
+        if is_quoted || text::find(between, b'"').is_some() {
+            for byte in between {
+                is_quoted ^= *byte == b'"' && !is_escaped;
+                is_escaped = is_quoted && *byte == b'\\' && !is_escaped;
+            }
         }
         at = place.range.start;
         let before = bytes[..at].trim_ascii_end().last();
         let is_user = bytes.get(place.range.end) == Some(&b'@');
         !is_quoted && !is_user && before != Some(&b'=')
     };
-    text::places(bytes, part, family).into_iter().filter(is_endpoint)
+    text::places(bytes, part, family).filter(is_endpoint)
 }
 
 /// What the receiver of a request has seen of its sender: place and value of the address, and of
@@ -95,8 +140,7 @@ pub(super) struct Seen {
 /// What a header Via says in `received` (RFC 3261 section 18.2.1) and `rport` (RFC 3581 section 4),
 /// for each of its values with an address of the family. Some write brackets around the address.
 pub(super) fn seen(bytes: &[u8], via: Range<usize>, family: Family) -> impl Iterator<Item = Seen> {
-    let values = text::list(bytes, via, b',').into_iter();
-    values.filter_map(move |value| {
+    text::list(bytes, via, b',').filter_map(move |value| {
         let (address, _) = parameter(bytes, value.clone(), b"received")?;
         let own = text::address(&bytes[address.clone()]).filter(|ip| Family::of(*ip) == family)?;
         let port = parameter(bytes, value, b"rport").and_then(|(port, text)| {
@@ -115,10 +159,24 @@ const REACH: usize = 256;
 /// Via, if it has the address of the endpoint. Messages go to this address, and to the endpoint's
 /// port (RFC 3261 sections 18.2.2 and 19.1.1).
 pub(super) fn maddr(bytes: &[u8], part: &Range<usize>, of: &Place) -> Option<Range<usize>> {
+    let is_end = |byte: &u8| matches!(byte, b',' | b'>' | b'"' | b'?' | b' ' | b'\t' | b'\r');
     let behind = &bytes[of.range.end..part.end.min(of.range.end + REACH)];
-    let len = behind.iter().position(|byte| b",>\"? \t\r".contains(byte)).unwrap_or(behind.len());
+    let len = behind.iter().position(is_end).unwrap_or(behind.len());
     let (place, value) = parameter(bytes, of.range.end..of.range.end + len, b"maddr")?;
     (text::address(value) == Some(of.address)).then_some(place)
+}
+
+/// False if a text certainly has no parameter with a name and a value.
+fn may_have(mut text: &[u8], name: &[u8]) -> bool {
+    while let Some(sign) = text::find(text, b'=') {
+        let before = text[..sign].trim_ascii_end();
+        let start = before.len().checked_sub(name.len());
+        if start.is_some_and(|start| before[start..].eq_ignore_ascii_case(name)) {
+            return true;
+        }
+        text = &text[sign + 1..];
+    }
+    false
 }
 
 /// Place and text of the value of a parameter.
@@ -127,10 +185,13 @@ pub(super) fn parameter<'b>(
     of: Range<usize>,
     name: &[u8],
 ) -> Option<(Range<usize>, &'b [u8])> {
-    let parameters = text::list(bytes, of, b';').into_iter().skip(1);
+    if !may_have(&bytes[of.clone()], name) {
+        return None;
+    }
+    let parameters = text::list(bytes, of, b';').skip(1);
     let mut values = parameters.filter_map(|parameter| {
         let text = &bytes[parameter.clone()];
-        let sign = text.iter().position(|byte| *byte == b'=')?;
+        let sign = text::find(text, b'=')?;
         let value = &text[sign + 1..];
         let start = parameter.end - value.trim_ascii_start().len();
         let value = value.trim_ascii();
@@ -159,13 +220,13 @@ pub(super) fn hash(text: &[u8]) -> u32 {
 
 /// A hash of the call's name. Equal hashes of two calls can only narrow an expectation.
 pub(super) fn call(message: &Message<'_>) -> u32 {
-    hash(message.only("call-id", "i").map_or(&[][..], |header| message.value(header)))
+    hash(message.only(Field::CallId).map_or(&[][..], |header| message.value(header)))
 }
 
 /// A hash of the address of record that a message registers, which is not 0. An address of a host
 /// in it, of either family, counts for nothing: both sides know the host by different ones.
 pub(super) fn record(message: &Message<'_>) -> u16 {
-    let header = message.only("to", "t");
+    let header = message.only(Field::To);
     let place = header.map_or(0..0, |header| header.value.clone());
     let value = &message.bytes[place.clone()];
     let start = value.iter().position(|byte| *byte == b'<').map_or(0, |at| at + 1);
@@ -187,19 +248,17 @@ pub(super) fn status(message: &Message<'_>) -> Option<u16> {
 /// A hash of the number of a request to register and of its call, which both are in the answer
 /// (RFC 3261 section 8.2.6.2). 0: the message is none, and no answer to one.
 pub(super) fn request(message: &Message<'_>) -> u32 {
-    let value = |name| message.only(name, name).map(|header| message.value(header));
-    let number = value("cseq").filter(|number| number.ends_with(b" REGISTER"));
+    let number = message.only(Field::CSeq).map(|header| message.value(header));
+    let number = number.filter(|number| number.ends_with(b" REGISTER"));
     number.map_or(0, |number| (hash(number) ^ call(message).rotate_left(7)).max(1))
 }
 
 /// Length of a message's body (RFC 3261 section 18.3). `None`: it cannot be told.
 pub(super) fn body_len(message: &Message<'_>, context: &Context<'_>) -> Option<usize> {
-    let is_length = |header: &&Header| header.name == "content-length" || header.name == "l";
-    let count = message.headers.iter().filter(is_length).count();
-    match (count, context.is_datagram) {
+    match (message.all(Field::ContentLength).count(), context.is_datagram) {
         (0, true) => Some(message.bytes.len() - message.head),
         (1, _) => {
-            let header = message.only("content-length", "l")?;
+            let header = message.only(Field::ContentLength)?;
             text::number(message.value(header)).map(|length| length as usize)
         }
         _ => None,
@@ -234,7 +293,7 @@ pub(super) fn expires(message: &Message<'_>, contact: &[u8]) -> Option<u16> {
         text::number(&digits[..count]).unwrap_or(REGISTRATION.into())
     });
     let header = || {
-        let header = message.only("expires", "expires")?;
+        let header = message.only(Field::Expires)?;
         text::number(message.value(header))
     };
     let seconds = parameter.or_else(header)?;
@@ -259,7 +318,7 @@ mod tests {
     #[test]
     fn each_contact_of_a_registration_has_a_lifetime() {
         let read = |text: &str| -> Vec<u16> {
-            let headers = text::headers(text.as_bytes());
+            let headers = headers(text.as_bytes());
             let message = Message { bytes: text.as_bytes(), head: text.len(), headers: &headers };
             asked(&message).into_iter().map(|(_, seconds)| seconds).collect()
         };

@@ -38,13 +38,13 @@ impl Random {
 }
 
 /// The mark of a realm: its number, which is the same in another process.
-pub(crate) fn mark(realm: u16) -> Option<u8> {
-    u8::try_from(realm).ok()
+pub(crate) fn mark(realm: u16) -> Option<u16> {
+    Some(realm)
 }
 
 /// The realm of a mark.
-pub(crate) fn realm(mark: u8) -> Option<u16> {
-    Some(mark.into())
+pub(crate) fn realm(mark: u16) -> Option<u16> {
+    Some(mark)
 }
 
 /// Ports of a translator that has enough of them.

@@ -2,19 +2,28 @@
 //! that messages of H.323 have named. Each is a record of bytes beside those of the flows, and
 //! begins with a byte of its own.
 //!
-//! Hosts with numbers keep them in the other process. A realm is marked by its kind, because its
-//! number may be another one there. The reader believes nothing: bytes that mean nothing are none.
+//! The number of a realm may be another one in the other process. So realms have marks: that of
+//! hosts with numbers, which keep them, is marked by its kind, and a further realm by a number that
+//! a record gives to its name. A realm that is not there takes nothing: its flows are left out. The
+//! reader believes nothing: bytes that mean nothing are none.
 
 use super::calls::Call;
 use super::further::Carried;
-use natgate_engine::Timestamp;
+use super::{Stage, seconds};
+use natgate_engine::{AddressPort, Config, Engine, RealmConfig, Timestamp};
 use natgate_ipv6::{HostKind, HostRealms};
-use natgate_payload::Kind;
+use natgate_payload::{Endpoints, Kind};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// First byte of a record.
 const CALL: u8 = 0x91;
 const FURTHER: u8 = 0x92;
+const REALM: u8 = 0x93;
+
+/// The mark of the first realm. The next ones are of kinds of hosts, and then of names.
+const FIRST: u16 = 0;
+const NAMED: u16 = 16;
 
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,21 +32,117 @@ pub(super) enum Record {
     Further(Carried),
 }
 
-/// The mark of a realm that goes over: the first one, or one of hosts with numbers.
-pub(super) fn mark(numbered: HostRealms, realm: u16) -> Option<u8> {
-    match realm {
-        0 => Some(0),
-        realm => numbered.kind(realm).map(|kind| kind as u8 + 1),
+/// Marks of the realms that go over.
+#[derive(Clone, Debug)]
+pub(super) struct Marks {
+    numbered: HostRealms,
+    /// Further realms by their marks.
+    named: BTreeMap<u16, u16>,
+}
+
+impl Marks {
+    /// Marks without further realms.
+    pub(super) fn new(numbered: HostRealms) -> Self {
+        Self { numbered, named: BTreeMap::new() }
+    }
+
+    /// Marks of realms of a configuration, and a record for each of the further ones.
+    fn of(config: &Config, numbered: HostRealms, realms: &[u16]) -> (Self, Vec<Vec<u8>>) {
+        let (mut marks, mut records) = (Self::new(numbered), Vec::new());
+        for (realm, one) in (1..).zip(&config.realms) {
+            if one.gone || numbered.has(realm) || !realms.contains(&realm) {
+                continue;
+            }
+            let mark = NAMED + realm;
+            marks.named.insert(mark, realm);
+            records.push([&[REALM], &mark.to_le_bytes()[..], one.name.as_bytes()].concat());
+        }
+        (marks, records)
+    }
+
+    /// Takes a record of a realm. A realm that is not there has no mark.
+    fn learn(&mut self, config: &Config, record: &[u8]) {
+        let Some((&[REALM, low, high], name)) = record.split_first_chunk() else { return };
+        let is_it = |(realm, one): &(u16, &RealmConfig)| {
+            one.name.as_bytes() == name && !one.gone && !self.numbered.has(*realm)
+        };
+        if let Some((realm, _)) = (1..).zip(&config.realms).find(is_it) {
+            self.named.insert(u16::from_le_bytes([low, high]), realm);
+        }
+    }
+
+    /// The mark of a realm that goes over.
+    fn mark(&self, realm: u16) -> Option<u16> {
+        if realm == 0 {
+            return Some(FIRST);
+        }
+        let kind = self.numbered.kind(realm).map(|kind| kind as u16 + 1);
+        let mut named = self.named.iter();
+        kind.or_else(|| named.find(|(_, of)| **of == realm).map(|(mark, _)| *mark))
+    }
+
+    /// The realm of a mark.
+    fn realm(&self, mark: u16) -> Option<u16> {
+        let mut kinds = HostKind::ALL.into_iter();
+        match mark {
+            FIRST => Some(0),
+            NAMED.. => self.named.get(&mark).copied(),
+            mark => self.numbered.of(kinds.find(|kind| *kind as u16 + 1 == mark)?),
+        }
     }
 }
 
-/// The realm of a mark.
-pub(super) fn realm(numbered: HostRealms, mark: u8) -> Option<u16> {
-    match mark {
-        0 => Some(0),
-        mark => {
-            let mut kinds = HostKind::ALL.into_iter();
-            numbered.of(kinds.find(|kind| *kind as u8 + 1 == mark)?)
+impl Stage {
+    /// The control flows, calls and named flows as bytes, for another process. `config`: the
+    /// engine's configuration, which has the names of realms.
+    pub(crate) fn saved_flows(&self, config: &Config, numbered: HostRealms) -> Vec<Vec<u8>> {
+        let further = self.further.carried().map(Record::Further);
+        let all: Vec<_> = self.calls.carried().map(Record::Call).chain(further).collect();
+        let flows = self.payloads.each().map(|(_, _, ends)| ends.realm);
+        let mut realms: Vec<u16> = flows.chain(all.iter().map(Record::realm)).collect();
+        realms.sort_unstable();
+        realms.dedup();
+        let (marks, mut saved) = Marks::of(config, numbered, &realms);
+        saved.extend(all.iter().filter_map(|record| record.save(&marks)));
+        saved.extend(self.payloads.save(|realm| marks.mark(realm)));
+        saved
+    }
+
+    /// Takes what another process has saved, if its protocol is on here, too.
+    pub(crate) fn restore_flows(
+        &mut self,
+        (engine, now): (&mut Engine, Timestamp),
+        flows: &[Vec<u8>],
+        numbered: HostRealms,
+    ) {
+        let mut marks = Marks::new(numbered);
+        flows.iter().for_each(|record| marks.learn(engine.config(), record));
+        // Records come before the flows that need them.
+        for flow in flows {
+            let Self { payloads, settings, servers, calls, further, .. } = self;
+            let is_wanted = |kind, protocol, ends: &Endpoints| {
+                let server = servers.get(&(protocol, ends.external)).map(|(kind, _)| *kind);
+                let named = server.or_else(|| settings.kind(protocol, ends.remote.port()));
+                named.or_else(|| further.kind(protocol, ends)) == Some(kind)
+            };
+            match Record::restore(flow, &marks) {
+                Some(Record::Call(call)) if settings.has(Kind::Pptp) => calls.adopt(call),
+                Some(Record::Further(one)) if settings.has(one.kind) => {
+                    further.adopt(&one, seconds(now));
+                }
+                Some(_) => {}
+                None => {
+                    // A flow that is not taken passes unread, as one that began before its protocol
+                    // was on.
+                    let _ = payloads.restore(flow, |mark| marks.realm(mark), is_wanted);
+                }
+            }
+        }
+        self.watch();
+        self.tell_ports(engine);
+        let end = |end: SocketAddrV4| AddressPort::new(end.ip().to_bits(), end.port());
+        for (_, protocol, flow) in self.payloads.each() {
+            engine.doubt_control(protocol, end(flow.external), end(flow.remote));
         }
     }
 }
@@ -97,12 +202,21 @@ impl Reader<'_> {
 }
 
 impl Record {
+    /// The realm of the host inside.
+    fn realm(&self) -> u16 {
+        match self {
+            Self::Call(call) => call.realm,
+            Self::Further(one) => one.realm,
+        }
+    }
+
     /// The bytes of the record. `None`: its realm does not go over.
-    pub(super) fn save(&self, numbered: HostRealms) -> Option<Vec<u8>> {
-        let mut to = Writer::default();
+    pub(super) fn save(&self, marks: &Marks) -> Option<Vec<u8>> {
+        let (mut to, mark) = (Writer::default(), marks.mark(self.realm())?.to_le_bytes());
         match self {
             Self::Call(call) => {
-                to.put([CALL, mark(numbered, call.realm)?]);
+                to.put([CALL]);
+                to.put(mark);
                 for end in [call.internal, call.external, call.remote] {
                     to.end(end);
                 }
@@ -114,7 +228,9 @@ impl Record {
                 to.put([call.has_begun, call.is_closing].map(u8::from));
             }
             Self::Further(one) => {
-                to.put([FURTHER, mark(numbered, one.realm)?, one.kind as u8]);
+                to.put([FURTHER]);
+                to.put(mark);
+                to.put([one.kind as u8]);
                 to.put([u8::from(one.external.is_some())]);
                 to.end(one.external.unwrap_or(one.remote));
                 to.put(one.host.octets());
@@ -128,10 +244,10 @@ impl Record {
     }
 
     /// Reads what [`Record::save`] wrote. `None`: it is none.
-    pub(super) fn restore(bytes: &[u8], numbered: HostRealms) -> Option<Self> {
+    pub(super) fn restore(bytes: &[u8], marks: &Marks) -> Option<Self> {
         let mut from = Reader(bytes);
-        let [first, mark] = from.take()?;
-        let realm = realm(numbered, mark)?;
+        let [first] = from.take()?;
+        let realm = marks.realm(from.number()?)?;
         let record = match first {
             CALL => {
                 let [internal, external, remote] = [from.end()?, from.end()?, from.end()?];
@@ -191,27 +307,24 @@ mod tests {
 
     #[test]
     fn a_record_comes_back_whole_and_not_in_part() {
+        let marks = Marks::new(HostRealms::NONE);
         for record in records() {
-            let bytes = record.save(HostRealms::NONE).expect("the first realm goes over");
-            assert_eq!(Record::restore(&bytes, HostRealms::NONE), Some(record));
+            let bytes = record.save(&marks).expect("the first realm goes over");
+            assert_eq!(Record::restore(&bytes, &marks), Some(record));
             for len in 0..bytes.len() {
-                assert_eq!(Record::restore(&bytes[..len], HostRealms::NONE), None);
+                assert_eq!(Record::restore(&bytes[..len], &marks), None);
             }
             let longer = [&bytes[..], &[0]].concat();
-            assert_eq!(Record::restore(&longer, HostRealms::NONE), None);
+            assert_eq!(Record::restore(&longer, &marks), None);
             let mut other = bytes.clone();
             other[1] = 2;
-            assert_eq!(
-                Record::restore(&other, HostRealms::NONE),
-                None,
-                "a realm that is not there"
-            );
+            assert_eq!(Record::restore(&other, &marks), None, "a realm that is not there");
             // Bytes that mean something else are a record or none.
             for at in 0..bytes.len() {
                 for value in [0, 1, 2, 0x91, 0xff] {
                     let mut other = bytes.clone();
                     other[at] = value;
-                    let _ = Record::restore(&other, HostRealms::NONE);
+                    let _ = Record::restore(&other, &marks);
                 }
             }
         }

@@ -6,6 +6,7 @@
 use natgate_wire::checksum::Delta;
 use natgate_wire::icmp::{self, kind};
 use natgate_wire::{Ipv4, protocol};
+use std::net::SocketAddrV4;
 
 /// Protocol type of enhanced GRE: PPP.
 pub(super) const PPP: u16 = 0x880b;
@@ -173,6 +174,18 @@ pub(super) fn rewrite(bytes: &mut [u8], rewrite: Rewrite) {
         all = all.replace_u16(old, new);
     }
     update(message, 2, all);
+}
+
+/// Sets the destination of a segment. Wrong checksums stay wrong.
+pub(super) fn redirect(segment: &mut [u8], to: SocketAddrV4) {
+    const PORT_AT: usize = 2;
+    const SUM_AT: usize = 16;
+    let tcp = usize::from(segment[0] & 15) * 4;
+    let source = segment[12..16].iter().fold(0, |word, byte| word << 8 | u32::from(*byte));
+    let delta = set_addresses(segment, source, to.ip().to_bits());
+    update(segment, 10, delta);
+    let (old, new) = set_word(segment, tcp + PORT_AT, to.port());
+    update(segment, tcp + SUM_AT, delta.replace_u16(old, new));
 }
 
 /// Sets the addresses of a header; returns the change of its checksum.

@@ -153,7 +153,10 @@ const SERVER: &str = "198.51.100.2:21";
 
 /// A world with a client inside that the server has greeted, and the client's external endpoint.
 fn greeted() -> (World, &'static str) {
-    let mut world = World::new();
+    greet(World::new())
+}
+
+fn greet(mut world: World) -> (World, &'static str) {
     let syn = Short { from: CLIENT, to: SERVER, numbers: (100, 0), flags: SYN, data: "" };
     let (external, _, _) = world.pass(Side::Inside, &segment(syn));
     let external: &'static str = Box::leak(external.to_string().into_boxed_str());
@@ -198,6 +201,34 @@ fn an_active_client_is_reached_by_its_server_alone() {
     assert_eq!(ends, ["10.0.0.5:51213", data]);
     assert_eq!((made.kind, made.remote), (Kind::Ftp, Some(*end(SERVER).ip())));
     assert_eq!(world.stage.poll_expectation(), None);
+}
+
+/// An expectation takes a port of its subscriber, which gets none beyond its limit. Others have
+/// their own limit.
+#[test]
+fn expectations_count_against_the_limit_of_their_subscriber() {
+    let mut world = World::new();
+    let mut config = world.engine.config().clone();
+    config.limits.tcp_ports = 3;
+    world.engine = Engine::new(&config, [7; 32], world.now).expect("a valid configuration");
+    let (mut world, _) = greet(world);
+    let mut number = 101;
+    for (count, last) in (0..).zip(["13", "14", "15", "13"]) {
+        let text = format!("PORT 10,0,0,5,200,{last}\r\n");
+        let data: &'static str = Box::leak(text.clone().into_boxed_str());
+        let port = Short { from: CLIENT, to: SERVER, numbers: (number, 512), flags: ACK, data };
+        number += text.len() as u32;
+        let (_, _, heard) = world.pass(Side::Inside, &segment(port));
+        // The connection and two expectations have the ports; the first one is there already.
+        assert_eq!(heard == text, count == 2, "{heard}");
+    }
+    let mut counters = world.stage.counters();
+    let ftp = counters.find(|(kind, _)| *kind == Kind::Ftp).expect("FTP is on").1;
+    let no_port = ftp.refused[natgate_payload::Reason::NoPort as usize];
+    assert_eq!((ftp.expectations, no_port), (3, 1));
+    drop(counters);
+    let other = Short { from: "10.0.0.6:1", to: SERVER, numbers: (1, 0), flags: SYN, data: "" };
+    assert_eq!(world.send(Side::Inside, &segment(other)).len(), 1);
 }
 
 #[test]
@@ -779,3 +810,4 @@ fn addresses_have_counterparts_in_their_realm() {
 
 mod h323;
 mod pptp;
+mod realms;

@@ -8,7 +8,7 @@
 
 use super::nat64::Asked;
 use super::{AlgSettings, Control, Ends, Ends6, Kind, Stage, gre, seconds, tunnels};
-use natgate_engine::{ByEndpoint, Cursor, Endpoint, Engine, Filter, MappingId, Side, Timestamp};
+use natgate_engine::{Endpoint, Engine, MappingId, Side, Timestamp};
 use natgate_ipv6::{HostKind, Requester, Translator};
 use natgate_payload::{Endpoints, NewFlow};
 use natgate_wire::ipv6;
@@ -152,19 +152,19 @@ fn number_of(translator: &Translator, host: Requester) -> Option<Ipv4Addr> {
 
 /// Number of the host that has the mapping of a flow now. A packet from outside tells no tunnel,
 /// and a number may have become another host's. So the mapping's host must have the number and the
-/// internal endpoint of the flow.
+/// internal endpoint of the flow. If hosts share the external port, the flow's remote endpoint
+/// tells which mapping is meant.
 fn owner(
     engine: &Engine,
     translator: &Translator,
     protocol: u8,
     flow: &Endpoints,
 ) -> Option<Ipv4Addr> {
-    let external = Endpoint { address: *flow.external.ip(), port: flow.external.port() };
-    let mut found: Vec<ByEndpoint> = Vec::with_capacity(1);
-    let mut cursor = Cursor::at_endpoint(protocol, external);
-    engine.scan_endpoints(&mut cursor, 1, &Filter::default(), &mut found);
-    let MappingId { external: at, internal, realm, .. } = found.first()?.0.id;
-    let is_flow = (at, internal.port, realm) == (external, flow.internal.port(), flow.realm);
+    let end = |end: SocketAddrV4| Endpoint { address: *end.ip(), port: end.port() };
+    let (external, remote) = (end(flow.external), end(flow.remote));
+    let mapping = engine.mapping_towards(protocol, external, remote)?;
+    let MappingId { internal, realm, .. } = mapping;
+    let is_flow = (internal.port, realm) == (flow.internal.port(), flow.realm);
     let host = translator.host(realm, internal.address)?.address?;
     let is_host = IpAddr::V6(host).to_canonical() == flow.internal.ip().to_canonical();
     let has_number = flow.number.is_none_or(|number| number == internal.address);

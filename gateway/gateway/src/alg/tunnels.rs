@@ -95,7 +95,9 @@ impl Stage {
         if !gre::may_pass(room.bytes(), mtu_beyond(engine, from, call.realm)) {
             return None;
         }
-        let origin = Origin::forwarded(from, from.other(), len);
+        let is_turned = from == Side::Inside && self.is_hairpinned(&call);
+        let to = if is_turned { Side::Inside } else { from.other() };
+        let origin = Origin::forwarded(from, to, len);
         losses.keep(origin);
         if let Packet::First(_, datagram) = packet {
             match self.begin_datagram(engine, arrived, &call, datagram) {
@@ -109,12 +111,28 @@ impl Stage {
         let ip = Ipv4::new_checked(room.bytes()).ok()?;
         let (total_len, ends) = (ip.total_len(), (ip.source(), ip.destination()));
         room.set_len(usize::from(total_len));
-        let new = Rewrite { identification, ..rewritten(from, packet, &call, ends) };
+        let mut new = Rewrite { identification, ..rewritten(from, packet, &call, ends) };
+        let is_error = matches!(packet, Packet::Error(_));
+        let mut realm = call.realm;
+        if is_turned {
+            let Some((other, outside, inside)) = self.returned(seconds(now), packet, new) else {
+                losses.note(Some(origin), DropReason::Filtered);
+                return Some(Taken::Kept);
+            };
+            if let Packet::First(_, datagram) = outside {
+                let until = seconds(now.plus(engine.config().timeouts.fragment));
+                self.calls.note_first(until, &other, (None, datagram), None);
+            }
+            if !is_error {
+                self.calls.note(seconds(now), &other, false);
+            }
+            (new, realm) = (inside, other.realm);
+        }
         gre::rewrite(room.bytes_mut(), new);
-        if !matches!(packet, Packet::Error(_)) {
+        if !is_error {
             self.calls.note(seconds(now), &call, from == Side::Inside);
         }
-        Some(Taken::Decided(Verdict::Forward(from.other()), call.realm))
+        Some(Taken::Decided(Verdict::Forward(to), realm))
     }
 
     /// Explains a packet of a call. `None`: it is of no call, or the engine would answer it.
@@ -129,14 +147,19 @@ impl Stage {
         let mtu = mtu_beyond(engine, from, call.realm);
         let ip = Ipv4::new_checked(bytes).ok().filter(|_| gre::may_pass(bytes, mtu))?;
         let ends = (ip.source(), ip.destination());
-        let new = rewritten(from, packet, &call, ends);
+        let (mut new, mut to, mut realm) =
+            (rewritten(from, packet, &call, ends), from.other(), call.realm);
+        if from == Side::Inside && self.is_hairpinned(&call) {
+            let (other, _, inside) = self.returned(seconds(now), packet, new)?;
+            (new, to, realm) = (inside, Side::Inside, other.realm);
+        }
         let (source, destination) = new.error.unwrap_or((new.source, new.destination));
         let [source, destination] = [source, destination]
             .map(|address| End { address: Some(Ipv4Addr::from_bits(address)), port: None });
         let mut told = Explanation::new();
-        told.verdict = Verdict::Forward(from.other());
-        told.direction = Direction::forwarded(from, from.other());
-        told.becomes = Some(Becomes { source, destination, realm: call.realm });
+        told.verdict = Verdict::Forward(to);
+        told.direction = Direction::forwarded(from, to);
+        told.becomes = Some(Becomes { source, destination, realm });
         let old = match packet {
             Packet::Data(tunnel) | Packet::First(tunnel, _) | Packet::Error(tunnel) => tunnel.call,
             Packet::Later(_) => 0,
@@ -244,7 +267,7 @@ fn realm_of(from: Side, realm: u16) -> Option<u16> {
 }
 
 /// The fields of a call's packet on the other side. `ends`: the packet's addresses.
-fn rewritten(from: Side, packet: Packet, call: &Call, ends: (u32, u32)) -> Rewrite {
+pub(super) fn rewritten(from: Side, packet: Packet, call: &Call, ends: (u32, u32)) -> Rewrite {
     let (host, outer) = (call.internal.ip().to_bits(), call.external.ip().to_bits());
     let (source, destination) = match packet {
         Packet::Error(quoted) => (quoted.source, quoted.destination),

@@ -32,14 +32,16 @@ impl Worker {
         let families = self.stages.families.as_ref();
         let hosts = families.map(|families| families.translator.carried_hosts());
         let algs = self.stages.algs.as_ref();
-        let numbered = self.realms_of_hosts();
+        let (config, numbered) = (self.stages.engine.config(), self.realms_of_hosts());
         Legacy {
             known: self.stages.router.acquaintances(),
             epochs: vec![self.stages.pcp.epoch()],
             addresses: self.stages.pcp.addresses().to_vec(),
             division: first.and_then(|team| team.partition().division()),
             hosts: vec![hosts.map_or_else(Vec::new, Iterator::collect)],
-            flows: vec![algs.map_or_else(Vec::new, |algs| algs.stage.saved_flows(numbered))],
+            flows: vec![
+                algs.map_or_else(Vec::new, |algs| algs.stage.saved_flows(config, numbered)),
+            ],
         }
     }
 

@@ -222,6 +222,51 @@ fn an_answer_limits_the_media_of_its_own_telephone() {
     assert_eq!(ends6(single(&came, Side::Inside)), ends(AFTR, "2001:db8:b4::2"));
 }
 
+/// Hosts behind two B4s share a port, towards different servers. The answer from outside is for the
+/// host that has the connection with its sender.
+#[test]
+fn an_answer_limits_the_media_of_a_telephone_that_shares_its_port() {
+    const SYN: u8 = 2;
+    const ACK: u8 = 16;
+    let mut settings = on(with_dslite());
+    let pool = &mut settings.engine.pools[0];
+    (pool.ports, pool.overloading) = ((5000, 5003), true);
+    let [first, second] = ["2001:db8:b4::1", "2001:db8:b4::2"];
+    // Connections of the first host have all ports of TCP.
+    let syn = |b4, own, server| behind(b4, TCP, &segment((own, server), (1000, 0), SYN, ""));
+    let mut packets: Vec<Came> =
+        (3000..3004).map(|port| (Side::Inside, 1.0, syn(first, port, 80))).collect();
+    packets.push((Side::Inside, 1.0, syn(second, 4000, SIP)));
+    let outcomes = run(&settings, &packets);
+    let ports: Vec<u16> =
+        outcomes.sent.iter().map(|sent| port(single(sent, Side::Outside), 0)).collect();
+    let external = ports[4];
+    assert!(ports[..4].contains(&external), "{ports:?}");
+    let answer = segment((SIP, external), (5000, 1001), SYN | ACK, "");
+    packets.push((Side::Outside, 1.0, ip4(SERVER, EXTERNAL, TCP, &answer)));
+    let call = message("INVITE sip:b@c SIP/2.0", &headers("10.0.0.9:4000"), DSLITE.own.1, 6000);
+    let call = segment((4000, SIP), (1001, 5001), ACK, &call);
+    packets.push((Side::Inside, 1.0, behind(second, TCP, &call)));
+    let outcomes = run(&settings, &packets);
+    let heard = algs::text(single(outcomes.sent.last().unwrap(), Side::Outside));
+    let (media_port, outside) =
+        (made(&outcomes.events, 6000)[0], headers(&format!("{EXTERNAL}:{external}")));
+    let line = "INVITE sip:b@c SIP/2.0";
+    assert_eq!(heard, message(line, &outside, &format!("IP4 {EXTERNAL}"), media_port));
+    let media = |from: &str| ip4(from, EXTERNAL, UDP, &udp(6000, media_port, b"rtp"));
+    let reaches = |packets: &[Came], from: &str| {
+        let came = then(&settings, packets, Side::Outside, 2.0, media(from));
+        came.first().map(|(_, bytes)| ends6(bytes))
+    };
+    assert_eq!(reaches(&packets, "198.51.100.10"), Some(ends(AFTR, second)), "no answer so far");
+    let answer = message("SIP/2.0 200 OK", &outside, "IP4 198.51.100.9", 6000);
+    let numbers = (5001, 1001 + heard.len() as u32);
+    let answer = segment((SIP, external), numbers, ACK, &answer);
+    packets.push((Side::Outside, 1.0, ip4(SERVER, EXTERNAL, TCP, &answer)));
+    assert_eq!(reaches(&packets, "198.51.100.10"), None);
+    assert_eq!(reaches(&packets, "198.51.100.9"), Some(ends(AFTR, second)));
+}
+
 #[test]
 fn a_telephone_with_ipv6_speaks_by_tcp() {
     let settings = on(with_nat64(&["64:ff9b::/96"]));

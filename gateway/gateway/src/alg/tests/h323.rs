@@ -165,7 +165,7 @@ fn connections_of_h245_go_over_to_another_process() {
     let mut begun = Connection::open(&mut world, Side::Inside, internal, "0.0.0.0:0", remote);
     let first = bytes(DETERMINATION);
     assert_eq!(begun.say(&mut world, Side::Inside, &first), first);
-    let saved = world.stage.saved_flows(natgate_ipv6::HostRealms::NONE);
+    let saved = world.stage.saved_flows(world.engine.config(), natgate_ipv6::HostRealms::NONE);
     let mut heir = self::world().stage;
     heir.restore_flows((&mut world.engine, world.now), &saved, natgate_ipv6::HostRealms::NONE);
     assert_eq!(heir.payloads.flows(), 2);

@@ -195,6 +195,149 @@ fn a_server_inside_has_calls_of_several_clients() {
     }
 }
 
+/// The server inside, and its external endpoint.
+const SERVER_INSIDE: &str = "10.0.0.80:1723";
+const SERVER_OUTSIDE: &str = "203.0.113.9:1723";
+
+/// A control connection between two subscribers: the client's end inside and outside, and the next
+/// numbers of the client and of the server.
+struct Turned {
+    client: (SocketAddrV4, SocketAddrV4),
+    sent: [u32; 2],
+}
+
+impl Turned {
+    fn segment(&self, by_client: bool, flags: u8, data: &[u8]) -> Vec<u8> {
+        let (own, other) = match by_client {
+            true => (self.client.0, end(SERVER_OUTSIDE)),
+            false => (end(SERVER_INSIDE), self.client.1),
+        };
+        let outside = (other, own);
+        let sent = if by_client { self.sent } else { [self.sent[1], self.sent[0]] };
+        Control { inside: (own, other), outside, sent }.segment(Side::Inside, flags, data)
+    }
+
+    /// What a host hears of the other one's segment, which leaves by the side that it came from.
+    fn pass(&self, world: &mut World, by_client: bool, segment: &[u8]) -> Vec<u8> {
+        let out = world.send(Side::Inside, segment);
+        let [(Side::Inside, heard)] = &out[..] else { panic!("{} packets leave", out.len()) };
+        let ends = Ends::read(heard).expect("ends");
+        let expected = match by_client {
+            true => (self.client.1, end(SERVER_INSIDE)),
+            false => (end(SERVER_OUTSIDE), self.client.0),
+        };
+        assert_eq!((ends.source, ends.destination), expected);
+        let (from, to) = (ends.source.ip().to_bits(), ends.destination.ip().to_bits());
+        let len = (heard.len() - 20) as u16;
+        let pseudo = checksum::pseudo_header(from, to, protocol::TCP, len);
+        assert_eq!(checksum::fold(checksum::sum(&heard[20..], pseudo)), 0xffff);
+        assert!(Ipv4::new_checked(&heard[..]).is_ok_and(|ip| ip.checksum_valid()));
+        heard[40..].to_vec()
+    }
+
+    fn open(world: &mut World, client: &str) -> Self {
+        let mut turned = Self { client: (end(client), end(client)), sent: [100, 500] };
+        let syn = turned.segment(true, SYN, &[]);
+        let out = world.send(Side::Inside, &syn);
+        turned.client.1 = Ends::read(&out[0].1).expect("ends").source;
+        turned.sent[0] += 1;
+        let answer = turned.segment(false, SYN | ACK, &[]);
+        turned.pass(world, false, &answer);
+        turned.sent[1] += 1;
+        let last = turned.segment(true, ACK, &[]);
+        turned.pass(world, true, &last);
+        turned
+    }
+
+    fn say(&mut self, world: &mut World, by_client: bool, bytes: &[u8]) -> Vec<u8> {
+        let segment = self.segment(by_client, ACK, bytes);
+        self.sent[usize::from(!by_client)] += bytes.len() as u32;
+        self.pass(world, by_client, &segment)
+    }
+
+    /// The client places a call; returns the external numbers of the client and of the server.
+    fn call(&mut self, world: &mut World, client: u16, server: u16) -> (u16, u16) {
+        let heard = self.say(world, true, &message(7, 168, &[client, 1]));
+        let outer = u16::from_be_bytes([heard[12], heard[13]]);
+        assert_eq!(heard, message(7, 168, &[outer, 1]));
+        let heard = self.say(world, false, &message(8, 32, &[server, outer, 0x100]));
+        let peer = u16::from_be_bytes([heard[12], heard[13]]);
+        assert_eq!(heard, message(8, 32, &[peer, client, 0x100]));
+        (outer, peer)
+    }
+}
+
+/// Addresses and Call ID of the packet that comes back to the inside for one of a host.
+fn turned_back(world: &mut World, bytes: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, u16)> {
+    let out = world.send(Side::Inside, bytes);
+    assert!(out.len() < 2 && out.iter().all(|(to, _)| *to == Side::Inside), "{out:?}");
+    out.first().map(|(_, bytes)| ends(bytes))
+}
+
+#[test]
+fn two_subscribers_have_calls_with_each_other() {
+    let mut world = world();
+    let inside = address("10.0.0.80");
+    // Both clients have one Call ID, and the server another one for each.
+    for (client, server) in [("10.0.0.5", 21), ("10.0.0.6", 22)] {
+        let mut control = Turned::open(&mut world, &format!("{client}:40000"));
+        let (outer, peer) = control.call(&mut world, 7, server);
+        let client_outside = control.client.1.ip().to_string();
+        let there = turned_back(&mut world, &gre(client, "203.0.113.9", peer));
+        assert_eq!(there, Some((address(&client_outside), inside, server)));
+        let back = turned_back(&mut world, &gre("10.0.0.80", &client_outside, outer));
+        assert_eq!(back, Some((address("203.0.113.9"), address(client), 7)));
+        // The same is explained.
+        let arrived = Arrived { now: world.now, from: Side::Inside, realm: 0 };
+        let bytes = gre(client, "203.0.113.9", peer);
+        let (told, _) = world.stage.explain_call(&world.engine, arrived, &bytes).expect("a call");
+        let becomes = told.becomes.expect("a packet that leaves");
+        assert_eq!(
+            (told.verdict, becomes.destination.address),
+            (Verdict::Forward(Side::Inside), Some(inside),)
+        );
+        // An error about a packet of the client reaches the client.
+        let delivered = gre(&client_outside, "10.0.0.80", server);
+        let about = error("10.0.0.80", &client_outside, &delivered);
+        let out = world.send(Side::Inside, &about);
+        let [(Side::Inside, heard)] = &out[..] else { panic!("{} packets leave", out.len()) };
+        let ip = Ipv4::new_checked(&heard[..]).expect("a packet");
+        assert_eq!(Ipv4Addr::from(ip.destination()), address(client));
+        assert_eq!(Ipv4Addr::from(ip.source()), address("203.0.113.9"));
+        let quoted = &heard[28..];
+        assert_eq!(quoted[12..20], bytes[12..20], "what the client has sent");
+        assert_eq!(quoted[26..28], peer.to_be_bytes());
+        // Fragments follow the first one.
+        for piece in pieces(&bytes, 77) {
+            let out = world.send(Side::Inside, &piece);
+            let [(Side::Inside, heard)] = &out[..] else { panic!("{} packets leave", out.len()) };
+            let ip = Ipv4::new_checked(&heard[..]).expect("a packet");
+            assert_eq!((Ipv4Addr::from(ip.destination()), ip.ttl()), (inside, 63));
+        }
+        world.stage.calls.check();
+        // Nobody outside has these numbers.
+        assert_eq!(world.carry(Side::Outside, &gre("198.51.100.2", "203.0.113.9", peer)), None);
+        world.pass_time(10);
+        assert!(turned_back(&mut world, &gre(client, "203.0.113.9", peer)).is_some());
+        // The end of the server's call, which the client does not know, is counted for the
+        // client's packets.
+        let dropped = |world: &World| {
+            let counters = world.losses.correct(world.engine.counters());
+            counters.drops[natgate_engine::DropReason::Filtered as usize]
+        };
+        let before = dropped(&world);
+        let flows = world.stage.payloads.each().map(|(_, _, ends)| ends);
+        let of_server = |ends: &Endpoints| ends.remote == control.client.1;
+        let flow = flows.into_iter().find(of_server).expect("the flow of the server");
+        world.stage.calls.end_flow(&flow);
+        assert_eq!(turned_back(&mut world, &gre(client, "203.0.113.9", peer)), None);
+        assert_eq!(dropped(&world), before + 1);
+        // The client ends its call.
+        let heard = control.say(&mut world, true, &message(12, 16, &[7]));
+        assert_eq!(heard, message(12, 16, &[outer]));
+    }
+}
+
 #[test]
 fn a_thousand_hosts_with_the_same_call_id_do_not_meet() {
     let mut world = world();
@@ -579,7 +722,7 @@ fn calls_go_over_to_another_process() {
     let mut control = Control::open(&mut world, "10.0.0.5:40000");
     let outers = [7, 8].map(|own| control.call(&mut world, own, 9000 + own));
     assert!(world.carry(Side::Inside, &gre("10.0.0.5", "198.51.100.2", 9007)).is_some());
-    let saved = world.stage.saved_flows(natgate_ipv6::HostRealms::NONE);
+    let saved = world.stage.saved_flows(world.engine.config(), natgate_ipv6::HostRealms::NONE);
     let mut heir = self::world().stage;
     heir.restore_flows((&mut world.engine, world.now), &saved, natgate_ipv6::HostRealms::NONE);
     heir.calls.check();
@@ -600,7 +743,7 @@ fn calls_go_over_to_another_process() {
     control.say(&mut world, Side::Outside, &message(13, 148, &[9008]));
     assert_eq!(world.stage.calls.entries()[0], 2);
     // The protocol is off in the next process.
-    let saved = world.stage.saved_flows(natgate_ipv6::HostRealms::NONE);
+    let saved = world.stage.saved_flows(world.engine.config(), natgate_ipv6::HostRealms::NONE);
     let mut without = Stage::off([1; 32]);
     without.restore_flows((&mut world.engine, world.now), &saved, natgate_ipv6::HostRealms::NONE);
     assert_eq!((without.calls.entries()[0], without.payloads.flows()), (0, 0));
