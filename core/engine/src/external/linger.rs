@@ -60,22 +60,17 @@ impl ExternalPorts {
         let (protocol, entry) = port;
         let ports = &mut self.ports[protocol];
         ports.holds.advance(tick, lane(entry), if next == LAST { NONE } else { next });
-        match until {
-            None => {}
-            Some(until) if until > tick => {
-                // `NONE` without its uppermost bit is `LAST`.
-                let next = ports.holds.push(until, lane(entry), entry) & !HELD;
-                match self.evicted.get_mut(&port) {
-                    // A static mapping has taken the port since.
-                    Some(link) => *link = next,
-                    None => ports.owner[entry as usize] = HELD | next,
-                }
+        let Some(until) = until else { return true };
+        if until > tick {
+            // `NONE` without its uppermost bit is `LAST`.
+            let next = ports.holds.push(until, lane(entry), entry) & !HELD;
+            match self.evicted.get_mut(&port) {
+                // A static mapping has taken the port since.
+                Some(link) => *link = next,
+                None => ports.owner[entry as usize] = HELD | next,
             }
-            Some(_) => {
-                if self.evicted.remove(&port).is_none() {
-                    self.free_held(protocol, entry as usize, at);
-                }
-            }
+        } else if self.evicted.remove(&port).is_none() {
+            self.free_held(protocol, entry as usize, at);
         }
         true
     }
