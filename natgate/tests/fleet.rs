@@ -13,6 +13,8 @@ mod steering;
 mod virtual_addresses;
 #[path = "fleet/who.rs"]
 mod who;
+#[path = "fleet/workers.rs"]
+mod workers;
 
 use natgate_testnet::traffic::{connect, listen, udp_socket};
 use natgate_testnet::{

@@ -10,6 +10,7 @@ mod change;
 mod choice;
 mod handover;
 mod hold_down;
+mod linger;
 mod overload;
 mod ownership;
 mod part;
@@ -38,6 +39,7 @@ use change::{Definition, Work};
 pub use change::{Draining, PoolChange};
 use core::net::Ipv4Addr;
 pub(crate) use handover::HoldsCursor;
+use linger::Lingering;
 use natgate_wire::protocol;
 pub(crate) use ownership::{InUse, Release, ReleaseSearch};
 use part::Part;
@@ -149,12 +151,15 @@ pub(crate) struct ExternalPorts {
     part: Part,
     pooling: Pooling,
     parity: bool,
-    /// Ports in hold-down, and their largest number.
+    /// Ports in hold-down, and their largest number. A port that rests is not in hold-down yet.
     held: u32,
     most_held: u32,
     /// Held ports that a static mapping took: the place of the protocol and the port's entry, with
     /// the next port that is released at the same tick.
     evicted: BTreeMap<(usize, u32), u32>,
+    /// Entries of ports that left their hold-down early and are still in its list: the place of the
+    /// protocol and the port's entry.
+    lingering: BTreeMap<(usize, u32), Lingering>,
     /// Ports of ended mappings that another engine may have a copy of: the place of the protocol
     /// and the port's entry.
     resting: BTreeSet<(usize, u32)>,
@@ -189,6 +194,7 @@ impl ExternalPorts {
             held: 0,
             most_held: config.limits.held_ports.unwrap_or(u32::MAX),
             evicted: BTreeMap::new(),
+            lingering: BTreeMap::new(),
             resting: BTreeSet::new(),
             is_of_pair: false,
             pins: Vec::new(),

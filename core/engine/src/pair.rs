@@ -229,6 +229,14 @@ impl Engine {
         index.is_some_and(|index| self.external.owner(protocol, index, port).is_some())
     }
 
+    /// True if a port rests.
+    pub fn rests_at(&self, PairPort { protocol, external, .. }: PairPort) -> bool {
+        let index = self.external.index(external.address.to_bits());
+        index.filter(|_| has_ports(protocol)).is_some_and(|index| {
+            self.external.rests_at(protocol, External::new(index, external.port))
+        })
+    }
+
     /// Keeps a port from new mappings until [`Engine::end_rest`], because another engine that
     /// shares the work has its mapping. A port that is held rests instead. Returns false if the
     /// address is unknown, the protocol has no ports, or a mapping here has the port.

@@ -434,8 +434,7 @@ impl Fleet {
                     let slice = self.slices.iter_mut().find(|slice| slice.has(address));
                     let send = |message| _ = self.link.send(message);
                     if !slice.is_some_and(|slice| slice.note_end(key, written(port), now, send)) {
-                        engine.end_rest(port);
-                        self.ports.note_end(engine, port);
+                        self.ports.end_rest(engine, written(port));
                     }
                 }
             }

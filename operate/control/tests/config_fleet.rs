@@ -3,8 +3,9 @@
 mod common;
 
 use common::{HEAD, texts};
-use natgate_control::config::{parse, read_text};
+use natgate_control::config::{parse, read_text, reread};
 use natgate_gateway::fleet::FleetSettings;
+use std::path::Path;
 
 /// Node a of a pair. Its line 18 is `[fleet]`.
 const PAIR: &str = include_str!("../../../packaging/examples/pair-a.toml");
@@ -43,13 +44,42 @@ fn a_pair_shares_these_tables() {
 }
 
 #[test]
-fn a_pair_refuses_what_it_does_not_share() {
-    for (more, expected) in [
-        ("[alg]\nftp = true\n", "application-level gateways yet; take [alg] out"),
-        ("[workers]\ncount = 2\n", "several workers yet; write workers.count = 1"),
-    ] {
-        refused(&format!("{PAIR}\n{more}"), expected);
+fn a_pair_has_several_workers_and_does_not_tell_those_of_the_other_node() {
+    const WORKERS: &str = "[workers]\ncount = 2\n";
+    assert_eq!((read("").workers, read(WORKERS).workers), (1, 2));
+    let arithmetic =
+        "deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\nports_per_subscriber = 64 # \"";
+    for keys in ["preserve", arithmetic] {
+        let text = pool(&format!("allocation = \"{keys}\""));
+        parse(&format!("{text}\n{WORKERS}"), "t").expect("it is right");
     }
+    let of_partner = PAIR.replace(":7600\" }", ":7600\", workers = 2 }");
+    refused(&of_partner, "fleet.partner.workers");
+}
+
+#[test]
+fn several_workers_do_not_share_everything_yet() {
+    const WORKERS: &str = "[workers]\ncount = 2\n";
+    let inside = PAIR.replace("[inside]\n", "[inside]\naddress6 = \"2001:db8:1::1/64\"\n");
+    let nat64 = format!("{inside}\n[nat64]\nprefixes = [\"64:ff9b::/96\"]\n");
+    refused(&format!("{nat64}{WORKERS}"), "hosts of NAT64 or DS-Lite among several workers yet");
+    let blocks = pool("allocation = \"block\"");
+    refused(&format!("{blocks}\n{WORKERS}"), "does not share blocks of ports among several");
+    let service = |servers: &str| {
+        format!("{PAIR}\n[[static]]\nexternal = \"203.0.113.1:80\"\nservers = [{servers}]\n")
+    };
+    let one = "{ internal = \"10.0.0.8:80\" }";
+    let several = service(&format!("{one}, {{ internal = \"10.0.0.9:80\" }}"));
+    refused(&format!("{several}{WORKERS}"), "share several servers among several workers yet");
+    for text in [several, format!("{}{WORKERS}", service(one))] {
+        parse(&text, "t").expect("it is right");
+    }
+}
+
+#[test]
+fn a_pair_refuses_what_it_does_not_share() {
+    let alg = format!("{PAIR}\n[alg]\nftp = true\n");
+    refused(&alg, "application-level gateways yet; take [alg] out");
     let inside = "[inside]\naddress6 = \"2001:db8:1::1/64\"\n";
     let tunnels = "[dslite]\naddress = \"2001:db8:1::ff\"\nb4 = [\"2001:db8:b4::/48\"]\n";
     let both = format!("{}\n{tunnels}", PAIR.replace("[inside]\n", inside));
@@ -63,4 +93,40 @@ fn a_pair_refuses_what_it_does_not_share() {
     let (before, _) = PAIR.split_once("# The number of this node's").expect("a comment");
     refused(before, "needs [state]");
     refused(&format!("{HEAD}[fleet]\n"), "fleet.partner: is missing");
+}
+
+/// A reload gives computed ports to other workers only if the node has one.
+#[test]
+fn several_workers_change_the_arithmetic_of_a_pool_at_a_restart() {
+    const WORKERS: &str = "[workers]\ncount = 2\n";
+    let keys = |subscribers: &str, ports: u16| {
+        pool(&format!(
+            "allocation = \"deterministic\"\nsubscribers = [\"{subscribers}\"]\n\
+             ports_per_subscriber = {ports}"
+        ))
+    };
+    let differ = |before: &str, after: &str, workers: &str| {
+        let in_force = parse(&format!("{before}\n{workers}"), "t").expect("it is right");
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fleet-workers.toml");
+        std::fs::write(&file, format!("{after}\n{workers}")).expect("written");
+        let problems = reread(&file, &in_force).err().unwrap_or_default();
+        texts(&problems)
+    };
+    let before = keys("10.0.0.0/24", 64);
+    let (more, other) = (keys("10.0.0.0/24", 128), pool("allocation = \"preserve\""));
+    let said = |key: &str| format!("{key}: gives ports of a pair to other workers");
+    for (after, key) in [
+        (&more, "pool[0].ports_per_subscriber"),
+        (&keys("10.0.1.0/24", 64), "pool[0].subscribers"),
+        (&other, "pool[0].allocation"),
+    ] {
+        let problems = differ(&before, after, WORKERS);
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(problem.contains(&said(key)), "{problem}");
+        assert!(differ(&before, after, "").is_empty(), "one worker knows which ports rest");
+    }
+    assert!(differ(&other, &before, WORKERS)[0].contains(&said("pool[0].allocation")));
+    assert!(differ(&before, &format!("{before}\n[pcp]\nenabled = false\n"), WORKERS).is_empty());
+    let preserved = pool("allocation = \"preserve\"\nports = \"2000-2999\"");
+    assert!(differ(&other, &preserved, WORKERS).is_empty(), "any port may be any worker's");
 }

@@ -510,6 +510,7 @@ impl ExternalPorts {
         self.evicted.insert((place, entry as u32), *owner & !HELD);
         *owner = EMPTY;
         self.count_held(place, index, false);
+        self.held += u32::from(self.resting.contains(&(place, entry as u32)));
         self.slots[index as usize].busy -= 1;
         self.note_freed(place, index, port, false, now + 1);
     }
@@ -521,6 +522,7 @@ impl ExternalPorts {
         let Some(next) = self.evicted.remove(&(place, entry as u32)) else { return false };
         self.ports[place].owner[entry] = HELD | next;
         self.count_held(place, index, true);
+        self.held -= u32::from(self.resting.contains(&(place, entry as u32)));
         self.slots[index as usize].busy += 1;
         self.note_kept(place, index, port, true);
         self.note_taken(place, index, self.pool_of(index), port);

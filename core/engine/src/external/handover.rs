@@ -77,17 +77,23 @@ impl ExternalPorts {
             }
             return Some(None);
         };
-        let (owner, tick) = (ports.owner[entry as usize], cursor.tick);
-        let is_held = owner & HELD != 0;
-        let next = match is_held {
-            true => Some(owner & !HELD),
+        let (owner, mut tick) = (ports.owner[entry as usize], cursor.tick);
+        let mut is_held = owner & HELD != 0;
+        let lingering = self.lingering(place, entry);
+        let next = match (lingering, is_held) {
+            (Some(lingering), _) => Some(lingering.next),
+            (None, true) => Some(owner & !HELD),
             // A static mapping has taken the port since.
-            false => self.evicted.get(&(place, entry)).copied(),
+            (None, false) => self.evicted.get(&(place, entry)).copied(),
         };
-        if next.is_none() {
-            // The port was released early, because too many ports were held. The next pass starts
-            // here again.
+        if next.is_none() || lingering.is_some() {
+            // The port was released early, because too many ports were held, or it lingers in this
+            // list. The next pass starts here again.
             cursor.after_this[place] = cursor.after_this[place].min(tick);
+        }
+        if let Some(lingering) = lingering {
+            is_held &= lingering.until.is_some();
+            tick = lingering.until.unwrap_or(tick);
         }
         cursor.entry = next.filter(|&next| next != LAST);
         if cursor.entry.is_none() {
@@ -115,9 +121,18 @@ impl ExternalPorts {
             return;
         }
         if self.resting.remove(&(place, entry as u32)) {
-            self.free_held(place, entry, after + 1);
-            return;
+            self.held += 1;
+        } else if self.is_of_pair {
+            self.linger(place, entry);
+        } else {
+            self.unlink(place, entry, after);
         }
+        self.free_held(place, entry, after + 1);
+    }
+
+    /// Takes a held port out of the list of its tick.
+    fn unlink(&mut self, place: usize, entry: usize, after: u32) {
+        let ports = &mut self.ports[place];
         let follower = ports.owner[entry] & !HELD;
         let mut tick = after;
         // A tick beyond the reach of the ring wraps to a tick that was looked at.
@@ -144,7 +159,6 @@ impl ExternalPorts {
                 break;
             }
         }
-        self.free_held(place, entry, after + 1);
     }
 
     /// Gives a port without a mapping to the mapping that has it in another engine. `after` is the

@@ -30,8 +30,7 @@ impl ExternalPorts {
             return;
         }
         //= rfc6888#REQ-8
-        let ports = &mut self.ports[place];
-        ports.hold_until(index, port, release);
+        self.hold_until(place, index, port, release);
         self.count_held(place, index, true);
         //= rfc6888#REQ-8-configurable
         self.limit_held(now);
@@ -184,7 +183,7 @@ impl ExternalPorts {
             return;
         }
         slot.busy += 1;
-        ports.hold_until(index, port, release);
+        self.hold_until(place, index, port, release);
         self.count_held(place, index, true);
         let ports = &mut self.ports[place];
         if ports.take_free(index, number, port) {
@@ -264,6 +263,9 @@ impl ExternalPorts {
     /// Frees the first of the ports that are due at `tick`. `at` is the time of the release, and
     /// may be before `tick`.
     pub(crate) fn release(&mut self, port: (usize, u32), tick: u32, at: u32) {
+        if !self.lingering.is_empty() && self.end_lingering(port, tick, at) {
+            return;
+        }
         let (protocol, entry) = port;
         let ports = &mut self.ports[protocol];
         let owner = &mut ports.owner[entry as usize];

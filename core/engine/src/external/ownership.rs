@@ -106,6 +106,9 @@ impl ExternalPorts {
         budget: &mut usize,
     ) -> Release {
         let (ports, sought) = (&self.ports[protocol], Ports::entry(index, port) as u32);
+        if let Some(lingering) = self.lingering(protocol, sought) {
+            return lingering.until.map_or(Release::Unknown, Release::At);
+        }
         while *budget > 0 {
             *budget -= 1;
             if search.next == NONE {
@@ -118,10 +121,12 @@ impl ExternalPorts {
                 return Release::At(search.tick);
             }
             let owner = ports.owner[search.next as usize];
-            let next = match owner & HELD != 0 {
-                true => owner & !HELD,
+            let lingering = self.lingering(protocol, search.next);
+            let next = match (lingering, owner & HELD != 0) {
+                (Some(lingering), _) => lingering.next,
+                (None, true) => owner & !HELD,
                 // A static mapping has taken the port since.
-                false => match self.evicted.get(&(protocol, search.next)) {
+                (None, false) => match self.evicted.get(&(protocol, search.next)) {
                     Some(&next) => next,
                     None => return Release::Unknown,
                 },

@@ -63,6 +63,8 @@ impl ExternalPorts {
         let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
         self.ports[place].owner[entry] = HELD | LAST;
         self.count_held(place, index, true);
+        // The limit is that of ports in hold-down.
+        self.held -= 1;
         self.resting.insert((place, entry as u32));
     }
 
@@ -106,12 +108,18 @@ impl ExternalPorts {
         {
             return;
         }
+        self.held += 1;
         if self.ports[place].hold == 0 || self.most_held == 0 || until <= now {
             self.free_held(place, entry, now + 1);
         } else {
-            self.ports[place].hold_until(index, port, until);
+            self.hold_until(place, index, port, until);
             self.limit_held(now);
         }
+    }
+
+    /// True if a port rests.
+    pub(crate) fn rests_at(&self, protocol: u8, External { index, port }: External) -> bool {
+        self.resting.contains(&(protocol_index(protocol), Self::entry(index, port) as u32))
     }
 
     /// Number of ports that rest.

@@ -32,6 +32,9 @@ pub(super) struct Order {
     pub(super) assigns: bool,
     /// Number of the drain that goes on; 0: none does.
     pub(super) drain: u64,
+    /// Number of the end of the drain: workers change no requested mapping any more, so that the
+    /// slice can be given away; 0: they carry requests out.
+    pub(super) ends: u64,
     /// True if the partner has given the slice to this node in this epoch.
     pub(super) is_given: bool,
 }
@@ -43,8 +46,10 @@ pub(super) struct Report {
     pub(super) turn: u64,
     /// Mappings whose copies it had when the turn began. `None`: it received no stream.
     pub(super) copies: Option<u32>,
-    /// The drain in which the partner has confirmed everything of this worker; 0: none.
+    /// The drain in which the partner has confirmed everything of this worker; 0: none. And the
+    /// end of a drain in which the partner has, and nothing changes by requests any more; 0: none.
     pub(super) drained: u64,
+    pub(super) ended: u64,
     /// Mark of the loss of requested mappings that all workers of the partner have heard of; 0:
     /// none.
     pub(super) heard: u64,

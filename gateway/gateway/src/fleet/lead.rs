@@ -20,6 +20,9 @@ const RECEIVED_A_TURN: usize = 64;
 /// Interval of views. The link sends the latest view again by itself.
 const VIEWS: Duration = Duration::from_millis(200);
 
+/// Longest time for the end of a drain, in which workers change no requested mapping.
+const ENDS: Duration = Duration::from_secs(1);
+
 /// Interval of heartbeats.
 const BEATS: Duration = Duration::from_millis(100);
 
@@ -36,8 +39,11 @@ type Basis = (Option<Stream>, Option<Stream>, Option<Node>, Epoch);
 pub(super) struct Decisions {
     order: Order,
     basis: Basis,
-    /// Number of drains that have begun.
+    /// Number of drains that have begun, and of their ends.
     drains: u64,
+    ends: u64,
+    /// Time at which the end of a drain that goes on is given up.
+    ends_until: Timestamp,
     /// The partner has given the slice, and no order has said so yet.
     is_given: bool,
     /// A change of owner that is reported when all workers have its streams.
@@ -262,6 +268,17 @@ impl Lead {
             (true, _) => {}
             (false, _) => order.drain = 0,
         }
+        let is_copied = |report: &Report| {
+            let loss = board.epoch().told(now).map_or(0, |(_, mark)| mark);
+            report.turn == order.turn && report.drained == order.drain && report.heard == loss
+        };
+        if order.drain == 0 || order.ends > 0 && now >= slice.ends_until {
+            order.ends = 0;
+        } else if order.ends == 0 && !reports.is_empty() && reports.iter().all(is_copied) {
+            slice.ends += 1;
+            slice.ends_until = now.plus(ENDS);
+            order.ends = slice.ends;
+        }
         if let Some(owner) = owner.filter(|owner| slice.reported != Some((*owner, epoch))) {
             slice.reported = Some((owner, epoch));
             let (number, continued) = (number as u16, None);
@@ -274,19 +291,19 @@ impl Lead {
         }
     }
 
-    /// Gives slices away that drain and that the partner has whole. The partner also knows the last
-    /// loss of requested mappings: as the owner it answers their hosts. Returns true if a slice was
-    /// given.
+    /// Gives slices away that drain and that the partner has whole, when no worker changes a
+    /// requested mapping any more. The partner also knows the last loss of requested mappings: as
+    /// the owner it answers their hosts. Returns true if a slice was given.
     pub(super) fn give_away(&mut self, now: Timestamp, board: &Board) -> bool {
         let mut is_given = false;
         for number in 0..self.slices.len() {
             let order = self.slices[number].order;
-            if order.drain == 0 || !self.ownership.drains(number) {
+            if order.ends == 0 || !self.ownership.drains(number) {
                 continue;
             }
             let loss = board.epoch().told(now).map_or(0, |(_, mark)| mark);
             let is_done = |report: &Report| {
-                report.turn == order.turn && report.drained == order.drain && report.heard == loss
+                report.turn == order.turn && report.ended == order.ends && report.heard == loss
             };
             if board.reports(number).is_some_and(|reports| reports.iter().all(is_done))
                 && let Some(stream) = self.ownership.destination(number)

@@ -9,7 +9,7 @@ use super::board::Board;
 use super::{read_port, written};
 use crate::team::Partition;
 use natgate_engine::{AddressRange, Endpoint, Engine, PairPort};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ pub(super) struct SharedPorts {
     worker: usize,
     board: Option<Arc<Board>>,
     partition: Option<Arc<Partition>>,
-    guards: BTreeSet<u128>,
+    /// Ports that are guarded. True if the port rests for an earlier copy of this worker as well.
+    guards: BTreeMap<u128, bool>,
     /// Looks and guards that are left in this turn.
     looks: usize,
     left: usize,
@@ -94,9 +95,10 @@ impl SharedPorts {
 
     /// Ends the rest of a port whose mapping was here. If the port is guarded, another worker has
     /// had its mapping since, and the rest goes on.
-    pub(super) fn end_rest(&self, engine: &mut Engine, port: u128) {
-        if !self.guards.contains(&port) {
-            engine.end_rest(read_port(port));
+    pub(super) fn end_rest(&mut self, engine: &mut Engine, port: u128) {
+        match self.guards.get_mut(&port) {
+            Some(rests) => *rests = false,
+            None => engine.end_rest(read_port(port)),
         }
         self.note_end(engine, read_port(port));
     }
@@ -120,7 +122,8 @@ impl SharedPorts {
     }
 
     /// Ends the guards of ports that other workers have given back. A port that was not guarded yet
-    /// has its hold-down as well. Returns true if none is left.
+    /// has its hold-down as well. A port that rests for an earlier copy here rests until the end of
+    /// that rest. Returns true if none is left.
     pub(super) fn take_back(&mut self, engine: &mut Engine) -> bool {
         let Some((partition, board)) = self.partition.as_ref().zip(self.board.as_ref()) else {
             return true;
@@ -131,7 +134,11 @@ impl SharedPorts {
             let PairPort { protocol, external, .. } = known;
             // The port may have got another copied mapping since.
             let is_stray = partition.stray(protocol, external.address, external.port).is_some();
-            if !is_stray && (self.guards.remove(&port) || engine.guard(known)) {
+            if is_stray {
+                continue;
+            }
+            let rests = self.guards.remove(&port).unwrap_or_else(|| engine.rests_at(known));
+            if !rests && engine.guard(known) {
                 engine.end_rest(known);
             }
         }
@@ -169,8 +176,9 @@ impl SharedPorts {
                 let external = Endpoint { address, port };
                 let remote = Ipv4Addr::UNSPECIFIED;
                 let port = PairPort { protocol, external, remote, number: 0 };
+                let rests = engine.rests_at(port);
                 if engine.guard(port) {
-                    self.guards.insert(written(port));
+                    self.guards.entry(written(port)).or_insert(rests);
                 }
             }
             next = match word {

@@ -117,7 +117,7 @@ impl Slice {
             self.unguarded = ports.guard_some(engine, &self.ranges, from);
         }
         let assigns = order.assigns && self.unguarded.is_none();
-        self.set_duty(engine, assigns, order.owns);
+        self.set_duty(engine, assigns, order);
         if let Some(outbound) = &mut self.outbound {
             outbound.set_draining(engine, order.drain > 0);
         }
@@ -125,8 +125,9 @@ impl Slice {
     }
 
     /// Makes the engine do its duty in the slice.
-    fn set_duty(&mut self, engine: &mut Engine, assigns: bool, owns: bool) {
-        let duty = Duty { assigns, keeps: !owns || self.is_moved, owns };
+    fn set_duty(&mut self, engine: &mut Engine, assigns: bool, order: &Order) {
+        let keeps = !order.owns || self.is_moved;
+        let duty = Duty { assigns, keeps, owns: order.owns && order.ends == 0 };
         if self.duty != Some(duty) {
             self.ranges.iter().for_each(|range| engine.set_duty(*range, duty));
             self.duty = Some(duty);
@@ -350,10 +351,13 @@ impl Slice {
     /// What this worker has done.
     pub(super) fn report(&self) -> Report {
         let drains = self.outbound.as_ref().is_some_and(Outbound::drains) && self.is_copied();
+        // After the report no request changes a mapping: its record would not be sent any more.
+        let ends = drains && self.duty.is_some_and(|duty| !duty.owns);
         Report {
             turn: self.order.turn,
             copies: self.copies,
             drained: if drains { self.order.drain } else { 0 },
+            ended: if ends { self.order.ends } else { 0 },
             heard: self.outbound.as_ref().map_or(0, Outbound::heard),
         }
     }

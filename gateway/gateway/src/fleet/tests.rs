@@ -389,12 +389,20 @@ impl Process {
     /// The realm's name and the endpoint inside of each external endpoint and protocol.
     fn hosts(&mut self) -> BTreeMap<(u8, External), Place> {
         let ends = |end: natgate_engine::Endpoint| (end.address, end.port);
-        let mappings: Vec<natgate_engine::MappingInfo> =
-            self.engines().flat_map(|engine| engine.mappings().collect::<Vec<_>>()).collect();
-        let mapping = |mapping: natgate_engine::MappingInfo| {
-            let id = mapping.id;
+        // A worker that stands still has realms that the others have no more.
+        let named = |engine: &mut Engine| {
+            let realms = engine.config().realms.clone();
+            let name = move |realm: u16| {
+                let place = usize::from(realm).checked_sub(1);
+                place.map_or(String::new(), |place| realms[place].name.clone())
+            };
+            engine.mappings().map(|one| (one.id, name(one.id.realm))).collect::<Vec<_>>()
+        };
+        let mappings: Vec<(natgate_engine::MappingId, String)> =
+            self.engines().flat_map(named).collect();
+        let mapping = |(id, realm): (natgate_engine::MappingId, String)| {
             let internal = (self.known(id.realm, id.internal.address), id.internal.port);
-            ((id.protocol, ends(id.external)), (self.realm_name(id.realm), internal))
+            ((id.protocol, ends(id.external)), (realm, internal))
         };
         // Without ports, one endpoint may lead to several hosts.
         let has_port = |((number, _), _): &((u8, External), Place)| *number != protocol::GRE;

@@ -3,7 +3,9 @@
 
 use super::problem::{Place, Problem, Report};
 use super::{Configuration, parse_piece, pieces, values};
-use natgate_engine::{Begun, BlockConflict, Config, RealmConfig, StaticMapping, restart_keys};
+use natgate_engine::{
+    Arithmetic, Begun, BlockConflict, Config, RealmConfig, StaticMapping, restart_keys,
+};
 use natgate_gateway::{Backend, ControlSettings, Settings, SideSettings};
 use natgate_ipv6::softwire::{DsliteSettings, Lw4o6Settings};
 use natgate_ipv6::{Nat64Settings, Settings as Ipv6Settings};
@@ -42,6 +44,10 @@ pub(super) fn problems(
             "workers.count" => {
                 "a reload can add workers, not remove them; write what was there, or restart \
                  natgate"
+            }
+            key if key.starts_with("pool[") => {
+                "gives ports of a pair to other workers, which changes only at a restart; write \
+                 what was there, or restart natgate"
             }
             _ => "changes only at a restart; write what was there, or restart natgate",
         };
@@ -140,6 +146,7 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     let of_engine = of_engine.into_iter().filter(|key| !["inside", "outside"].contains(key));
     let starts = !in_force.pcp.enabled && new.pcp.enabled;
     keys.extend(of_engine.map(str::to_owned));
+    keys.extend(of_computed_ports(in_force, new));
     let (before, after) = (&in_force.kernel, &new.kernel);
     let (before_control, control) = (&in_force.control, &new.control);
     let rest = [
@@ -165,6 +172,25 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     ];
     keys.extend(rest.into_iter().filter(|(differs, _)| *differs).map(|(_, key)| key.to_owned()));
     keys
+}
+
+/// The keys that give computed ports to other subscribers, in a pair whose node has several
+/// workers: a port would go to a worker that does not know whether the port rests.
+fn of_computed_ports(in_force: &Settings, new: &Settings) -> Vec<String> {
+    let is_shared = |settings: &Settings| settings.fleet.is_some() && settings.workers.count > 1;
+    if !is_shared(in_force) || !is_shared(new) {
+        return Vec::new();
+    }
+    let pools = new.engine.pools.iter().enumerate();
+    pools
+        .flat_map(|(number, pool)| {
+            let of = |settings: &Settings| Arithmetic::of(&settings.engine, &pool.addresses);
+            let keys = of(new).differences(&of(in_force));
+            // Keys of other tables are compared above.
+            let of_pool = keys.into_iter().filter(|key| !key.contains('.'));
+            of_pool.map(move |key| format!("pool[{number}].{key}"))
+        })
+        .collect()
 }
 
 /// The keys and tables of IPv6 that differ.

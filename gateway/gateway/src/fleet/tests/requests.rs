@@ -1,6 +1,7 @@
 //! Requested mappings of a pair: what goes on, what a partner may say, and one epoch at both nodes.
 
-use super::{A1, B2, External, Judge, Pair, Process, SECOND};
+use super::workers::{Counts, flows};
+use super::{A1, Allotment, B2, External, Judge, Pair, Process, SECOND};
 use crate::fleet::FleetRequest;
 use natgate_engine::{
     Endpoint, Explicit, ExplicitError, MapRequest, Nonce, Timestamp, WantedEndpoint,
@@ -350,4 +351,58 @@ impl Judge {
         let until = now.plus(lifetime);
         self.grants.of.insert(external, Grant { flow, at: now, until });
     }
+}
+
+/// Makes the workers of node a take turns in steps: first those beside the leading one, then that.
+fn step(pair: &mut Pair, leads: bool) {
+    pair.a().still = vec![usize::from(leads)];
+    pair.run(0.01);
+}
+
+/// A host of the second worker renews its mapping at some moment of a planned move, after that
+/// worker's turn and before the leading one's. What it is told holds at the new owner.
+#[test]
+fn a_renewal_at_any_moment_of_a_move_is_kept_by_the_new_owner() {
+    let (mut confirmed, mut renewed) = (0, 0);
+    for moment in 0..60 {
+        let mut pair = Pair::of(Allotment::Many, Counts(2, 2));
+        // The second worker borrows ports.
+        flows(&mut pair, 2..60);
+        let is_second = |host: &u8| {
+            let process = pair.a.as_ref().expect("it runs");
+            process.worker_of((0, Ipv4Addr::new(10, 0, 0, *host))) == 1
+        };
+        let flow = ((2..100).find(is_second).expect("it has hosts"), 80);
+        let (external, _) = pair.a().map(flow).expect("granted");
+        assert_eq!(external.0, A1);
+        pair.run(100.0);
+        pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
+        let mut until = Timestamp(0);
+        for turn in 0..400 {
+            step(&mut pair, false);
+            if turn == moment {
+                pair.a().still.clear();
+                if let Ok((to, lifetime)) = pair.a().map(flow) {
+                    assert_eq!(to, external);
+                    until = Timestamp(pair.now).plus(lifetime);
+                    confirmed += usize::from(lifetime <= CONFIRMED);
+                    renewed += usize::from(lifetime == LIFETIME);
+                }
+            }
+            step(&mut pair, true);
+        }
+        pair.a().still.clear();
+        pair.run(1.0);
+        assert_eq!(pair.b().status().slices[0].role, "owner", "it moves");
+        let ends: Vec<Timestamp> = pair
+            .b()
+            .engines()
+            .flat_map(|engine| engine.mappings().collect::<Vec<_>>())
+            .filter(|mapping| mapping.id.internal.port == flow.1)
+            .filter_map(|mapping| mapping.expires)
+            .collect();
+        let [end] = ends[..] else { panic!("moment {moment}: {ends:?}") };
+        assert!(end.0 + SECOND > until.0, "moment {moment}: {end:?} is before {until:?}");
+    }
+    assert!(confirmed > 0 && renewed > 0, "{confirmed} confirmed, {renewed} renewed");
 }

@@ -92,10 +92,10 @@ fn a_copy_that_ends_leaves_its_port_held_at_the_worker_that_gives_it_out() {
     assert!(strays.iter().all(|(_, (_, port))| taken.contains(port)), "{taken:?}");
 }
 
-/// A copy has ended by itself at the worker that gives out the port, which therefore rests there.
-/// Then the owner has given the port to a host of another worker. The guard outlasts the rest.
-#[test]
-fn the_rest_of_an_earlier_copy_does_not_end_a_guard() {
+/// A pair whose node b had copies that have ended by themselves at the worker that gives out their
+/// ports, which therefore rest there. Then the owner has given the ports to hosts of another
+/// worker. Returns those hosts, and the ports.
+fn with_rests_of_earlier_copies() -> (Pair, Vec<(u8, External)>) {
     let mut pair = Pair::of(Allotment::Random, Counts(1, 2));
     let flows = flows(&mut pair, 2..80);
     pair.run(3.0);
@@ -112,18 +112,56 @@ fn the_rest_of_an_earlier_copy_does_not_end_a_guard() {
     pair.wire().is_cut = false;
     pair.run(125.0);
     let hosts: Vec<u8> = (100..=250).filter(|host| !is_home(&mut pair, *host)).collect();
-    let new: Vec<External> = hosts.iter().filter_map(|host| pair.a().send((*host, 1))).collect();
+    let sent = |host| pair.a().send((host, 1)).map(|external| (host, external));
+    let new: Vec<(u8, External)> = hosts.into_iter().filter_map(sent).collect();
     pair.run(3.0);
-    let is_again = |external: &&External| homes.iter().any(|(_, other)| other == *external);
-    let again: Vec<External> = new.iter().filter(is_again).copied().collect();
+    let is_again =
+        |(_, external): &(u8, External)| homes.iter().any(|(_, other)| other == external);
+    let again: Vec<(u8, External)> = new.into_iter().filter(is_again).collect();
     assert!(again.len() > 5, "{again:?}");
+    (pair, again)
+}
+
+/// Numbers of the ports that rest at the worker that gives them out.
+fn resting(pair: &mut Pair, ports: &[(u8, External)]) -> usize {
+    let rests = |(_, (address, port)): &&(u8, External)| {
+        let external = Endpoint { address: *address, port: *port };
+        let remote = Ipv4Addr::UNSPECIFIED;
+        pair.b().engine.rests_at(PairPort { protocol: UDP, external, remote, number: 0 })
+    };
+    ports.iter().filter(rests).count()
+}
+
+#[test]
+fn the_end_of_a_stray_does_not_end_the_rest_of_an_earlier_copy() {
+    let (mut pair, again) = with_rests_of_earlier_copies();
+    assert_eq!(resting(&mut pair, &again), again.len());
+    again.iter().for_each(|(host, _)| pair.a().clear(*host));
+    pair.run(2.0);
+    assert_eq!(resting(&mut pair, &again), again.len(), "the owner has not spoken of that copy");
+    pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
+    pair.run(2.0);
+    assert!(pair.b().status().slices[0].assigns);
+    assert_eq!(resting(&mut pair, &again), 0);
+    let held = some_new(&mut pair, 3);
+    assert!(again.iter().all(|(_, external)| !held.contains(external)), "they are held");
+    pair.run(125.0);
+    let free = some_new(&mut pair, 5);
+    assert!(again.iter().any(|(_, external)| free.contains(external)), "no rest stays");
+    pair.check();
+}
+
+/// The guard outlasts the rest.
+#[test]
+fn the_rest_of_an_earlier_copy_does_not_end_a_guard() {
+    let (mut pair, again) = with_rests_of_earlier_copies();
     pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
     pair.run(2.0);
     assert!(pair.b().status().slices[0].assigns);
     // The rest is over, and so would be the hold-down.
     pair.run(125.0);
     let others = some_new(&mut pair, 3);
-    for external in &again {
+    for (_, external) in &again {
         assert!(!others.contains(external), "{external:?} is a stray");
     }
     pair.b().hosts();

@@ -9,6 +9,7 @@ use crate::Settings;
 use crate::link::Link;
 use crate::router::settings_of_tests;
 use crate::team::{Member, Partition, team};
+use natgate_engine::StaticMapping;
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
 
@@ -150,6 +151,14 @@ impl Process {
         let Some(member) = &self.member else { return 0 };
         let workers = member.partition().candidates(Link::new(from, realm), packet);
         *workers.last().expect("a packet has a worker")
+    }
+
+    /// Reloads the configuration of the one worker, or of all.
+    fn reload_all(&mut self, config: &Config) {
+        match self.others.is_empty() {
+            true => self.reload_with(config),
+            false => self.reload_team(config),
+        }
     }
 
     /// Reloads the configuration of all workers.
@@ -381,5 +390,59 @@ fn no_port_is_two_subscribers_in_any_history_of_several_workers() {
             run_history(Pair::of(allotment, workers), (seed, seed / 15 % 4));
         };
         assert!(std::panic::catch_unwind(history).is_ok(), "seed {seed}");
+    }
+}
+
+/// A static mapping of the first address, of an internal port with the same number.
+fn static_mapping((host, port): (u8, u16)) -> StaticMapping {
+    StaticMapping {
+        external: (A1, Some(port)),
+        internal: (Ipv4Addr::new(10, 0, 0, host), Some(port)),
+        protocol: Some(protocol::UDP),
+        ..StaticMapping::default()
+    }
+}
+
+/// A reload takes static mappings away at both nodes, whose ports are given out by other workers
+/// than those of their hosts.
+#[test]
+fn the_port_of_a_static_mapping_that_reloads_take_away_is_nobodys_at_the_partner() {
+    for workers in [Counts(1, 2), Counts(2, 2), Counts(2, 3), Counts(3, 2)] {
+        let mut pair = Pair::of(Allotment::Random, workers);
+        pair.run(1.0);
+        let of_host = |host: u8| (host, 2060 + u16::from(host) * 5);
+        let statics: Vec<_> = (2..26).map(|host| static_mapping(of_host(host))).collect();
+        for to_a in [true, false] {
+            let process = pair.either(to_a);
+            let config = Config { statics: statics.clone(), ..process.engine.config().clone() };
+            process.reload_all(&config);
+        }
+        pair.run(1.0);
+        for host in 2..26 {
+            let flow = of_host(host);
+            assert_eq!(pair.a().send(flow), Some((A1, flow.1)), "{workers:?}");
+        }
+        pair.run(3.0);
+        for to_a in [false, true] {
+            let process = pair.either(to_a);
+            let without = Config { statics: Vec::new(), ..process.engine.config().clone() };
+            process.reload_all(&without);
+            pair.run(1.0);
+            pair.wire().is_cut = true;
+        }
+        pair.run(300.0);
+        let mut new = BTreeSet::new();
+        for port in 1..3 {
+            for _ in 0..4 {
+                new.extend((100..=250).filter_map(|host| pair.a().send((host, port))));
+                pair.run(0.2);
+            }
+        }
+        let at_partner = pair.b().hosts();
+        for external in new {
+            let host = at_partner.get(&(protocol::UDP, external));
+            assert!(host.is_none(), "{workers:?}: {external:?} is of {host:?} at the partner");
+        }
+        pair.check();
     }
 }
