@@ -50,10 +50,11 @@ impl WholeStatics {
     /// Takes over the mapping counts of static mappings that stay the same.
     pub(crate) fn go_on(&mut self, others: &Self) {
         for one in &mut self.entries {
-            let same = others.entries.iter().find(|other| {
-                (other.internal, other.index, other.protocol)
-                    == (one.internal, one.index, one.protocol)
-            });
+            let start = others.entries.partition_point(|whole| whole.internal < one.internal);
+            let same = others.entries[start..]
+                .iter()
+                .take_while(|other| other.internal == one.internal)
+                .find(|other| (other.index, other.protocol) == (one.index, one.protocol));
             one.mappings = same.map_or(0, |same| same.mappings);
         }
     }

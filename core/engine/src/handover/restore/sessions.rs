@@ -32,9 +32,9 @@ impl Engine {
                 return Ok(false);
             }
         }
-        if self.is_odd(slot) {
-            self.table.set_answers(slot, false);
-        }
+        // Rules may have changed since the copy was made.
+        let answers = self.first_answers(slot);
+        self.set_answers(slot, answers);
         Ok(true)
     }
 
