@@ -5,9 +5,9 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Config, Copied, Copies, CopyEnds, HostIdentity, HostNumbers, NoNumber, NoNumbers,
-    Packet, PoolConfig, Prefix, RealmConfig, RealmNumber, Reconfiguration, RestoreError, Side,
-    SideConfig, Verdict,
+    AddressRange, Config, Copied, Copies, CopyEnds, DropReason, HostIdentity, HostNumbers, Match,
+    NoNumber, NoNumbers, Packet, PoolConfig, Prefix, RealmConfig, RealmNumber, Reconfiguration,
+    RestoreError, Rule, RuleAction, RuleSet, Side, SideConfig, Verdict,
 };
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -81,6 +81,19 @@ fn a_partner_continues_the_flows_of_an_owner_with_another_clock() {
     b.engine.end_copy(&mut copies, key);
     b.engine.end_copy(&mut copies, 1 << 30);
     assert_eq!(b.engine.mappings().count(), before - 1);
+}
+
+#[test]
+fn a_copy_obeys_the_rules_of_its_engine() {
+    let (mut a, mut b) = (node(A, &[B]), node(B, &[A]));
+    let packet = udp("10.0.0.5:4000", REMOTE);
+    a.out(&packet);
+    let all = Match::Destination(Prefix::new([0, 0, 0, 0].into(), 0), 0);
+    let rules = RuleSet::new(&[Rule::new(all, RuleAction::Drop)]).expect("a rule");
+    b.engine.replace_rules(rules).expect("no check is under way");
+    let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
+    copy_all(&a, &mut b, &mut copies);
+    assert_eq!(b.refused(Side::Inside, &packet), DropReason::Rule);
 }
 
 #[test]

@@ -7,10 +7,13 @@
 
 use natgate_ipv6::Translator;
 use natgate_ipv6::softwire::{Binding, BindingTable, Conflict, Refused};
+use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 /// Tables that wait to be freed at most, before the list is allocated anew.
 const FORMER: usize = 16;
@@ -35,6 +38,24 @@ pub struct BindingChanges {
     pub removed: u64,
     /// Bindings that were to be removed and did not exist.
     pub absent: u64,
+}
+
+/// A version of a file: device and inode, length, time of the change. The default is that of a file
+/// that does not exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileVersion(Option<(u64, u64, u64, Option<SystemTime>)>);
+
+impl FileVersion {
+    /// The present version of a file.
+    pub fn of(path: &Path) -> Self {
+        let file = fs::metadata(path).ok();
+        Self(file.map(|file| (file.dev(), file.ino(), file.len(), file.modified().ok())))
+    }
+
+    /// True if the file exists.
+    pub fn exists(&self) -> bool {
+        self.0.is_some()
+    }
 }
 
 /// The bindings in force, and their file. Clones share the bindings.
@@ -65,6 +86,8 @@ struct Shelf {
 #[derive(Debug)]
 struct State {
     table: Arc<BindingTable>,
+    /// The version of the file that was read last, or an earlier version.
+    file: FileVersion,
     former: Vec<Arc<BindingTable>>,
 }
 
@@ -73,9 +96,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Bindings {
-    /// The bindings of a file.
-    pub fn new(path: PathBuf, table: Arc<BindingTable>) -> Self {
-        let state = Mutex::new(State { table, former: Vec::with_capacity(FORMER) });
+    /// The bindings of a file, whose version was noted before the file was read.
+    pub fn new(path: PathBuf, table: Arc<BindingTable>, file: FileVersion) -> Self {
+        let state = Mutex::new(State { table, file, former: Vec::with_capacity(FORMER) });
         let shelf = Shelf { version: AtomicU64::new(0), state, changing: Mutex::default() };
         Self { path, shelf: Arc::new(shelf) }
     }
@@ -90,10 +113,16 @@ impl Bindings {
         Arc::clone(&lock(&self.shelf.state).table)
     }
 
-    /// Puts a table in force.
-    pub fn put(&self, table: Arc<BindingTable>) {
+    /// The version of the file that was read last, or an earlier version.
+    pub fn file(&self) -> FileVersion {
+        lock(&self.shelf.state).file
+    }
+
+    /// Puts the table of a file in force, whose version was noted before the file was read.
+    pub fn put(&self, table: Arc<BindingTable>, file: FileVersion) {
         let _alone = lock(&self.shelf.changing);
         self.leave(table);
+        lock(&self.shelf.state).file = file;
     }
 
     fn leave(&self, table: Arc<BindingTable>) {
@@ -242,7 +271,7 @@ mod tests {
 
     fn bindings(all: &[Binding]) -> Bindings {
         let table = BindingTable::new(all, BR, 1).expect("bindings that agree");
-        Bindings::new("bindings.csv".into(), Arc::new(table))
+        Bindings::new("bindings.csv".into(), Arc::new(table), FileVersion::default())
     }
 
     #[test]

@@ -87,7 +87,7 @@ mod worker_error;
 pub use alg::{
     AlgCounters, AlgExpectation, AlgSettings, Kind as AlgKind, OpenExpectation, RuleAlgs,
 };
-pub use bindings::{BindingChange, BindingChanges, Bindings};
+pub use bindings::{BindingChange, BindingChanges, Bindings, FileVersion};
 pub use clock::Clock;
 pub use command::{
     CommandError, Commander, Commands, Numbered, Prepared, Reconfigured, commands, team_commands,

@@ -3,25 +3,15 @@
 //! A thread looks at the file once a second. A file is read when it has been the same at two looks,
 //! so that a file in the middle of being written is not. A file with a fault changes nothing.
 
-use crate::config::{Problem, read_bindings};
+use crate::config::{Problem, Rivals, read_bindings};
 use crate::reload::Reloader;
-use natgate_gateway::Settings;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use natgate_gateway::{FileVersion, Settings};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-use std::{fs, io, thread};
+use std::time::Duration;
+use std::{io, thread};
 
 /// Time between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// What tells one version of a file from another: device and inode, length, time of the change.
-type Version = (u64, u64, u64, Option<SystemTime>);
-
-fn version(path: &Path) -> Option<Version> {
-    let file = fs::metadata(path).ok()?;
-    Some((file.dev(), file.ino(), file.len(), file.modified().ok()))
-}
 
 /// Result of a look at the file.
 #[derive(Debug)]
@@ -37,51 +27,43 @@ pub enum Look {
 /// Looks at the file of the bindings.
 #[derive(Debug, Default)]
 pub struct Refresher {
-    /// The version at the last look, and the version that was read last.
-    seen: Option<Version>,
-    read: Option<Version>,
+    /// The version at the last look, and the last version with faults.
+    seen: FileVersion,
+    faulty: FileVersion,
 }
 
 impl Refresher {
-    /// A refresher for settings that have just been read.
-    pub fn new(settings: &Settings) -> Self {
-        let version = settings.bindings.as_ref().and_then(|bindings| version(bindings.path()));
-        Self { seen: version, read: version }
-    }
-
     /// Looks at the file once, and puts its bindings in force if it has changed.
     pub fn look(&mut self, settings: &Settings) -> Look {
         let (Some(bindings), Some(lw4o6)) = (&settings.bindings, &settings.ipv6.lw4o6) else {
             return Look::Same;
         };
-        let now = version(bindings.path());
+        let now = FileVersion::of(bindings.path());
         let is_settled = now == self.seen;
         self.seen = now;
-        if !is_settled || now == self.read || now.is_none() {
+        let is_known = now == bindings.file() || now == self.faulty;
+        if !is_settled || is_known || !now.exists() {
             return Look::Same;
         }
-        self.read = now;
-        match read_bindings(bindings.path(), lw4o6.address) {
+        let fault = match read_bindings(bindings.path(), lw4o6.address) {
             Ok(table) => {
-                let own = settings.engine.external_ranges();
-                let taken = table.iter().find(|binding| {
-                    own.iter().any(|range| (range.first..=range.last).contains(&binding.ipv4))
-                });
-                if let Some(binding) = taken {
-                    let name = bindings.path().display().to_string();
-                    let message = format!("{} is an external address too", binding.ipv4);
-                    let remedy = "take it out of one of them";
-                    return Look::Faulty(vec![Problem::of_file(
-                        &name,
-                        format!("{message}; {remedy}"),
-                    )]);
+                let rivals = Rivals::of(settings);
+                match table.iter().find_map(|binding| rivals.fault(&binding)) {
+                    None => {
+                        let count = table.len();
+                        bindings.put(Arc::new(table), now);
+                        return Look::Read(count);
+                    }
+                    Some(fault) => {
+                        let name = bindings.path().display().to_string();
+                        vec![Problem::of_file(&name, fault)]
+                    }
                 }
-                let count = table.len();
-                bindings.put(Arc::new(table));
-                Look::Read(count)
             }
-            Err(problems) => Look::Faulty(problems),
-        }
+            Err(problems) => problems,
+        };
+        self.faulty = now;
+        Look::Faulty(fault)
     }
 }
 
@@ -98,7 +80,7 @@ pub fn watch_bindings(
     if settings.bindings.is_none() {
         return Ok(());
     }
-    let mut refresher = Refresher::new(&settings);
+    let mut refresher = Refresher::default();
     drop(settings);
     let name = thread::Builder::new().name("bindings".to_owned());
     name.spawn(move || {
@@ -122,6 +104,7 @@ pub fn watch_bindings(
 mod tests {
     use super::*;
     use crate::config;
+    use std::fs;
 
     const TEXT: &str = "[inside]\ndevice = \"a\"\naddress6 = \"2001:db8::1/64\"\n[outside]\n\
         device = \"b\"\naddress = \"198.51.100.1/24\"\n[lw4o6]\naddress = \"2001:db8::2\"\n\
@@ -136,7 +119,7 @@ mod tests {
         fs::write(&bindings, "203.0.113.7,0,6,1,2001:db8:b4::1\n").expect("a file");
         let settings = config::load(&file).expect("a good file");
         let shared = settings.bindings.clone().expect("bindings");
-        let mut refresher = Refresher::new(&settings);
+        let mut refresher = Refresher::default();
         assert!(matches!(refresher.look(&settings), Look::Same));
         fs::write(
             &bindings,
@@ -152,6 +135,12 @@ mod tests {
         let Look::Faulty(problems) = refresher.look(&settings) else { panic!("99 needs 7 bits") };
         assert!(problems[0].to_string().contains("bindings.csv:1:17: psid: 99 needs 7 bits"));
         assert_eq!(shared.table().len(), 2);
+        assert!(matches!(refresher.look(&settings), Look::Same), "its faults are told once");
+        // A version that came between the start's read and the first look is not missed.
+        fs::write(&bindings, "203.0.113.9,0,6,1,2001:db8:b4::1\n").expect("a file");
+        let mut refresher = Refresher::default();
+        assert!(matches!(refresher.look(&settings), Look::Same), "the file may be growing");
+        assert!(matches!(refresher.look(&settings), Look::Read(1)));
         fs::remove_dir_all(&folder).expect("the folder");
     }
 }

@@ -9,7 +9,7 @@ use super::reader::{Section, Value};
 use super::values::{self, overlaps, show_prefix, show_range};
 use super::values6;
 use natgate_engine::Prefix;
-use natgate_gateway::Bindings;
+use natgate_gateway::{Bindings, FileVersion};
 use natgate_ipv6::softwire::{
     BindingTable, Domains, Lw4o6Settings, MapMode, MapParameters, MapRule, MapSettings,
     RuleConflict, RuleError, SoftwireSettings,
@@ -32,6 +32,7 @@ pub(super) struct Lw4o6Draft {
     pub(super) address: Option<Located<Ipv6Addr>>,
     bindings: Option<Located<Arc<BindingTable>>>,
     file: PathBuf,
+    version: FileVersion,
     hairpinning: bool,
     icmp_errors: bool,
     inbound_icmp: bool,
@@ -70,6 +71,7 @@ pub(super) fn read_lw4o6(section: &Section<'_>) -> Option<Lw4o6Draft> {
     let address = address.and_then(|value| read_end(&value));
     let flag = |key| section.get(key).and_then(|value: Value<'_>| value.boolean()).unwrap_or(true);
     let mut file = PathBuf::new();
+    let mut version = FileVersion::default();
     let bindings = section.require("bindings", "\"bindings.csv\"").and_then(|value| {
         let text = value.string("a path in quotes")?;
         let path = match section.report.folder() {
@@ -85,6 +87,8 @@ pub(super) fn read_lw4o6(section: &Section<'_>) -> Option<Lw4o6Draft> {
             let table = BindingTable::new(&[], br, 1).ok()?;
             return Some(Located { value: Arc::new(table), place });
         }
+        // Noted before: a change while the file is read must not be missed.
+        version = FileVersion::of(&file);
         match read_bindings(&file, br) {
             Ok(table) => Some(Located { value: Arc::new(table), place }),
             Err(problems) => {
@@ -98,6 +102,7 @@ pub(super) fn read_lw4o6(section: &Section<'_>) -> Option<Lw4o6Draft> {
         address,
         bindings,
         file,
+        version,
         hairpinning: flag("hairpinning"),
         icmp_errors: flag("icmp_errors"),
         inbound_icmp: flag("inbound_icmp"),
@@ -382,7 +387,7 @@ impl Lw4o6Draft {
     /// # Panics
     /// As [`Lw4o6Draft::settings`].
     pub(super) fn bindings(&self) -> Bindings {
-        Bindings::new(self.file.clone(), self.settings().bindings)
+        Bindings::new(self.file.clone(), self.settings().bindings, self.version)
     }
 }
 

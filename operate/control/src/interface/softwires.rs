@@ -174,15 +174,14 @@ impl Interface {
         let (Some(bindings), Some(lw4o6)) = (&settings.bindings, &settings.ipv6.lw4o6) else {
             return Err(Response::failure(404, "the configuration has no [lw4o6]"));
         };
-        let own = settings.engine.external_ranges();
+        let rivals = config::Rivals::of(&settings);
         let mut changes = Vec::with_capacity(asked.set.len() + asked.remove.len());
         let removed = asked.remove.iter();
         changes.extend(removed.map(|one| BindingChange::Remove(one.ipv4, one.psid)));
         for (number, line) in asked.set.iter().enumerate() {
             let fault = |message| wrong(format!("set[{number}]: {message}"));
             let binding = config::parse_binding(line, lw4o6.address).map_err(fault)?;
-            if own.iter().any(|range| (range.first..=range.last).contains(&binding.ipv4)) {
-                let message = format!("{} is an external address of the gateway", binding.ipv4);
+            if let Some(message) = rivals.fault(&binding) {
                 return Err(wrong(format!("set[{number}]: {message}")));
             }
             changes.push(BindingChange::Set(binding));
