@@ -48,7 +48,8 @@ impl Refresher {
         let fault = match read_bindings(bindings.path(), lw4o6.address) {
             Ok(table) => {
                 let rivals = Rivals::of(settings);
-                match table.iter().find_map(|binding| rivals.fault(&binding)) {
+                let fault = table.iter().find_map(|binding| rivals.fault(&binding));
+                match fault {
                     None => {
                         let count = table.len();
                         bindings.put(Arc::new(table), now);

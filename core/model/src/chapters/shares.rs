@@ -379,7 +379,14 @@ impl Model {
         is_free
             && self.gives_out_ports(end.address, pool)
             && !self.mappings.contains_key(&key)
+            && !self.has_whole_static(key)
             && self.config.inbound_refresh
+    }
+
+    /// True if packets of a host leave by a static mapping of a whole address.
+    fn has_whole_static(&self, Key { protocol, realm, internal, .. }: Key) -> bool {
+        let found = self.static_external(protocol, realm, internal);
+        found.is_some_and(|(fixed, _)| fixed.external.1.is_none())
     }
 
     /// 5.35 and 5.36: the endpoints that are open by arithmetic.

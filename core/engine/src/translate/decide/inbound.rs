@@ -147,8 +147,10 @@ impl<R: Recorder> Decision<'_, R> {
         let internal = Internal::new(host, port);
         self.check_entrance(arrival, host.realm(), false)?;
         self.check_dropped(internal, seen)?;
-        // The host may use the port at an address that it had before.
+        // The host may use the port at an address that it had before, or at one that a static
+        // mapping gives it.
         let is_free = engine.external.is_free_whole(protocol, index, port)
+            && engine.statics.external(host, protocol).is_none()
             && self.find_internal(protocol, internal, remote)?.is_none();
         let admitted = is_free
             && engine.config.inbound_refresh

@@ -184,7 +184,7 @@ fn a_file_is_exchanged_and_no_packet_of_its_old_bindings_is_lost() {
         let world = World::with_bindings(&format!("bindings-file-{workers}"), workers, &lines);
         let file = world.path.with_file_name("bindings.csv");
         let count = world.pass_during(&flows(), || {
-            let mut refresher = Refresher::new(&world.reloader.settings());
+            let mut refresher = Refresher::default();
             let mut look = || refresher.look(&world.reloader.settings());
             for turn in 1..=20_u16 {
                 // A request that the file does not know of holds until the file is read.
