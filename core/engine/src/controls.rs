@@ -200,10 +200,14 @@ impl Engine {
     }
 
     /// True if packets of a mapping's first session take the complete way, whatever the tables of
-    /// the realm say: they may be of a control flow, or they are hairpinned.
+    /// the realm say: they may be of a control flow, they are hairpinned, or they have the address
+    /// of their sender as their destination.
     pub(crate) fn is_odd(&self, slot: u32) -> bool {
-        let remote = self.table.mapping(slot).first.remote();
-        self.has_control(slot) || self.external.has_address(remote.address)
+        let mapping = self.table.mapping(slot);
+        let remote = mapping.first.remote().address;
+        self.has_control(slot)
+            || self.external.has_address(remote)
+            || remote == mapping.host().address()
     }
 
     /// Notes whether the first session of a mapping answers for its packets.

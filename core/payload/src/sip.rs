@@ -33,8 +33,8 @@ use body::description;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::ops::Range;
 use message::{
-    Field, Message, asked, body_len, call, contacts, endpoints, ends_all, expires, headers, maddr,
-    may_be_message, named, record, request, seen, status,
+    Field, Message, asked, body_len, call, contacts, endpoints, ends_all, expires, expires_of_all,
+    headers, maddr, may_be_message, named, record, request, seen, status,
 };
 use natgate_wire::protocol::{TCP, UDP};
 use registrations::{Registration, Registrations};
@@ -555,5 +555,6 @@ fn granted(message: &Message<'_>, port: u16, ports: &[Port], flow: &Endpoints) -
     };
     let own = contacts(message)
         .filter(|contact| endpoints(message.bytes, contact.clone(), Family::Ipv4).any(is_it));
-    own.filter_map(|contact| expires(message, &message.bytes[contact])).max()
+    let of_all = expires_of_all(message);
+    own.filter_map(|contact| expires(&message.bytes[contact], of_all)).max()
 }

@@ -463,11 +463,14 @@ impl Stage {
     ) -> Option<(Side, u16, usize)> {
         loop {
             let (side, len) = self.payloads.poll_transmit(buffer)?;
-            if side == Side::Outside {
-                return Some((side, 0, len));
+            let mut room = Room::new(buffer, len);
+            match self.turn_own(engine, (now, side), &mut room) {
+                Some(Some(realm)) => return Some((Side::Inside, realm, room.bytes().len())),
+                Some(None) => continue,
+                None if side == Side::Outside => return Some((side, 0, len)),
+                None => {}
             }
             let before = engine.counters().clone();
-            let mut room = Room::new(buffer, len);
             let arrived = Arrived { now, from: Side::Outside, realm: 0 };
             let taken = translate(engine, arrived, &mut room);
             losses.exclude(&before, engine.counters());

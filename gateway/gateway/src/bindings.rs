@@ -13,7 +13,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 /// Tables that wait to be freed at most, before the list is allocated anew.
 const FORMER: usize = 16;
@@ -40,16 +39,19 @@ pub struct BindingChanges {
     pub absent: u64,
 }
 
-/// A version of a file: device and inode, length, time of the change. The default is that of a file
-/// that does not exist.
+/// A version of a file: device and inode, length, and the times of the last change of its content
+/// and of its inode. The default is that of a file that does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FileVersion(Option<(u64, u64, u64, Option<SystemTime>)>);
+pub struct FileVersion(Option<(u64, u64, u64, [i64; 4])>);
 
 impl FileVersion {
     /// The present version of a file.
     pub fn of(path: &Path) -> Self {
+        let times = |file: &fs::Metadata| {
+            [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()]
+        };
         let file = fs::metadata(path).ok();
-        Self(file.map(|file| (file.dev(), file.ino(), file.len(), file.modified().ok())))
+        Self(file.map(|file| (file.dev(), file.ino(), file.len(), times(&file))))
     }
 
     /// True if the file exists.

@@ -6,7 +6,7 @@
 mod tables;
 
 use self::tables::{changed, named};
-use crate::config::{self, Configuration, Problem};
+use crate::config::{self, Configuration, Problem, Rivals};
 use crate::json;
 use natgate_engine::{Config, Departure, Leaving, ReconfigureError};
 use natgate_gateway::{CommandError, Commander, Device, Prepared, Settings, WorkerSettings};
@@ -518,9 +518,10 @@ impl Reloader {
         in_force: &InForce,
         text: String,
     ) -> Result<(InForce, Prepared, Vec<Problem>), ReloadError> {
-        let Configuration { settings: read, warnings, .. } =
+        let Configuration { settings: mut read, warnings, .. } =
             config::reread_text(&text, &self.file, &in_force.read)
                 .map_err(ReloadError::Configuration)?;
+        keep_bindings(&in_force.read, &mut read);
         // The sides are unchanged; otherwise the settings had been refused.
         let Settings { engine, inside, outside, kernel, .. } = &*in_force.complete;
         let (engine_inside, engine_outside) = (engine.inside.clone(), engine.outside.clone());
@@ -546,6 +547,23 @@ impl Reloader {
             .map_err(|error| self.wrong(error.message))?;
         let complete = Arc::new(prepared.settings().clone());
         Ok((InForce { read, complete, text: short(text) }, prepared, warnings))
+    }
+}
+
+/// Keeps the bindings in force, with the changes by requests, if their file is as it was and nothing
+/// else in the new settings claims what a binding has.
+fn keep_bindings(old: &Settings, new: &mut Settings) {
+    let (Some(before), Some(now)) = (&old.bindings, &new.bindings) else { return };
+    let address = |settings: &Settings| settings.ipv6.lw4o6.as_ref().map(|one| one.address);
+    let is_same = (before.path(), before.file()) == (now.path(), now.file())
+        && address(old) == address(new)
+        && now.file().exists();
+    let (kept, table, rivals) = (before.clone(), before.table(), Rivals::of(new));
+    if is_same && table.iter().all(|binding| rivals.fault(&binding).is_none()) {
+        new.bindings = Some(kept);
+        if let Some(lw4o6) = &mut new.ipv6.lw4o6 {
+            lw4o6.bindings = table;
+        }
     }
 }
 

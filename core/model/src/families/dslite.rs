@@ -386,7 +386,9 @@ impl Families {
 
     /// 20.19: a fragment of a packet in a tunnel. All fragments are counted as the packet is.
     fn take_fragment(&mut self, now: Timestamp, six: &Six, choice: Option<Endpoint>) -> Effects {
-        let whole = match self.tunnels.waiting.take(&self.config, now.0, six) {
+        let dslite = self.settings.dslite.as_ref();
+        let payer = |b4| dslite.map_or(b4, |dslite| subscriber(dslite, b4));
+        let whole = match self.tunnels.waiting.take(&self.config, now.0, six, payer) {
             Ok(None) => return Effects::default(),
             Ok(Some(whole)) => whole,
             Err((reason, lost)) => {

@@ -78,7 +78,7 @@ impl Waiting {
         waited.map(|parts| parts.lost(DropReason::FragmentUnmatched)).collect()
     }
 
-    /// Takes a fragment of a packet.
+    /// Takes a fragment of a packet. `payer`: whose share a source uses.
     ///
     /// # Errors
     /// Reason of the drop, and what is lost with the fragment.
@@ -87,6 +87,7 @@ impl Waiting {
         config: &Config,
         now: u64,
         six: &Six,
+        payer: impl Fn(u128) -> u128,
     ) -> Result<Option<Whole>, (DropReason, Option<Lost>)> {
         let piece = Piece {
             offset: six.transport.offset,
@@ -114,8 +115,9 @@ impl Waiting {
                 || parts.len() + new > MOST.1 / share
         };
         let all: Vec<&Parts> = self.parts.iter().collect();
-        let of_source: Vec<&Parts> = self.parts.iter().filter(|one| one.name.0 == name.0).collect();
-        if is_too_much(&all, 1) || is_too_much(&of_source, SHARE) {
+        let is_payers = |one: &&Parts| payer(one.name.0) == payer(name.0);
+        let of_payer: Vec<&Parts> = self.parts.iter().filter(is_payers).collect();
+        if is_too_much(&all, 1) || is_too_much(&of_payer, SHARE) {
             return Err((DropReason::FragmentLimit, None));
         }
         let place = self.parts.iter().position(|one| one.name == name).unwrap_or_else(|| {

@@ -271,9 +271,10 @@ pub(super) fn asked(message: &Message<'_>) -> Vec<(Range<usize>, u16)> {
     if !message.bytes.starts_with(b"REGISTER ") {
         return Vec::new();
     }
+    let of_all = expires_of_all(message);
     let with_time = |contact: Range<usize>| {
         let text = &message.bytes[contact.clone()];
-        (contact, expires(message, text).unwrap_or(REGISTRATION))
+        (contact, expires(text, of_all).unwrap_or(REGISTRATION))
     };
     contacts(message).map(with_time).collect()
 }
@@ -284,19 +285,20 @@ pub(super) fn ends_all(message: &Message<'_>, asked: &[(Range<usize>, u16)]) -> 
     matches!(asked, [(contact, 0)] if message.bytes[contact.clone()].trim_ascii() == b"*")
 }
 
-/// Lifetime of one contact, seconds: by its parameter, else by the header Expires. `None`: neither
+/// The lifetime that the header Expires has for all contacts, seconds.
+pub(super) fn expires_of_all(message: &Message<'_>) -> Option<u32> {
+    message.only(Field::Expires).and_then(|header| text::number(message.value(header)))
+}
+
+/// Lifetime of one contact, seconds: by its parameter, else `of_all`, the header's. `None`: neither
 /// says it.
-pub(super) fn expires(message: &Message<'_>, contact: &[u8]) -> Option<u16> {
+pub(super) fn expires(contact: &[u8], of_all: Option<u32>) -> Option<u16> {
     let parameter = parameter(contact, 0..contact.len(), b"expires").map(|(_, digits)| {
         let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
         // Values without a meaning count as an hour (RFC 3261 section 10.2.1.1).
         text::number(&digits[..count]).unwrap_or(REGISTRATION.into())
     });
-    let header = || {
-        let header = message.only(Field::Expires)?;
-        text::number(message.value(header))
-    };
-    let seconds = parameter.or_else(header)?;
+    let seconds = parameter.or(of_all)?;
     Some(seconds.min(u32::from(REGISTRATION)) as u16)
 }
 

@@ -12,9 +12,10 @@ use super::calls::Call;
 use super::gre::{self, Datagram, Packet, Rewrite, Tunnel};
 use super::tunnels::rewritten;
 use super::{Arrived, Control, Ends, Kind, Stage};
-use natgate_engine::{Engine, Side};
+use natgate_engine::{Engine, Side, Timestamp};
 use natgate_payload::{Fate, Room};
 use natgate_wire::protocol;
+use std::net::SocketAddr;
 
 impl Stage {
     /// Takes a packet that the engine has sent back to the inside through both of its flows. Other
@@ -40,6 +41,36 @@ impl Stage {
         }
         gre::redirect(room.bytes_mut(), after.destination);
         fate
+    }
+
+    /// Takes a packet of the framework's own that would come back from the engine, because another
+    /// subscriber has its other end: it passes what is left of both flows. Returns the realm of the
+    /// host that it reaches. Outer `None`: it is no such packet. Inner `None`: it ends here.
+    pub(super) fn turn_own(
+        &mut self,
+        engine: &mut Engine,
+        (now, to): (Timestamp, Side),
+        room: &mut Room<'_>,
+    ) -> Option<Option<u16>> {
+        let ends = Ends::read(room.bytes())?;
+        self.payloads.find(ends.protocol, ends.source, ends.destination)?;
+        let into = self.inbound(ends).filter(|control| control.kind == Kind::Pptp)?;
+        let realm = into.endpoints.realm;
+        let SocketAddr::V4(internal) = into.endpoints.internal else { return None };
+        if to == Side::Outside {
+            let arrived = Arrived { now, from: Side::Outside, realm };
+            if self.edit((engine, None), arrived, into, room) != Fate::Pass {
+                return Some(None);
+            }
+        }
+        gre::redirect(room.bytes_mut(), internal);
+        Some(Some(realm))
+    }
+
+    /// True if a packet came from outside, and its call is with another subscriber, whose packets
+    /// come from inside: the sender is neither of both.
+    pub(super) fn is_from_neither(&self, from: Side, call: &Call) -> bool {
+        from == Side::Outside && self.is_hairpinned(call)
     }
 
     /// True if a call is with another subscriber: its remote end is the external end of a control

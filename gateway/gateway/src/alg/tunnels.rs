@@ -92,6 +92,9 @@ impl Stage {
         let Arrived { now, from, realm } = arrived;
         let packet = gre::read(room.bytes())?;
         let (call, mut identification) = self.call_of(seconds(now), (from, realm), packet)?;
+        if self.is_from_neither(from, &call) {
+            return None;
+        }
         if !gre::may_pass(room.bytes(), mtu_beyond(engine, from, call.realm)) {
             return None;
         }
@@ -144,6 +147,9 @@ impl Stage {
     ) -> Option<(Explanation, natgate_payload::Explanation)> {
         let packet = gre::read(bytes)?;
         let (call, _) = self.call_of(seconds(now), (from, realm), packet)?;
+        if self.is_from_neither(from, &call) {
+            return None;
+        }
         let mtu = mtu_beyond(engine, from, call.realm);
         let ip = Ipv4::new_checked(bytes).ok().filter(|_| gre::may_pass(bytes, mtu))?;
         let ends = (ip.source(), ip.destination());

@@ -267,6 +267,31 @@ impl Turned {
     }
 }
 
+#[test]
+fn a_message_in_two_segments_reaches_the_other_subscriber() {
+    let mut world = world();
+    let mut control = Turned::open(&mut world, "10.0.0.5:40000");
+    let whole = message(7, 168, &[7, 1]);
+    let first = control.segment(true, ACK, &whole[..12]);
+    control.sent[0] += 12;
+    // The framework keeps the beginning, and acknowledges it to the client.
+    let out = world.send(Side::Inside, &first);
+    let [(Side::Inside, heard)] = &out[..] else { panic!("{} packets leave", out.len()) };
+    let ends = Ends::read(heard).expect("ends");
+    assert_eq!((ends.source, ends.destination), (end(SERVER_OUTSIDE), control.client.0));
+    assert_eq!(heard.len(), 40);
+    let rest = control.segment(true, ACK, &whole[12..]);
+    control.sent[0] += whole.len() as u32 - 12;
+    let mut said = Vec::new();
+    for (to, heard) in world.send(Side::Inside, &rest) {
+        let ends = Ends::read(&heard).expect("ends");
+        assert_eq!((to, ends.destination), (Side::Inside, end(SERVER_INSIDE)));
+        said.extend_from_slice(&heard[40..]);
+    }
+    let outer = u16::from_be_bytes([said[12], said[13]]);
+    assert_eq!(said, message(7, 168, &[outer, 1]));
+}
+
 /// Addresses and Call ID of the packet that comes back to the inside for one of a host.
 fn turned_back(world: &mut World, bytes: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, u16)> {
     let out = world.send(Side::Inside, bytes);
@@ -317,6 +342,11 @@ fn two_subscribers_have_calls_with_each_other() {
         world.stage.calls.check();
         // Nobody outside has these numbers.
         assert_eq!(world.carry(Side::Outside, &gre("198.51.100.2", "203.0.113.9", peer)), None);
+        let forged = gre(&client_outside, "203.0.113.9", peer);
+        assert_eq!(world.carry(Side::Outside, &forged), None);
+        for piece in pieces(&forged, 78) {
+            assert_eq!(world.send(Side::Outside, &piece), []);
+        }
         world.pass_time(10);
         assert!(turned_back(&mut world, &gre(client, "203.0.113.9", peer)).is_some());
         // The end of the server's call, which the client does not know, is counted for the

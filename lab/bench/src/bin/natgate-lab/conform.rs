@@ -58,6 +58,7 @@ natgate conform --compare ours.json theirs.json";
 /// evidence.
 #[derive(clap::Args)]
 #[command(
+    group(ArgGroup::new("families").multiple(true)),
     group(
         ArgGroup::new("what").required(true).args(["inside", "config", "lab", "list", "compare"])
     ),
@@ -481,5 +482,7 @@ mod tests {
         let second = siit.host(Ipv4Addr::new(10, 77, 0, 17));
         assert_eq!(second, address("2001:db8:77::10.77.0.17"));
         assert_eq!(mapping.external(second), Ipv4Addr::new(192, 0, 2, 2));
+        let both = families(&[&gateway[..], &["--nat64", "64:ff9b::"], &options].concat());
+        assert!(both.is_some_and(|both| both.nat64.is_some() && both.siit.is_some()));
     }
 }

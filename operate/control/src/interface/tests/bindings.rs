@@ -212,6 +212,20 @@ fn a_file_is_exchanged_and_no_packet_of_its_old_bindings_is_lost() {
 }
 
 #[test]
+fn a_reload_keeps_requested_bindings_while_their_file_is_the_same() {
+    let lines = fixed();
+    let world = World::with_bindings("bindings-reload", 1, &lines);
+    let mut with = lines.clone();
+    let set = [add(&mut with, 65, 40, 7)];
+    assert_eq!(world.change(&json!({ "set": set })).status, 200);
+    world.reloader.reload().expect("a reload");
+    world.has_bindings(&with);
+    std::fs::write(world.path.with_file_name("bindings.csv"), file_of(&lines)).expect("a file");
+    world.reloader.reload().expect("a reload");
+    world.has_bindings(&lines);
+}
+
+#[test]
 fn a_wrong_change_changes_nothing_and_says_why() {
     let lines = fixed();
     let world = World::with_bindings("bindings-wrong", 1, &lines);
