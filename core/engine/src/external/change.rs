@@ -509,8 +509,9 @@ impl ExternalPorts {
         }
         self.evicted.insert((place, entry as u32), *owner & !HELD);
         *owner = EMPTY;
-        self.count_held(place, index, false);
+        // A port that rests is not among the ports in hold-down.
         self.held += u32::from(self.resting.contains(&(place, entry as u32)));
+        self.count_held(place, index, false);
         self.slots[index as usize].busy -= 1;
         self.note_freed(place, index, port, false, now + 1);
     }

@@ -117,6 +117,8 @@ mod tests {
         Held(u32),
         /// A static mapping has the port; the state is the one that it left.
         Static(Option<u32>),
+        /// A static mapping has the port, which rested before and has not ended its rest.
+        StaticRests,
     }
 
     fn seen(external: &ExternalPorts, port: u16) -> (bool, bool) {
@@ -173,6 +175,18 @@ mod tests {
                     (5, State::Static(before)) => {
                         ports.unreserve(UDP, 0, port, now);
                         *state = before.map_or(State::Free, State::Held);
+                    }
+                    (5, State::Rests) if below(2) == 0 => {
+                        ports.evict(UDP, 0, port, now);
+                        *state = State::StaticRests;
+                    }
+                    (5, State::StaticRests) if below(2) == 0 => {
+                        ports.unreserve(UDP, 0, port, now);
+                        *state = State::Rests;
+                    }
+                    (4 | 5, State::StaticRests) => {
+                        ports.end_rest(UDP, end, until, now);
+                        *state = State::Static(None);
                     }
                     (6.., _) => {
                         let to = now + below(6) as u32;
