@@ -211,6 +211,15 @@ fn keep_asking(socket: &UdpSocket, external: SocketAddrV4, stop: &AtomicBool) ->
     longest.max(last.elapsed())
 }
 
+/// Stops a thread at its end, also if the test fails.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Makes a new gateway take over while datagrams flow, and prints the longest time without an
 /// answer.
 fn take_over(network: &TakeoverNetwork, old: &Natgate, name: &str) -> Natgate {
@@ -218,10 +227,11 @@ fn take_over(network: &TakeoverNetwork, old: &Natgate, name: &str) -> Natgate {
     let (busy, external) = busy.remove(0);
     let heir = thread::scope(|scope| {
         let asking = scope.spawn(|| keep_asking(&busy, external, &stop));
+        let stops = Stops(&stop);
         let heir = network.start(name, &["--take-over"]);
         heir.says("natgate: took over ");
         old.says("another took over");
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
         let longest = asking.join().unwrap();
         let line = heir.log().lines().find(|line| line.contains("took over")).map(str::to_owned);
         println!("{}; longest time without an answer {longest:?}", line.unwrap_or_default());

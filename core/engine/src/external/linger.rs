@@ -126,6 +126,64 @@ mod tests {
         (external.ports[place()].is_free(0, port), owner & HELD != 0)
     }
 
+    /// Makes one of six changes of a port, if it is possible in the port's state.
+    fn change(
+        ports: &mut ExternalPorts,
+        (state, port): (&mut State, u16),
+        (what, coin): (u64, bool),
+        now: u32,
+    ) {
+        let (end, until) = (External::new(0, port), now + HOLD);
+        *state = match (what, *state) {
+            // A copied mapping takes the port, whatever its state.
+            (0 | 1, State::Free | State::Held(_) | State::Rests) => {
+                ports.restore_port(UDP, end, 7, now);
+                State::Used
+            }
+            (2, State::Free | State::Held(_) | State::Rests) => {
+                assert!(ports.guard(UDP, end, now));
+                State::Rests
+            }
+            (2, State::Used) => {
+                assert!(!ports.guard(UDP, end, now));
+                State::Used
+            }
+            (3, State::Used) => {
+                ports.rest(UDP, end);
+                State::Rests
+            }
+            (4, State::Used) => {
+                ports.give(UDP, end, [now, until], now);
+                State::Held(until)
+            }
+            (4, State::Rests) => {
+                ports.end_rest(UDP, end, until, now);
+                State::Held(until)
+            }
+            (5, State::Held(until)) if coin => {
+                ports.evict(UDP, 0, port, now);
+                State::Static(Some(until))
+            }
+            (5, State::Static(before)) => {
+                ports.unreserve(UDP, 0, port, now);
+                before.map_or(State::Free, State::Held)
+            }
+            (5, State::Rests) if coin => {
+                ports.evict(UDP, 0, port, now);
+                State::StaticRests
+            }
+            (5, State::StaticRests) if coin => {
+                ports.unreserve(UDP, 0, port, now);
+                State::Rests
+            }
+            (4 | 5, State::StaticRests) => {
+                ports.end_rest(UDP, end, until, now);
+                State::Static(None)
+            }
+            (_, state) => state,
+        };
+    }
+
     /// Random changes of a few ports against states without lists.
     #[test]
     fn ports_that_linger_have_the_states_of_ports_that_do_not() {
@@ -142,58 +200,15 @@ mod tests {
             for step in 0..400 {
                 let at = below(states.len() as u64) as usize;
                 let port = PORTS.0 + at as u16;
-                let end = External::new(0, port);
-                let until = now + HOLD;
-                let state = &mut states[at];
-                match (below(9), *state) {
-                    // A copied mapping takes the port, whatever its state.
-                    (0 | 1, State::Free | State::Held(_) | State::Rests) => {
-                        ports.restore_port(UDP, end, 7, now);
-                        *state = State::Used;
+                match (below(9), below(2) == 0) {
+                    (what @ 0..=5, coin) => {
+                        change(&mut ports, (&mut states[at], port), (what, coin), now);
                     }
-                    (2, State::Free | State::Held(_) | State::Rests) => {
-                        assert!(ports.guard(UDP, end, now), "seed {seed}");
-                        *state = State::Rests;
-                    }
-                    (2, State::Used) => assert!(!ports.guard(UDP, end, now)),
-                    (3, State::Used) => {
-                        ports.rest(UDP, end);
-                        *state = State::Rests;
-                    }
-                    (4, State::Used) => {
-                        ports.give(UDP, end, [now, until], now);
-                        *state = State::Held(until);
-                    }
-                    (4, State::Rests) => {
-                        ports.end_rest(UDP, end, until, now);
-                        *state = State::Held(until);
-                    }
-                    (5, State::Held(until)) if below(2) == 0 => {
-                        ports.evict(UDP, 0, port, now);
-                        *state = State::Static(Some(until));
-                    }
-                    (5, State::Static(before)) => {
-                        ports.unreserve(UDP, 0, port, now);
-                        *state = before.map_or(State::Free, State::Held);
-                    }
-                    (5, State::Rests) if below(2) == 0 => {
-                        ports.evict(UDP, 0, port, now);
-                        *state = State::StaticRests;
-                    }
-                    (5, State::StaticRests) if below(2) == 0 => {
-                        ports.unreserve(UDP, 0, port, now);
-                        *state = State::Rests;
-                    }
-                    (4 | 5, State::StaticRests) => {
-                        ports.end_rest(UDP, end, until, now);
-                        *state = State::Static(None);
-                    }
-                    (6.., _) => {
+                    _ => {
                         let to = now + below(6) as u32;
                         ports.release_until(now, to);
                         now = to;
                     }
-                    _ => {}
                 }
                 for (port, state) in (PORTS.0..).zip(&mut states) {
                     match *state {
