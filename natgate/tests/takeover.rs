@@ -26,7 +26,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngheir";
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Version of the take-over.
-const VERSION: u16 = 3;
+const VERSION: u16 = natgate_engine::HANDOVER_VERSION;
 
 /// A network with servers, in which one gateway takes over from another.
 struct TakeoverNetwork(TestNetwork);
