@@ -550,8 +550,8 @@ impl Reloader {
     }
 }
 
-/// Keeps the bindings in force, with the changes by requests, if their file is as it was and nothing
-/// else in the new settings claims what a binding has.
+/// Keeps the bindings in force, with the changes by requests, if their file is as it was and
+/// nothing else in the new settings claims what a binding has.
 fn keep_bindings(old: &Settings, new: &mut Settings) {
     let (Some(before), Some(now)) = (&old.bindings, &new.bindings) else { return };
     let address = |settings: &Settings| settings.ipv6.lw4o6.as_ref().map(|one| one.address);
