@@ -101,6 +101,7 @@ impl Eam {
     }
 
     /// True if the table has no entry.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -123,8 +124,13 @@ impl Eam {
     }
 
     /// The IPv6 address of an IPv4 address, if an entry has it (RFC 7757 section 3.3.1).
-    #[inline]
+    #[inline(always)]
     pub fn to_ipv6(&self, address: Ipv4Addr) -> Option<Ipv6Addr> {
+        // Most gateways have no entry, and look up two addresses of each packet.
+        if self.is_empty() { None } else { self.mapped_to_ipv6(address) }
+    }
+
+    fn mapped_to_ipv6(&self, address: Ipv4Addr) -> Option<Ipv6Addr> {
         let EamEntry { ipv6, ipv4 } = self.of_ipv4(address)?;
         let suffix = u128::from(address.to_bits() - ipv4.first());
         // The entry's lengths were checked, so the suffix fits behind the prefix.
@@ -133,8 +139,12 @@ impl Eam {
     }
 
     /// The IPv4 address of an IPv6 address, if an entry has it (RFC 7757 section 3.3.2).
-    #[inline]
+    #[inline(always)]
     pub fn to_ipv4(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
+        if self.is_empty() { None } else { self.mapped_to_ipv4(address) }
+    }
+
+    fn mapped_to_ipv4(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let EamEntry { ipv6, ipv4 } = self.of_ipv6(address)?;
         let suffix = address.to_bits() - ipv6.first().to_bits();
         let shift = u32::from(128 - ipv6.len) - u32::from(32 - ipv4.len());

@@ -37,6 +37,8 @@ pub(crate) const MOST_HOST_BITS: u8 = 8;
 const FIRST: u32 = 1 << 24;
 /// One more than the last number.
 const END: u32 = 127 << 24;
+/// Subscribers that have hosts at a time, unless the configuration says how many; as in the engine.
+pub(crate) const SUBSCRIBERS: usize = 1 << 16;
 /// Hosts that there is room for, for each subscriber.
 const HOSTS_EACH: usize = 16;
 /// Mappings, and hosts, that a call of [`Hosts::sweep`] looks at.
@@ -157,6 +159,15 @@ pub(crate) fn prefix_of(address: u128, subscriber_length: u8) -> u128 {
     }
 }
 
+/// Most subscribers and most hosts of a translator.
+fn room(host_bits: u8, most_subscribers: usize, share: Share) -> (usize, usize) {
+    let numbers = ((END - FIRST) >> host_bits) as usize / usize::from(share.of.max(1));
+    let subscribers = most_subscribers.clamp(1, numbers);
+    // Few subscribers may have all of their hosts.
+    let hosts = (subscribers * HOSTS_EACH.min(1 << host_bits)).max(1 << host_bits);
+    (subscribers, hosts)
+}
+
 impl Hosts {
     /// Makes an empty table of a translator. Subscribers are prefixes of `subscriber_length` bits,
     /// 1 to 128; at most `most_subscribers` have hosts at a time. The seed keys the hash.
@@ -190,11 +201,7 @@ impl Hosts {
         share: Share,
         seed: [u8; 32],
     ) -> Self {
-        let room = ((END - FIRST) >> host_bits) as usize / usize::from(share.of.max(1));
-        let most_subscribers = most_subscribers.clamp(1, room);
-        let most_hosts = most_subscribers * HOSTS_EACH.min(1 << host_bits).max(1);
-        // Few subscribers may have all of their hosts.
-        let most_hosts = most_hosts.max(1 << host_bits);
+        let (most_subscribers, most_hosts) = room(host_bits, most_subscribers, share);
         Self {
             key: HashKey::from_seed(seed, 0x686f_7374),
             subscriber_length,
@@ -221,6 +228,13 @@ impl Hosts {
             kept: Kept::default(),
             ends: None,
         }
+    }
+
+    /// Bytes of the table of a translator, with numbers of hosts of so many bits.
+    pub(crate) fn memory(host_bits: u8, most_subscribers: usize, share: Share) -> u64 {
+        let (subscribers, hosts) = room(host_bits, most_subscribers, share);
+        let entries = subscribers * size_of::<Subscriber>() + hosts * size_of::<Host>();
+        entries as u64 + 2 * Index::memory(hosts) + Index::memory(subscribers)
     }
 
     /// Number of bits that tell the hosts of a subscriber apart

@@ -22,8 +22,17 @@ pub(crate) struct Index {
 impl Index {
     /// An index with room for `most` places.
     pub(crate) fn new(most: usize) -> Self {
-        let count = (most.max(4) * 2).next_power_of_two();
+        let count = Self::slots(most);
         Self { slots: vec![0; count], mask: count - 1 }
+    }
+
+    /// Bytes of an index with room for `most` places.
+    pub(crate) fn memory(most: usize) -> u64 {
+        (Self::slots(most) * size_of::<u32>()) as u64
+    }
+
+    fn slots(most: usize) -> usize {
+        (most.max(4) * 2).next_power_of_two()
     }
 
     /// Finds the place with a hash for which `is_it` is true.

@@ -12,7 +12,7 @@ use crate::convert::{
 };
 use crate::embedding::Pref64;
 use crate::errors;
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, SUBSCRIBERS};
 use crate::quotes::Quotes;
 use crate::realms::HostKind;
 use crate::settings::Nat64Settings;
@@ -35,8 +35,6 @@ pub(crate) const DUMMY: u32 = 0xc000_0008;
 const PROTOCOL: usize = 9;
 /// Name of the realm of numbers.
 pub(crate) const REALM: &str = "nat64";
-/// Subscribers by default, as in the engine.
-const SUBSCRIBERS: usize = 1 << 16;
 
 /// The origin of a packet to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 use crate::convert::{Plain4, Plain6};
 use crate::softwire::quick::Gateway;
 use crate::translator::{Departure, Fate, Translator};
-use natgate_engine::{Direction, Outcome, Packet, Side, prefetch};
+use natgate_engine::{AddressRange, Direction, Outcome, Packet, Side, prefetch};
 
 /// Packets between the one that is taken and the one whose bytes are fetched.
 const AHEAD: usize = 4;
@@ -18,10 +18,14 @@ const MIDDLE: usize = 24;
 /// The way of a packet: its direction, the side that it leaves by, and its length as received.
 pub(crate) type Passed = (Direction, Side, usize);
 
-/// A bit for each first octet of IPv4 addresses that may be martian.
-const MARTIAN: [u64; 4] = martian();
+/// A bit for each first octet of IPv4 addresses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Octets([u64; 4]);
 
-const fn martian() -> [u64; 4] {
+/// First octets of IPv4 addresses that may be martian.
+const MARTIAN: Octets = martian();
+
+const fn martian() -> Octets {
     let (mut octets, mut octet) = ([0; 4], 0_u32);
     while octet < 256 {
         let is_beside = octet << 24 | LINK_LOCAL_IPV4;
@@ -30,7 +34,33 @@ const fn martian() -> [u64; 4] {
         }
         octet += 1;
     }
-    octets
+    Octets(octets)
+}
+
+impl Octets {
+    /// First octets of own addresses, and of ranges of others.
+    pub(crate) fn of(
+        own: [Option<u32>; 2],
+        externals: &[AddressRange],
+        insiders: &[AddressRange],
+    ) -> Self {
+        let mut octets = Self::default();
+        let ranges = externals.iter().chain(insiders);
+        let ranges = ranges.map(|range| (range.first.to_bits(), range.last.to_bits()));
+        for (first, last) in ranges.chain(own.into_iter().flatten().map(|own| (own, own))) {
+            for octet in first >> 24..=last >> 24 {
+                octets.0[octet as usize / 64] |= 1 << (octet % 64);
+            }
+        }
+        octets
+    }
+
+    /// True if the first octet of an address is one of them.
+    #[inline(always)]
+    pub(crate) fn has(&self, address: u32) -> bool {
+        let octet = address >> 24;
+        self.0[octet as usize / 64] >> (octet % 64) & 1 != 0
+    }
 }
 
 /// The second octet of the link-local IPv4 addresses.
@@ -39,8 +69,7 @@ const LINK_LOCAL_IPV4: u32 = 254 << 16;
 /// True if an IPv4 address is not martian, and no near address is: most are such.
 #[inline(always)]
 pub(crate) fn is_ordinary_ipv4(address: u32) -> bool {
-    let octet = address >> 24;
-    MARTIAN[octet as usize / 64] >> (octet % 64) & 1 == 0
+    !MARTIAN.has(address)
 }
 
 /// True if an IPv6 address is neither martian nor link-local, and no near address is: most are
@@ -216,7 +245,8 @@ impl Translator {
         let (source, destination) = (plain.source, plain.destination);
         let is_fine =
             is_ordinary_ipv4(source) && is_ordinary_ipv4(destination) && source != destination;
-        if !is_fine || self.is_engines(destination) || self.is_inside_ipv4(destination) {
+        let is_near = || self.is_engines(destination) || self.is_inside_ipv4(destination);
+        if !is_fine || !self.is_elsewhere(destination) && is_near() {
             return None;
         }
         match &mut self.softwires {

@@ -5,7 +5,7 @@
 //! round.
 
 use crate::convert::{ConvertSettings, Hops, UdpChecksumZero};
-use crate::hosts::{Hosts, MOST_HOST_BITS};
+use crate::hosts::{Hosts, MOST_HOST_BITS, SUBSCRIBERS};
 use crate::realms::{HostKind, HostRealms};
 use crate::share::Share;
 use crate::siit::is_forbidden;
@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Display, Formatter};
 use core::net::{Ipv4Addr, Ipv6Addr};
-use natgate_engine::{Config, Prefix};
+use natgate_engine::{Config, Limits, Prefix};
 
 /// All settings of IPv6. The default has no translation and no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +86,14 @@ impl Settings {
             HostKind::Nat64 => self.nat64.as_ref().map(|nat64| nat64.subscriber_length),
             HostKind::Dslite => self.dslite.as_ref().map(|dslite| dslite.subscriber_length),
         }
+    }
+
+    /// Bytes of the tables of hosts with numbers in a translator, whose part of the work is
+    /// [`share`](Self::share). Other tables are small or are in the settings.
+    pub fn memory(&self, limits: &Limits) -> u64 {
+        let most = limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
+        let tables = HostKind::ALL.iter().filter_map(|kind| self.host_bits(*kind));
+        tables.map(|bits| Hosts::memory(bits, most, self.share)).sum()
     }
 
     /// Bits by which several workers divide packets of IPv6: those that the addresses of a

@@ -14,7 +14,7 @@ use crate::filter::Filter;
 use crate::forward::Network;
 use crate::nat64::Nat64;
 use crate::pairs::Pairs;
-use crate::quick::OwnFolded;
+use crate::quick::{Octets, OwnFolded};
 use crate::realms::{self, HostKind, HostRealms};
 use crate::settings::{Filter as FilterKind, Settings};
 use crate::siit::Siit;
@@ -85,6 +85,8 @@ pub struct Translator {
     externals: Vec<AddressRange>,
     /// Ranges of addresses of IPv4 hosts inside, ascending.
     insiders: Vec<AddressRange>,
+    /// First octets of own addresses and of these ranges.
+    octets: Octets,
     /// Answer to a host that gets no number.
     pub(crate) refusal: natgate_engine::Refusal,
     pub(crate) nat64: Option<Nat64>,
@@ -147,14 +149,16 @@ impl Translator {
         });
         let softwires = Softwires::new(settings, realms, config, seed)?;
         let outbound_only = settings.filter == FilterKind::OutboundOnly;
+        let (externals, insiders) = (config.external_ranges(), config.inside_ranges());
         Ok(Some(Self {
             realms,
+            octets: Octets::of(own_ipv4(config), &externals, &insiders),
             own_ipv4: own_ipv4(config),
             own_folded: OwnFolded::new(settings.own_addresses()),
             mtus,
             networks: [&settings.inside, &settings.outside].map(Network::of),
-            externals: config.external_ranges(),
-            insiders: config.inside_ranges(),
+            externals,
+            insiders,
             refusal: config.refusal,
             nat64: nat64.transpose()?,
             siit: siit.transpose()?,
@@ -177,6 +181,7 @@ impl Translator {
         self.own_ipv4 = own_ipv4(config);
         self.externals = config.external_ranges();
         self.insiders = config.inside_ranges();
+        self.octets = Octets::of(self.own_ipv4, &self.externals, &self.insiders);
         self.refusal = config.refusal;
         self.errors.set_rate(config.limits.icmp_errors_per_second);
         if let Some(softwires) = &mut self.softwires {
@@ -379,6 +384,13 @@ impl Translator {
     /// True if the engine has an IPv4 address for itself: an own or an external one.
     pub(crate) fn is_engines(&self, address: u32) -> bool {
         self.own_ipv4.contains(&Some(address)) || has(&self.externals, address)
+    }
+
+    /// True if an IPv4 address is neither the engine's nor a host's of IPv4 inside, and no near
+    /// address is: most are such.
+    #[inline(always)]
+    pub(crate) fn is_elsewhere(&self, address: u32) -> bool {
+        !self.octets.has(address)
     }
 
     /// True if an IPv4 address is a host's of IPv4 inside: only a table that names the address may

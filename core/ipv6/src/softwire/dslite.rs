@@ -15,7 +15,7 @@ use super::release::add_like;
 use super::tunnel::{encapsulate, service_behind, set_hop};
 use super::{SoftwireSettings, Softwires};
 use crate::convert::{Cut, HEADROOM, Refusal};
-use crate::hosts::{Hosts, prefix_of};
+use crate::hosts::{Hosts, SUBSCRIBERS, prefix_of};
 use crate::nat64::about_ipv4;
 use crate::realms::HostKind;
 use crate::share::Share;
@@ -54,8 +54,6 @@ pub fn may_be_behind(inner: Ipv4Addr, others: impl IntoIterator<Item = Prefix>) 
 }
 /// Bits that tell the hosts of a B4 apart.
 const HOST_BITS: u8 = 8;
-/// Subscribers by default, as in the engine.
-const SUBSCRIBERS: usize = 1 << 16;
 
 /// Settings of DS-Lite, RFC 6333.
 #[derive(Clone, Debug, PartialEq, Eq)]
