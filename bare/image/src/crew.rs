@@ -11,6 +11,7 @@ use natgate_bare::log::Logs;
 use natgate_bare::sharing::Sharing;
 use natgate_bare::text;
 use natgate_engine::{Event, Side, Timestamp};
+use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{Member, Observer, Settings, Status, Wake, Worker, WorkerError, team};
 use natgate_io::{Change, Device, LinkInfo};
 use natgate_logs::{Gap, Record};
@@ -191,18 +192,22 @@ pub(crate) struct LogObserver<'a> {
 }
 
 impl LogObserver<'_> {
-    fn tell(&self, record: Record) {
-        lock(self.logs).take(record);
+    fn tell(&self, record: Record, host: Option<&HostName>) {
+        lock(self.logs).take(record, host);
     }
 }
 
 impl Observer for LogObserver<'_> {
     fn event(&mut self, event: &Event) {
-        self.tell(Record::Event(*event));
+        self.tell(Record::Event(*event), None);
+    }
+
+    fn event_of(&mut self, event: &Event, host: Option<&HostName>) {
+        self.tell(Record::Event(*event), host);
     }
 
     fn events_lost(&mut self, lost: u64, from: Timestamp, to: Timestamp) {
-        self.tell(Record::Gap(Gap { lost, from, to }));
+        self.tell(Record::Gap(Gap { lost, from, to }), None);
     }
 
     fn link(&mut self, side: Side, link: &LinkInfo, _: &Change) {

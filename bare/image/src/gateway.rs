@@ -13,7 +13,7 @@ use natgate_bare::status::Server;
 use natgate_bare::text::{self, Figures};
 use natgate_control::config::Configuration;
 use natgate_control::meaning::Meaning;
-use natgate_engine::{Config, Counters, Cursor, Filter, Side, TableTotals, Timestamp};
+use natgate_engine::{Counters, Cursor, Filter, MappingInfo, Side, TableTotals, Timestamp};
 use natgate_gateway::router::Fate;
 use natgate_gateway::{
     self as gateway, Link, LoadNow, Settings, TimingNow, Worker, write_datagram,
@@ -208,8 +208,8 @@ impl Gateway {
         while let Some(packet) = crew.visitor() {
             server.receive(packet);
         }
-        let engine = &configuration.settings.engine;
-        server.turn(now, &mut || metrics(now, crew, engine, *began, logs));
+        let settings = &configuration.settings;
+        server.turn(now, &mut || metrics(now, crew, settings, *began, logs));
         while let Some(packet) = server.poll_transmit() {
             // The client requests lost packets again.
             crew.first.send(now, INSIDE, &packet);
@@ -246,18 +246,21 @@ impl Gateway {
             return;
         };
         let mut found = Vec::with_capacity(wanted);
-        let is_done = crew.with(place.worker, |worker| {
+        let (is_done, lines) = crew.with(place.worker, |worker| {
             let status = worker.status(now);
             let all = Filter::default();
             let is_done = status.engine.scan_mappings(&mut place.cursor, SLOTS, &all, &mut found);
             // All workers know the static mappings.
             found.retain(|mapping| mapping.expires.is_some() || status.is_own(&mapping.id));
-            is_done
+            let line = |mapping: &MappingInfo| {
+                let host = status.host(mapping.id.realm, mapping.id.internal.address);
+                text::mapping(mapping, host.as_ref(), now)
+            };
+            (is_done, found.iter().map(line).collect::<Vec<_>>())
         });
-        for mapping in &found {
-            println!("{}", text::mapping(mapping, now));
-        }
-        let left = wanted - found.len();
+        // The console is slow, and the worker works again.
+        lines.iter().for_each(|line| println!("{line}"));
+        let left = wanted - lines.len();
         if is_done && place.worker + 1 == crew.count() {
             println!("these are all");
             self.place = Place::default();
@@ -345,14 +348,13 @@ fn figures(told: &[gateway::Figures], sleeps: [u64; 2], logs: Option<log::Figure
 fn metrics(
     now: Timestamp,
     crew: &mut Crew,
-    engine: &Config,
+    settings: &Settings,
     began: SystemTime,
     logs: &SharedLogs,
 ) -> (String, &'static str) {
     let (told, timings): (Vec<_>, Vec<_>) = tell(crew, now).into_iter().unzip();
     let timings = timings.into_iter();
-    // The image refuses IPv6.
-    let config = (engine, &gateway::ipv6::Settings::default());
+    let config = (&settings.engine, &settings.ipv6);
     let mut figures = natgate_metrics::Figures::gather(config, began, &told, timings);
     let logs = lock(logs);
     let sinks = logs.figures().map(|(name, log)| SinkFigures {

@@ -5,8 +5,9 @@
 //! the card accepts no frame.
 
 use natgate_engine::{Prefix, Side, Timestamp};
+use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{LogSettings, LogTo, Settings, SyslogSettings, Transport};
-use natgate_logs::{Damping, Messages, Names, Queue, Record};
+use natgate_logs::{Damping, Host, Messages, Names, Queue, Record};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Source port of messages: the port of the syslog service. A receiver may ignore it (RFC 5426
@@ -57,8 +58,8 @@ pub struct Figures {
 pub struct Logs {
     names: Names,
     damping: Damping,
-    /// Record that is being damped.
-    record: Vec<Record>,
+    /// Record that is being damped, behind that of its host.
+    records: Vec<Record>,
     /// Records for the logs.
     damped: Vec<Record>,
     /// Events that only a summary counts.
@@ -74,7 +75,7 @@ struct Log {
     messages: Messages,
     remotes: bool,
     queue: Queue,
-    /// Next record to send.
+    /// Next record to send, behind that of its host.
     next: Vec<Record>,
     /// Numbers of sent events, and of events that could not be sent.
     sent: u64,
@@ -154,9 +155,11 @@ impl Logs {
         Self { names: Names::of(&settings.engine), logs, ..Self::default() }
     }
 
-    /// Adds a record. Records must come in order of time.
-    pub fn take(&mut self, record: Record) {
-        self.record.push(record);
+    /// Adds a record. Records must come in order of time. `host` is the host of NAT64 or DS-Lite
+    /// that the record is about, if it is about one.
+    pub fn take(&mut self, record: Record, host: Option<&HostName>) {
+        self.records.extend(host.map(|host| Record::Host(Host::new(record.time(), host))));
+        self.records.push(record);
         self.deal(None);
     }
 
@@ -168,7 +171,7 @@ impl Logs {
     /// Gives the logs the records that the damping passes. With `until` no record of an earlier
     /// time follows.
     fn deal(&mut self, until: Option<Timestamp>) {
-        self.damping.apply(&mut self.record, until, &mut self.damped, &mut self.counted);
+        self.damping.apply(&mut self.records, until, &mut self.damped, &mut self.counted);
         self.logs.iter().for_each(|log| log.queue.offer(&self.damped));
         self.damped.clear();
         self.counted.clear();
@@ -211,7 +214,7 @@ impl Log {
             messages: Messages::new(syslog, host.as_deref().unwrap_or("-"), "-"),
             remotes: log.remotes,
             queue: Queue::new(log.queue, log.what),
-            next: Vec::with_capacity(1),
+            next: Vec::with_capacity(2),
             sent: 0,
             unsent: 0,
             up: true,
@@ -221,13 +224,14 @@ impl Log {
     fn turn(&mut self, names: &Names, way: &mut dyn Way) -> bool {
         for done in 0..BUDGET {
             self.queue.take(1, &mut self.next);
-            let Some(record) = self.next.first() else { return done > 0 };
+            let Some(record) = self.next.last() else { return done > 0 };
             self.up = way.is_open(self.side, *self.collector.ip());
             if !self.up {
                 return done > 0;
             }
-            let message = self.messages.message(&self.next, 0, names, self.remotes);
-            // The image has no NAT64, and so no record of a host's name.
+            let place = self.next.len() - 1;
+            let message = self.messages.message(&self.next, place, names, self.remotes);
+            // The last record is never that of a host.
             let Some(message) = message else { return done > 0 };
             let is_event = u64::from(matches!(record, Record::Event(_)));
             match way.send(self.side, self.collector, message.as_bytes()) {
@@ -242,7 +246,7 @@ impl Log {
 
     fn figures(&self) -> Figures {
         let (waiting, lost, gaps) = self.queue.figures();
-        let waiting = waiting + self.next.len() as u64;
+        let waiting = waiting + u64::from(!self.next.is_empty());
         Figures { sent: self.sent, waiting, lost: lost + self.unsent, gaps, up: self.up }
     }
 }
@@ -312,7 +316,7 @@ mod tests {
         ] {
             let settings = with(&format!("collector = \"{collector}\"\n")).expect("it is good");
             let mut logs = Logs::new(&settings);
-            logs.take(event(1_700_000_000));
+            logs.take(event(1_700_000_000), None);
             let mut road = Road { open: true, room: 9, ..Road::default() };
             logs.turn(&mut road);
             let (by, to, message) = &road.came[0];
@@ -352,11 +356,26 @@ mod tests {
     }
 
     #[test]
+    fn an_event_has_the_name_of_its_host() {
+        let mut logs = Logs::new(&with("collector = \"192.0.2.7:514\"\n").expect("it is good"));
+        let address: std::net::Ipv6Addr = "2001:db8:1::5".parse().expect("an address");
+        let host = HostName { address: Some(address), prefix: address, len: 128 };
+        logs.take(block(1), Some(&host));
+        logs.take(block(2), None);
+        let mut road = Road { open: true, room: 9, ..Road::default() };
+        while logs.turn(&mut road) {}
+        let told: Vec<bool> =
+            road.came.iter().map(|(_, _, message)| message.contains("2001:db8:1::5")).collect();
+        assert_eq!(told, [true, false], "{:?}", road.came);
+        assert_eq!(logs.total().map(|all| (all.sent, all.waiting)), Some((2, 0)));
+    }
+
+    #[test]
     fn events_wait_and_what_does_not_fit_is_counted() {
         let settings = with("collector = \"192.0.2.7:514\"\nqueue = 1024\n").expect("it is good");
         let mut logs = Logs::new(&settings);
         assert_eq!(logs.total(), Some(Figures { up: true, ..Figures::default() }));
-        (0..1100).for_each(|second| logs.take(block(second)));
+        (0..1100).for_each(|second| logs.take(block(second), None));
         let mut road = Road::default();
         assert!(!logs.turn(&mut road));
         // One record has left the queue and waits to be sent.
@@ -382,7 +401,7 @@ mod tests {
     fn a_limit_that_is_reached_each_second_is_damped_and_summed_up() {
         let settings = with("collector = \"192.0.2.7:514\"\n").expect("it is good");
         let mut logs = Logs::new(&settings);
-        (0..600).for_each(|second| logs.take(event(second)));
+        (0..600).for_each(|second| logs.take(event(second), None));
         logs.summarize(Timestamp(10_000 * 1_000_000_000));
         let mut road = Road { open: true, room: usize::MAX, ..Road::default() };
         while logs.turn(&mut road) {}

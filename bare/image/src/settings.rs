@@ -59,10 +59,8 @@ fn impossible(settings: &Settings) -> Vec<String> {
         ("[control]", settings.control != ControlSettings::default()),
         ("[page]", settings.page != PageSettings::default()),
         ("[snmp]", settings.monitoring.snmp.is_some()),
+        ("[lw4o6]", settings.ipv6.lw4o6.is_some()),
     ];
-    let ipv6 = settings.ipv6.configured.then(|| {
-        format!("{NAME}: the image has no IPv6; leave out address6, gateway6 and its tables")
-    });
     let found = keys.into_iter().filter(|(_, is_there)| *is_there);
     let mut problems: Vec<String> = found
         .map(|(key, _)| {
@@ -73,9 +71,11 @@ fn impossible(settings: &Settings) -> Vec<String> {
         let problem = log::check(settings, one).err();
         problems.extend(problem.map(|problem| format!("{NAME}: log[{number}]: {problem}")));
     }
-    problems.extend(ipv6);
     problems.extend(elsewhere(settings));
-    problems.extend(sides.iter().filter(|(_, side)| side.address.is_none()).map(|(name, _)| {
+    let has_ipv6 = [&settings.ipv6.inside, &settings.ipv6.outside].map(|own| own.address.is_some());
+    let without =
+        sides.iter().zip(has_ipv6).filter(|((_, own), has)| own.address.is_none() && !has);
+    problems.extend(without.map(|((name, _), _)| {
         format!("{NAME}: {name}.address is missing; give the gateway's own address there")
     }));
     problems
@@ -92,7 +92,12 @@ pub fn status_page(settings: &Settings) -> Option<(Ipv4Addr, u16)> {
 /// Problem with the place of the status page.
 fn elsewhere(settings: &Settings) -> Option<String> {
     let MetricsPlace::At(place) = settings.monitoring.metrics else { return None };
-    let (own, _) = settings.inside.address?;
+    let Some((own, _)) = settings.inside.address else {
+        return Some(format!(
+            "{NAME}: metrics.listen: the page is at inside.address, which is missing; give it, or \
+             leave out the page"
+        ));
+    };
     (place.ip() != IpAddr::V4(own)).then(|| {
         format!(
             "{NAME}: metrics.listen: {place} is not the gateway's own address inside, and the page \
@@ -102,16 +107,19 @@ fn elsewhere(settings: &Settings) -> Option<String> {
     })
 }
 
-/// Bytes of the workers: their engines, the queues between them, and the stacks of the workers
-/// beside the first.
+/// Bytes of the workers: their engines and hosts of IPv6, the queues between them, and the stacks of
+/// the workers beside the first.
 fn needed_by(settings: &Settings) -> u64 {
     const STACK: u64 = 2 << 20;
     let (config, workers) = (&settings.engine, settings.workers.count as u64);
-    if workers == 1 {
-        return Engine::memory(config);
+    let mut ipv6 = settings.ipv6.clone();
+    ipv6.share.of = settings.workers.count as u16;
+    let share = config.share(workers as u32);
+    let each = Engine::memory(&share) + ipv6.memory(&share.limits);
+    match workers {
+        1 => each,
+        _ => workers * each + gateway::team_memory(settings) + (workers - 1) * STACK,
     }
-    let engines = workers * Engine::memory(&config.share(workers as u32));
-    engines + gateway::team_memory(settings) + (workers - 1) * STACK
 }
 
 /// Sets the number of mappings to the most that memory permits, if the file does not set it.
@@ -139,8 +147,12 @@ fn fit(settings: &mut Settings, memory: u64) -> Result<(), String> {
     };
     if !with(FEWEST) {
         settings.engine.limits.mappings = None;
+        let hosts = match settings.ipv6.memory(&settings.engine.limits) {
+            0 => String::new(),
+            bytes => format!(" beside {} MiB for hosts (limits.subscribers)", mebibytes(bytes)),
+        };
         return Err(format!(
-            "{NAME}: a table of {FEWEST} mappings does not fit into {} MiB of memory; set \
+            "{NAME}: a table of {FEWEST} mappings does not fit into {} MiB of memory{hosts}; set \
              limits.mappings lower, or give the machine more",
             mebibytes(memory)
         ));
@@ -195,13 +207,42 @@ mod tests {
             ("kind", format!("{GOOD}[[log]]\nkind = \"file\"\npath = \"/var/log/natgate\"\n")),
             ("backend", GOOD.replace("\"eth0\"", "\"eth0\"\nbackend = \"tun\"")),
             ("ring", GOOD.replace("\"eth0\"", "\"eth0\"\nring = 4096")),
-            ("no IPv6", format!("{GOOD}[ipv6]\nforwarding = true\n")),
-            ("no IPv6", GOOD.replace("[outside]", "address6 = \"2001:db8::1/64\"\n[outside]")),
+            (
+                "[lw4o6]",
+                GOOD.replace("[outside]", "address6 = \"2001:db8::1/64\"\n[outside]")
+                    + "[lw4o6]\naddress = \"2001:db8:ffff::2\"\nbindings = \"bindings.csv\"\n",
+            ),
             ("outside.address", GOOD.replace("address = \"192.0.2.254/24\"\n", "")),
         ] {
             let found = problems(&text);
             assert!(found.iter().any(|problem| problem.contains(key)), "{key}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_side_of_ipv6_needs_no_ipv4_address() {
+        let ipv6 = GOOD.replace("address = \"10.0.0.1/24\"", "address6 = \"2001:db8::1/64\"");
+        let ipv6 = format!("{ipv6}[nat64]\n");
+        assert!(read(ipv6.clone().into(), 1 << 40).is_ok());
+        let with_page = format!("{ipv6}[metrics]\nlisten = \"10.0.0.1:9464\"\n");
+        let wrong = problems(&with_page);
+        assert!(wrong[0].contains("the page is at inside.address"), "{wrong:?}");
+    }
+
+    #[test]
+    fn hosts_of_ipv6_take_memory_from_the_table() {
+        let memory = Engine::memory(&read(GOOD.into(), 1 << 40).unwrap().settings.engine) / 4 * 3;
+        let mappings = |file: &str| {
+            let settings = read(file.into(), memory).expect("it fits").settings;
+            (settings.engine.limits.mappings.expect("it was set"), needed_by(&settings))
+        };
+        let ipv6 = GOOD.replace("[outside]", "address6 = \"2001:db8::1/64\"\n[outside]");
+        let ((ipv4, _), (nat64, needed)) = (mappings(GOOD), mappings(&format!("{ipv6}[nat64]\n")));
+        assert!(nat64 < ipv4 && needed <= memory, "{nat64} of {ipv4}");
+        let two = format!("{ipv6}[nat64]\n[workers]\ncount = 2\n");
+        assert!(mappings(&two).1 <= memory);
+        let wrong = read(format!("{ipv6}[nat64]\n").into(), memory / 4).unwrap_err();
+        assert!(wrong[0].contains("MiB for hosts (limits.subscribers); set"), "{wrong:?}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Text of counters and mappings, in lines of at most 80 characters.
+//! Text of counters and mappings, in lines of at most 80 characters, or more with an address of IPv6.
 
 use crate::log;
 use natgate_engine::{
     Counters, Direction, DropReason, MappingInfo, Outcome, TableTotals, Timestamp,
 };
+use natgate_gateway::ipv6::HostName;
 use natgate_io::{LinkInfo, Statistics};
 use natgate_wire::protocol;
 use std::fmt::{self, Write};
@@ -71,9 +72,10 @@ pub fn figures(out: &mut dyn Write, figures: &Figures) -> fmt::Result {
 }
 
 /// A mapping in one line.
-pub fn mapping(info: &MappingInfo, now: Timestamp) -> String {
+pub fn mapping(info: &MappingInfo, host: Option<&HostName>, now: Timestamp) -> String {
     let id = &info.id;
     let endpoint = |end: natgate_engine::Endpoint| format!("{}:{}", end.address, end.port);
+    let internal = host.map_or_else(|| endpoint(id.internal), |host| internal(host, id.internal));
     let expires = match info.expires {
         Some(expires) => format!("{} s", expires.since(now).as_secs()),
         None => "never ends".to_owned(),
@@ -81,11 +83,22 @@ pub fn mapping(info: &MappingInfo, now: Timestamp) -> String {
     format!(
         "{:4} {:21} {:21} {:>6} out {:>6} in {expires}",
         protocol::named(id.protocol),
-        endpoint(id.internal),
+        internal,
         endpoint(id.external),
         info.packets_out,
         info.packets_in,
     )
+}
+
+/// Internal endpoint of a host with a number in the engine. A host behind a tunnel of DS-Lite stands
+/// behind the end of its tunnel.
+fn internal(host: &HostName, of_number: natgate_engine::Endpoint) -> String {
+    let HostName { address, prefix, len } = host;
+    match (host.inner(), address) {
+        (Some(inner), _) => format!("{prefix}/{len} {inner}:{}", of_number.port),
+        (None, Some(address)) => format!("[{address}]:{}", of_number.port),
+        (None, None) => format!("{prefix}/{len} port {}", of_number.port),
+    }
 }
 
 /// Sentence about the running gateway, with the number of workers and of the machine's processors,
@@ -156,13 +169,23 @@ mod tests {
             packets_out: 3,
             packets_in: 2,
         };
-        let line = mapping(&info, now);
+        let line = mapping(&info, None, now);
         let words: Vec<&str> = line.split_whitespace().collect();
         let expected =
             ["udp", "10.0.0.5:4000", "203.0.113.1:5000", "3", "out", "2", "in", "60", "s"];
         assert_eq!(words, expected);
         info.expires = None;
-        assert!(mapping(&info, now).ends_with("never ends"));
-        assert!(mapping(&info, now).len() <= 80);
+        assert!(mapping(&info, None, now).ends_with("never ends"));
+        assert!(mapping(&info, None, now).len() <= 80);
+        let prefix = "2001:db8:1::".parse().expect("an address");
+        for (address, internal) in [
+            (Some("2001:db8:1::5"), "[2001:db8:1::5]:4000"),
+            (Some("::ffff:192.168.1.2"), "2001:db8:1::/64 192.168.1.2:4000"),
+            (None, "2001:db8:1::/64 port 4000"),
+        ] {
+            let address = address.map(|text| text.parse().expect("an address"));
+            let line = mapping(&info, Some(&HostName { address, prefix, len: 64 }), now);
+            assert!(line.contains(&format!(" {internal} ")), "{line}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::network::{GATEWAY_INSIDE, Network, argument};
-use crate::{config, terminate, wait_for};
+use crate::{terminate, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longest time of the machine to start, to execute a command, and to stop.
@@ -67,14 +67,14 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Boots the image with the network's configuration, and waits until it answers a ping. Adds
+    /// Boots the image with a configuration for the network, and waits until it answers a ping. Adds
     /// taps to the network.
     ///
     /// # Errors
     /// Output of the image if it ends at once or does not answer in time.
-    pub fn start(network: &Network, image: &Path) -> io::Result<Self> {
+    pub fn start(network: &Network, image: &Path, config: &str) -> io::Result<Self> {
         Self::lay_taps(network, 1)?;
-        let file = Self::write_configuration(network)?;
+        let file = Self::write_configuration(network, config)?;
         let mut machine = Self::boot(network, &Guest::new(image, &file, "start"))?;
         machine.wait_until_running(network)?;
         Ok(machine)
@@ -108,13 +108,13 @@ impl Machine {
         network.node("nat").ip_batch(&SIDES.map(link).concat())
     }
 
-    /// Writes the image's configuration for the network.
+    /// Writes a configuration for the network as the image's: with its names of the cards.
     ///
     /// # Errors
     /// The system's.
-    pub fn write_configuration(network: &Network) -> io::Result<PathBuf> {
+    pub fn write_configuration(network: &Network, config: &str) -> io::Result<PathBuf> {
         let file = network.file("natgate.toml");
-        let configuration = config("").replace("\"inside\"", "\"eth0\"");
+        let configuration = config.replace("\"inside\"", "\"eth0\"");
         fs::write(&file, configuration.replace("\"outside\"", "\"eth1\""))?;
         Ok(file)
     }

@@ -84,6 +84,7 @@ pub(super) struct Incoming<R> {
 impl<R: Registers> Incoming<R> {
     pub(super) fn start(mut registers: R) -> Self {
         const ENABLE: u32 = 1 << 1;
+        const ALL_MULTICAST: u32 = 1 << 4;
         const BROADCAST: u32 = 1 << 15;
         const STRIP_CHECKSUM: u32 = 1 << 26;
         let mut incoming = Self {
@@ -101,7 +102,9 @@ impl<R: Registers> Incoming<R> {
         announce(&mut registers, register::RECEIVE, &incoming.descriptors);
         (0..COUNT).for_each(|number| incoming.offer(number));
         registers.write32(register::RECEIVE_CHECKSUMS, 0);
-        registers.write32(register::RECEIVE_CONTROL, ENABLE | BROADCAST | STRIP_CHECKSUM);
+        // Neighbor discovery has a group for each address.
+        let groups = BROADCAST | ALL_MULTICAST;
+        registers.write32(register::RECEIVE_CONTROL, ENABLE | groups | STRIP_CHECKSUM);
         registers.write32(register::RECEIVE + register::TAIL, COUNT as u32 - 1);
         incoming
     }

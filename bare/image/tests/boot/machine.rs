@@ -1,9 +1,11 @@
 //! A machine in an emulator, booted with the image, and the far ends of its two cables.
 
+use natgate_control::config;
 use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use natgate_wire::{Ipv6, icmpv6, nd, protocol};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -65,7 +67,14 @@ impl Machine {
         if !configuration.is_empty() {
             arguments.extend(["-initrd", "configuration"]);
         }
-        Self::boot_by(&arguments, folder, card)
+        let mut machine = Self::boot_by(&arguments, folder, card);
+        if let Ok(settings) = config::parse(configuration, "configuration") {
+            let sides = [&settings.inside, &settings.outside];
+            for (address, side) in machine.addresses.iter_mut().zip(sides) {
+                *address = side.address.map_or(*address, |(own, _)| own);
+            }
+        }
+        machine
     }
 
     /// Boots with these arguments of the emulator. The machine owns the folder and removes it.
@@ -196,8 +205,21 @@ impl Machine {
     pub(crate) fn send(&self, side: usize, packet: &[u8]) {
         let mut frame = vec![0; ETHERNET_LEN];
         let header = frame.first_chunk_mut().expect("there is room");
-        arp::write_ethernet(header, CARDS[side], EVERYBODY, ethertype::IPV4);
+        let kind = if packet[0] >> 4 == 6 { ethertype::IPV6 } else { ethertype::IPV4 };
+        arp::write_ethernet(header, CARDS[side], EVERYBODY, kind);
         frame.extend(packet);
+        self.send_frame(side, &frame);
+    }
+
+    /// Asks for the hardware address of an IPv6 address as a host does that does not know it: the
+    /// frame goes to the address's group.
+    pub(crate) fn solicit(&self, side: usize, from: Ipv6Addr, target: Ipv6Addr) {
+        let group = nd::solicited_node(target);
+        let mut frame = vec![0; ETHERNET_LEN];
+        let header = frame.first_chunk_mut().expect("there is room");
+        arp::write_ethernet(header, nd::group_mac(group), EVERYBODY, ethertype::IPV6);
+        let solicitation = nd::Solicitation { target, mac: EVERYBODY };
+        frame.extend(solicitation.packet(Some(from), group).bytes());
         self.send_frame(side, &frame);
     }
 
@@ -252,12 +274,38 @@ impl Machine {
                     }
                     came += usize::from(self.answer(side, &message));
                 }
+                _ if kind == ethertype::IPV6 && is_of_link(&frame[ETHERNET_LEN..]) => {
+                    came += usize::from(self.answer6(side, &frame[ETHERNET_LEN..]));
+                }
                 _ => {
                     packets.push(frame[ETHERNET_LEN..].to_vec());
                     came += 1;
                 }
             }
         }
+    }
+
+    /// Answers a neighbor solicitation for all hosts: every address exists but those that the
+    /// gateway asks about because it wants to have them.
+    fn answer6(&self, side: usize, packet: &[u8]) -> bool {
+        let Ok(nd::Message::NeighborSolicitation { target, mac: Some(mac) }) = nd::read(packet)
+        else {
+            return false;
+        };
+        let to = Ipv6::new_checked(packet).expect("it was read").source();
+        let answer = nd::Advertisement {
+            target,
+            mac: Some(EVERYBODY),
+            router: false,
+            solicited: true,
+            replaces: true,
+        };
+        let mut frame = vec![0; ETHERNET_LEN];
+        let header = frame.first_chunk_mut().expect("there is room");
+        arp::write_ethernet(header, mac, EVERYBODY, ethertype::IPV6);
+        frame.extend(answer.packet(target, Ipv6Addr::from_bits(to)));
+        self.send_frame(side, &frame);
+        true
     }
 
     /// Answers ARP for all hosts: every address except the requester's exists.
@@ -275,6 +323,17 @@ impl Machine {
         self.send_frame(side, &answer.frame(asked.sender_mac));
         true
     }
+}
+
+/// Returns true if a packet of IPv6 is for the link alone: a question for a neighbor, or a message
+/// to groups. Answers to [`Machine::solicit`] go to a host, and are packets.
+fn is_of_link(packet: &[u8]) -> bool {
+    let Ok(header) = Ipv6::new_checked(packet) else { return false };
+    let is_to_group = header.destination() >> 120 == 0xff;
+    let kind = packet.get(40);
+    let asks = header.next_header() == protocol::ICMPV6
+        && kind == Some(&icmpv6::kind::NEIGHBOR_SOLICITATION);
+    is_to_group || asks
 }
 
 /// Returns true if a read of a cable has to be repeated: there is no data yet, or a signal came.

@@ -6,7 +6,7 @@ use super::linux::Linux;
 use super::{Card, Internal, Plan, Results, traffic};
 use crate::bed::TAG;
 use crate::report::progress;
-use natgate_testnet::{Guest, Machine, Network, Servers};
+use natgate_testnet::{Guest, Machine, Network, Servers, config};
 use natgate_timings::{Fill, Size, Timing};
 use serde::Serialize;
 use std::io;
@@ -51,7 +51,7 @@ pub(super) fn measure(plan: &Plan, image: &Path, results: &mut Results) -> io::R
     let _servers = Servers::start(&network, Arc::from([0x55; PAGE]))?;
     Machine::lay_taps(&network, 2)?;
     traffic::introduce(&network)?;
-    let file = Machine::write_configuration(&network)?;
+    let file = Machine::write_configuration(&network, &config(""))?;
     let slices = slices(plan);
     let steps = plan.memories.len() + 2 + plan.cards.len() * plan.rounds * (slices.len() + 1);
     let bar = progress(steps as u64);

@@ -2,8 +2,7 @@
 //!
 //! Builds a small network out of network namespaces and starts `natgate run` in the middle of it.
 //! The kernels at its ends send traffic through it with the usual programs (ping, curl, traceroute,
-//! iperf3) and with sockets of this program. Then the demonstration reports the results. The image
-//! has IPv4 alone, so the steps with IPv6 are skipped with it.
+//! iperf3) and with sockets of this program. Then the demonstration reports the results.
 //!
 //! With `--pair` it shows two gateways instead ([`pair`]).
 //!
@@ -97,7 +96,6 @@ pub(crate) struct Args {
     /// Run this image without an operating system as the gateway, in an emulator
     ///
     /// `make bare` builds it; the emulator is QEMU (on Debian: apt-get install qemu-system-x86).
-    /// The image has IPv4 alone, so the third subscriber is left out.
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
 }
@@ -138,7 +136,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 /// Runs the demonstration between the making of the network and its removal.
 fn hold_demonstration(args: &Args, name: &str, say: &dyn Fn(&str)) -> anyhow::Result<Report> {
     let mut network = Network::build(name).context("cannot build the network")?;
-    let mut report = Report { skipped: reason_to_skip_ipv6(args), ..Report::default() };
+    let mut report = Report { skipped: reason_to_skip_ipv6(), ..Report::default() };
     let with_ipv6 = report.skipped.is_none();
     if with_ipv6 {
         network.add_ipv6().context("cannot add IPv6 to the network")?;
@@ -199,23 +197,21 @@ fn hold_demonstration(args: &Args, name: &str, say: &dyn Fn(&str)) -> anyhow::Re
 }
 
 /// Returns the reason why the steps with IPv6 cannot be run.
-fn reason_to_skip_ipv6(args: &Args) -> Option<&'static str> {
-    if args.image.is_some() {
-        return Some("the image has IPv4 alone");
-    }
+fn reason_to_skip_ipv6() -> Option<&'static str> {
     (!kernel_has_ipv6()).then_some("this machine's kernel has no IPv6")
 }
 
 impl Translator {
     fn start(args: &Args, network: &Network, with_ipv6: bool) -> anyhow::Result<Self> {
+        let config = if with_ipv6 { config_with_ipv6() } else { config("") };
         if let Some(image) = &args.image {
             let image = std::fs::canonicalize(image).with_context(|| {
                 format!("the image {} cannot be found; `make bare` builds it", image.display())
             })?;
-            return Ok(Self::Image(Machine::start(network, &image).context("the image")?));
+            let image = Machine::start(network, &image, &config).context("the image")?;
+            return Ok(Self::Image(image));
         }
         let program = crate::gateway()?;
-        let config = if with_ipv6 { config_with_ipv6() } else { config("") };
         let gateway = Gateway::start(network, &program, &config).context("natgate run")?;
         Ok(Self::Program(gateway))
     }
