@@ -8,9 +8,11 @@
 use natgate_dpdk::{DpdkDevice, start};
 use natgate_io::Device;
 use natgate_tester::{Load, Mix, Place, Report, Tester, Way};
-use natgate_testnet::{SERVER1, TestNetwork, Turn, config, traffic as sockets, wait_for};
+use natgate_testnet::{
+    PREFIX64, SERVER1, TestNetwork, Turn, config, config_with_ipv6, traffic as sockets, wait_for,
+};
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -174,14 +176,39 @@ fn a_virtual_machines_card_is_joined_by_vhost_user() {
     }
 }
 
+/// A configuration of kernel devices, with DPDK's packet sockets on these devices.
+fn with_packet_sockets(configuration: &str) -> String {
+    configuration
+        .replace("af-packet", "dpdk")
+        .replace("\"inside\"", "\"net_af_packet0,iface=inside\"")
+        .replace("\"outside\"", "\"net_af_packet1,iface=outside\"")
+}
+
+/// The subscriber learns its address by a router advertisement, and the hosts find each other by
+/// groups.
+#[test]
+fn a_subscriber_with_ipv6_alone_reaches_ipv4_through_dpdk() {
+    let mut network = TestNetwork::with_servers(TAG, 1_000_000);
+    network.add_ipv6().unwrap();
+    let gateway = network.start(PROGRAM, &with_packet_sockets(&config_with_ipv6()));
+    let host = network.autoconfigure().unwrap().address;
+    let server = Ipv6Addr::from_bits(PREFIX64.to_bits() | u128::from(SERVER1.to_bits()));
+    network.node("sub6").run(20, "ping", &["-n", "-c", "2", &server.to_string()]).unwrap();
+    let url = format!("http://[{server}]/");
+    let arguments = ["--silent", "--show-error", "--fail", "--globoff", &url];
+    let output = network.node("sub6").run(20, "curl", &arguments).unwrap();
+    assert!(output.stdout == network.body(), "{} bytes: {}", output.stdout.len(), gateway.log());
+    let status = gateway.status().unwrap();
+    let mappings = status["mappings"].as_array().unwrap();
+    let is_of_host = |mapping: &&serde_json::Value| mapping.to_string().contains(&host.to_string());
+    assert_eq!(mappings.iter().filter(is_of_host).count(), 2, "{status}");
+    assert!(gateway.stop().unwrap().success());
+}
+
 #[test]
 fn kernels_meet_through_packet_sockets_of_dpdk() {
     let network = TestNetwork::with_servers(TAG, 1_000_000);
-    let text = config("")
-        .replace("af-packet", "dpdk")
-        .replace("\"inside\"", "\"net_af_packet0,iface=inside\"")
-        .replace("\"outside\"", "\"net_af_packet1,iface=outside\"");
-    let gateway = network.start(PROGRAM, &text);
+    let gateway = network.start(PROGRAM, &with_packet_sockets(&config("")));
     let url = format!("http://{SERVER1}/");
     let arguments = ["--silent", "--show-error", "--fail", &url];
     let output = network.node("sub1").run(20, "curl", &arguments).unwrap();
