@@ -189,6 +189,7 @@ bench: root demo-tools count-tools build bare ## Run every benchmark in full, fo
 	@"$(TARGET)/release/natgate" bench day
 	@"$(TARGET)/release/natgate" bench prices --engine docs/results/engine/engine.json
 	@"$(TARGET)/release/natgate" bench instructions --out docs/results
+	@"$(TARGET)/release/natgate" bench payloads
 	@"$(TARGET)/release/natgate" bench io
 	@"$(TARGET)/release/natgate" bench router
 	@"$(TARGET)/release/natgate" bench pair

@@ -25,6 +25,7 @@ mod lane;
 mod limit;
 mod memory;
 pub mod p4;
+pub mod payloads;
 pub mod prices;
 mod program;
 mod random;

@@ -370,6 +370,7 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
         (&["router", "--transition", "--fill", "2k"], "cannot be used with"),
         (&["pair", "--mappings", "1M"], "a number of mappings is 1 to 100k here"),
         (&["pair", "--losses", "91"], "91 is not in 0..=90"),
+        (&["payloads", "--rounds", "0"], "0 is not in 1..=10000"),
         (&["p4", "--drivers", "netmap"], "a driver is memory, af-packet, af-xdp or dpdk"),
         (&["p4", "--cores", "0"], "0 is not in 1..=64"),
         (&["p4", "--rounds", "0"], "0 is not in 1..=100"),
@@ -400,6 +401,7 @@ fn every_help_has_an_example() {
         "io",
         "p4",
         "pair",
+        "payloads",
         "router",
         "timings",
     ] {

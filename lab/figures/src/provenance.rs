@@ -17,7 +17,7 @@ pub const RESULTS: &str = "docs/results";
 pub const PAGE: &str = "docs/results/README.md";
 
 /// Code that each benchmark measures, from the root of the tree.
-const MEASURED: [(&str, &[&str]); 16] = [
+const MEASURED: [(&str, &[&str]); 17] = [
     ("engine", &["core/engine/src", "core/wire/src"]),
     ("ipv6", &["core/ipv6/src", "core/engine/src", "core/wire/src"]),
     ("instructions", &["core/engine/src", "core/wire/src"]),
@@ -31,6 +31,7 @@ const MEASURED: [(&str, &[&str]); 16] = [
     ("structures", &["lab/bench/src/structures", "core/engine/src"]),
     ("io", &["gateway/io/src", "gateway/gateway/src", "core/engine/src", "gateway/dpdk/src"]),
     ("pair", &["core/pair/src", "gateway/partner/src", "gateway/gateway/src/fleet"]),
+    ("payloads", &["core/payload/src", "gateway/gateway/src/alg", "core/engine/src"]),
     ("router", &["gateway/io/src", "gateway/gateway/src", "core/engine/src"]),
     ("timings", &["bare/image/src", "gateway/gateway/src", "core/engine/src"]),
     ("p4", &["p4/compiler/src", "gateway/gateway/src", "core/engine/src"]),

@@ -7,6 +7,7 @@
 //! stops counting while they run.
 
 use super::sip;
+use crate::clock;
 use crate::lane::Lane;
 use natgate_engine::{
     AddressRange, Config, Engine, Packet, PoolConfig, Prefix, Side, SideConfig, Timestamp, Verdict,
@@ -23,7 +24,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Sessions, each of a host of its own.
 const SESSIONS: u32 = 100;
 /// Batches of a round.
-pub(super) const BATCHES: usize = 16;
+const BATCHES: usize = 16;
+/// Packets or messages of a round.
+pub(crate) const PACKETS: usize = BATCHES * BATCH;
 
 /// Bytes of a payload in a frame of 64 bytes.
 const PAYLOAD: usize = 60 - ETHERNET_LEN - PORTS - 8;
@@ -46,7 +49,7 @@ type Frames = Vec<Vec<u8>>;
 type Shared = Arc<Mutex<Frames>>;
 
 /// A gateway and an engine with the same sessions.
-pub(super) struct Pair {
+pub(crate) struct Pair {
     worker: Worker,
     engine: Engine,
     /// Frames that come to each device, and those that have left each device.
@@ -57,11 +60,13 @@ pub(super) struct Pair {
     messages: u32,
     answers: Frames,
     now: Timestamp,
+    /// Processor time of the worker's turns, nanoseconds.
+    spent: f64,
 }
 
 impl Pair {
     /// Creates both, with their sessions. `alg`: with all application-level gateways on.
-    pub(super) fn new(alg: bool) -> Self {
+    pub(crate) fn new(alg: bool) -> Self {
         let (mut settings, now) = (settings(), Timestamp(1_000_000_000));
         if alg {
             for kind in AlgKind::ALL {
@@ -84,7 +89,7 @@ impl Pair {
             (0..SESSIONS).map(|host| outbound(host, (PORT, REMOTE.1), &[0; PAYLOAD])).collect();
         let frames = [frames, Vec::new()];
         let (messages, answers) = (0, Vec::new());
-        let mut pair = Self { worker, engine, ports, frames, messages, answers, now };
+        let mut pair = Self { worker, engine, ports, frames, messages, answers, now, spent: 0.0 };
         pair.open();
         pair
     }
@@ -113,7 +118,15 @@ impl Pair {
     /// One turn of the worker.
     fn turn(&mut self) {
         self.now = Timestamp(self.now.0 + 10_000);
-        counted_turn(&mut self.worker, self.now);
+        let (time, ()) = clock::time(|| counted_turn(&mut self.worker, self.now));
+        self.spent += time;
+    }
+
+    /// Processor time of a packet of a round in the worker's turns, nanoseconds.
+    pub(crate) fn timed(&mut self, round: impl FnOnce(&mut Self)) -> f64 {
+        let before = self.spent;
+        round(self);
+        (self.spent - before) / PACKETS as f64
     }
 
     /// Gives frames to the engine alone, as one batch.
@@ -135,7 +148,7 @@ impl Pair {
     }
 
     /// Gives a round of packets from a side to the gateway.
-    pub(super) fn gateway(&mut self, side: Side) {
+    pub(crate) fn gateway(&mut self, side: Side) {
         for number in 0..BATCHES {
             self.forward(side, self.batch(side, number));
         }
@@ -153,7 +166,7 @@ impl Pair {
     }
 
     /// Gives a round of messages of SIP from inside to the gateway, and keeps the answers.
-    pub(super) fn ask_by_sip(&mut self, request: fn(host: u32, number: u32) -> Vec<u8>) {
+    pub(crate) fn ask_by_sip(&mut self, request: fn(host: u32, number: u32) -> Vec<u8>) {
         self.answers.clear();
         for _ in 0..BATCHES {
             let one = |place| {
@@ -170,7 +183,7 @@ impl Pair {
     }
 
     /// Gives the answers to the last round to the gateway.
-    pub(super) fn answer_by_sip(&mut self) {
+    pub(crate) fn answer_by_sip(&mut self) {
         let answers = std::mem::take(&mut self.answers);
         for batch in answers.chunks(BATCH) {
             self.forward(Side::Outside, batch.to_vec());
@@ -178,7 +191,7 @@ impl Pair {
     }
 
     /// Gives a round of packets from a side to the engine.
-    pub(super) fn engine(&mut self, side: Side) {
+    pub(crate) fn engine(&mut self, side: Side) {
         for number in 0..BATCHES {
             let frames = self.batch(side, number);
             self.now = Timestamp(self.now.0 + 10_000);

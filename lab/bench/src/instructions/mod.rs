@@ -12,9 +12,9 @@
 //! The last rounds go through a whole gateway ([`gateway`]). An engine alone gets the same packets,
 //! and the difference of both counts is reported.
 
-mod gateway;
+pub(crate) mod gateway;
 mod report;
-mod sip;
+pub(crate) mod sip;
 
 pub use report::{Change, against, page, table};
 
@@ -166,7 +166,7 @@ pub fn count(
             (before..before + rounds.len()).map(|round| read(2 * round + 2)).collect();
         before += rounds.len();
         let parts = parts.map_err(Error::Output)?;
-        let units = (gateway::BATCHES * natgate_io::BATCH) as u64;
+        let units = gateway::PACKETS as u64;
         let less = |field: fn(&Totals) -> u64| parts.get(1).map_or(0.0, |part| field(part) as f64);
         Ok(Count::new(path, units, |field| field(&parts[0]) as f64 - less(field)))
     });

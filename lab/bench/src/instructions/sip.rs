@@ -3,18 +3,18 @@
 use std::fmt::Write;
 
 /// The port of SIP.
-pub(super) const PORT: u16 = 5060;
+pub(crate) const PORT: u16 = 5060;
 
 /// The last byte of the first host's address.
 const FIRST: u32 = 16;
 
 /// A registration (RFC 3261, section 10).
-pub(super) fn register(host: u32, number: u32) -> Vec<u8> {
+pub(crate) fn register(host: u32, number: u32) -> Vec<u8> {
     request("REGISTER", host, number, "Expires: 300\r\n", "")
 }
 
 /// A call, with an offer of audio (RFC 3264).
-pub(super) fn invite(host: u32, number: u32) -> Vec<u8> {
+pub(crate) fn invite(host: u32, number: u32) -> Vec<u8> {
     let address = FIRST + host;
     let body = format!(
         "v=0\r\no=u 1 1 IN IP4 10.0.0.{address}\r\ns=-\r\nc=IN IP4 10.0.0.{address}\r\nt=0 0\r\n\
@@ -41,7 +41,7 @@ fn request(method: &str, host: u32, number: u32, more: &str, body: &str) -> Vec<
 }
 
 /// The answer 200 to a request.
-pub(super) fn ok(request: &[u8]) -> Vec<u8> {
+pub(crate) fn ok(request: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(request);
     let (head, _) = text.split_once("\r\n\r\n").expect("the head of a message ends");
     let copied = ["Via:", "From:", "To:", "Call-ID:", "CSeq:", "Contact:", "Expires:"];

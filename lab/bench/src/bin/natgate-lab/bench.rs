@@ -10,6 +10,7 @@ mod ipv6;
 mod live;
 mod p4;
 mod pair;
+mod payloads;
 mod prices;
 mod rfc9693;
 mod router;
@@ -63,6 +64,7 @@ enum Bench {
     Io(io::Args),
     P4(p4::Args),
     Pair(pair::Args),
+    Payloads(payloads::Args),
     Router(router::Args),
     Timings(timings::Args),
 }
@@ -82,6 +84,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Bench::Io(args) => io::run(args),
         Bench::P4(args) => p4::run(args),
         Bench::Pair(args) => pair::run(args),
+        Bench::Payloads(args) => payloads::run(args),
         Bench::Router(args) => router::run(args),
         Bench::Timings(args) => timings::run(args),
     }
