@@ -280,6 +280,8 @@ impl Slice {
         send: impl FnMut(Vec<u8>),
     ) -> bool {
         if let Some(outbound) = &mut self.outbound {
+            // A copy of the port has come again, and its end is not the end of the earlier one.
+            self.orphans.remove(&port);
             return outbound.sender.end(slot, port, now.0);
         }
         if self.inbound.is_empty() {
@@ -421,4 +423,58 @@ fn most_keys(engine: &Engine, workers: usize) -> u32 {
 
 pub(super) fn fingerprint(record: &[u8]) -> u64 {
     u64::from(crc32fast::hash(record)) | 1 << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_engine::{Config, PoolConfig};
+    use natgate_pair::{Confirmation, Sender, Stream};
+
+    fn engine() -> Engine {
+        let address = Ipv4Addr::new(203, 0, 113, 1);
+        let addresses = vec![AddressRange { first: address, last: address }];
+        let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
+        let config = Config { pools, ..Config::default() };
+        let mut engine = Engine::new(&config, [7; 32], Timestamp(0)).expect("it is right");
+        engine.join_pair();
+        engine
+    }
+
+    fn stream() -> StreamId {
+        let stream = Stream { epoch: 1, from: 1, to: 1 };
+        StreamId { slice: 0, worker: 0, reader: 0, stream }
+    }
+
+    /// A slice without addresses, of the one worker of a node.
+    fn slice() -> Slice {
+        Slice::new(0, Workers { this: 0, count: 1 }, Vec::new())
+    }
+
+    fn sender(slice: &mut Slice) -> &mut Sender {
+        &mut slice.outbound.as_mut().expect("there is one").sender
+    }
+
+    fn confirmation(number: u64, missing: u32) -> Confirmation {
+        Confirmation { number, missing, is_swept: true, below: 1, bits: Vec::new() }
+    }
+
+    #[test]
+    fn the_port_of_a_copy_that_came_again_rests_until_its_second_end_is_confirmed() {
+        let (mut engine, mut ports, mut slice) = (engine(), SharedPorts::default(), slice());
+        let now = Timestamp(0);
+        slice.inbound = vec![Inbound::new(Receiver::new(stream(), 100))];
+        for (slot, port) in [(1, 7), (2, 8)] {
+            assert!(slice.note_end(slot, port, now, |_| ()), "it rests");
+        }
+        // The copy of one port comes again, this node gets the slice, and the mapping ends.
+        slice.inbound.clear();
+        slice.outbound = Some(Outbound::new(stream(), 1, &engine, now));
+        assert!(slice.note_end(3, 7, now, |_| ()), "the partner has not confirmed the end");
+        sender(&mut slice).confirm(0, &confirmation(1, 0), 0);
+        assert!(sender(&mut slice).is_swept());
+        let order = Order { owns: true, ..Order::default() };
+        let ended = slice.obey((&mut engine, &mut ports), &order, now);
+        assert_eq!(ended.into_iter().collect::<Vec<_>>(), [8]);
+    }
 }
