@@ -38,7 +38,7 @@ fn a_worker_that_missed_the_partners_part_guards_strays_all_the_same() {
     pair.run(3.0);
     let partition = Arc::clone(pair.b().member.as_ref().expect("a team").partition());
     let is_stray = |(address, port): &External| {
-        partition.giver_of(protocol::UDP, *address, *port) == Some(1)
+        partition.giver_of(*address, *port) == Some(1)
             && partition.stray(protocol::UDP, *address, *port) == Some(0)
     };
     assert!(strays.len() > 5 && strays.iter().all(is_stray), "{strays:?}");
