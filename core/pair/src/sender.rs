@@ -445,6 +445,11 @@ impl Sender {
         self.readers.iter().fold(0, |sum, reader| sum.saturating_add(reader.missing))
     }
 
+    /// Number of the latest confirmation of each reader.
+    pub fn latest(&self) -> impl Iterator<Item = u64> + '_ {
+        self.readers.iter().map(|reader| reader.latest)
+    }
+
     /// Time for which the oldest change has been waiting to be sent or confirmed, nanoseconds.
     pub fn lag(&self, now: u64) -> u64 {
         let oldest = self.flying.front().map(|flying| flying.sent);

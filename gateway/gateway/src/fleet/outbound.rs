@@ -21,6 +21,9 @@ const DIGESTS: Duration = Duration::from_secs(30);
 /// Interval of states while the partner has not heard of the last loss of requested mappings.
 const SOON: Duration = Duration::from_millis(200);
 
+/// Longest time after which an unconfirmed packet counts as lost, if the round trip is not longer.
+const MOST_LATE: Duration = Duration::from_secs(2);
+
 /// Keys that a first copy looks at in one turn.
 const KEYS_A_TURN: u32 = 1024;
 
@@ -49,6 +52,10 @@ pub(super) struct Outbound {
     pub(super) answers: Vec<Answer>,
     /// Mark of the loss that the last state told.
     told: u64,
+    /// Time after which an unconfirmed packet counts as lost, and the latest confirmations of all
+    /// workers of the partner when one was lost last.
+    late: Duration,
+    confirmed: Vec<u64>,
 }
 
 /// Records of held ports.
@@ -75,6 +82,26 @@ impl Outbound {
             held: Held::default(),
             answers: vec![Answer::default(); readers],
             told: 0,
+            late: Duration::ZERO,
+            confirmed: vec![0; readers],
+        }
+    }
+
+    /// Packets that are unconfirmed for too long count as lost, after the time `shortest` at the
+    /// earliest. While a worker of the partner confirms nothing, that time doubles with each loss:
+    /// the others would get the same records again and again.
+    pub(super) fn expire(&mut self, now: Timestamp, shortest: Duration) {
+        let is_silent = self.sender.latest().zip(&self.confirmed).any(|(now, then)| now == *then);
+        if !is_silent {
+            self.late = shortest;
+        }
+        let late = self.late.clamp(shortest, shortest.max(MOST_LATE));
+        let lost = self.sender.counters().lost;
+        self.sender.expire(now.0.saturating_sub(late.as_nanos() as u64), now.0);
+        if self.sender.counters().lost > lost {
+            self.late = if is_silent { 2 * late } else { late };
+            self.confirmed.clear();
+            self.confirmed.extend(self.sender.latest());
         }
     }
 
@@ -149,7 +176,12 @@ impl Outbound {
                     }
                 }
                 Written::More => {}
-                Written::Nothing | Written::Full => break,
+                Written::Nothing => break,
+                Written::Full => {
+                    // What fills the window must not wait longer than necessary.
+                    self.late = Duration::ZERO;
+                    break;
+                }
             }
         }
         let is_complete = self.is_complete();

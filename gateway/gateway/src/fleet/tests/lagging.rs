@@ -115,6 +115,26 @@ fn a_slow_worker_delays_the_copy_and_frees_no_port_early() {
     }
 }
 
+/// Each record goes to all workers of the partner.
+#[test]
+fn a_worker_that_stands_still_does_not_bring_the_others_the_same_records_all_the_time() {
+    let mut pair = Pair::of(Allotment::Many, Counts(1, 2));
+    pair.run(1.0);
+    pair.b().still = vec![1];
+    let flows = flows(&mut pair, 2..60);
+    pair.run(3.0);
+    let records = |pair: &mut Pair| pair.a().status().slices[0].sent.expect("it sends").records;
+    let before = records(&mut pair);
+    pair.run(5.0);
+    let sent = records(&mut pair) - before;
+    let of_flows = flows.len() as u64;
+    assert!(sent >= of_flows && sent <= 6 * of_flows, "{sent} records of {of_flows} flows");
+    pair.b().still.clear();
+    pair.run(4.0);
+    assert!(pair.status_is_whole(), "{:?}", pair.b().status());
+    pair.check();
+}
+
 #[test]
 fn messages_that_wait_make_the_next_turn_due_at_once() {
     let mut pair = Pair::of(Allotment::Random, Counts(2, 2));
