@@ -396,8 +396,8 @@ impl Fleet {
         }
     }
 
-    fn report(&self) {
-        self.board.report(self.worker, self.slices.iter().map(Slice::report));
+    fn report(&mut self) {
+        self.board.report(self.worker, self.slices.iter_mut().map(Slice::report));
     }
 
     fn tell_figures(&mut self, now: Timestamp, engine: &Engine) {

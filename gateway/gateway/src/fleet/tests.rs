@@ -1,5 +1,6 @@
 //! Two nodes with their engines, over a link that loses, repeats and reorders.
 
+mod busy;
 mod hosts;
 mod lagging;
 mod portless;
