@@ -1,7 +1,8 @@
 //! Requested mappings of a pair: what goes on, what a partner may say, and one epoch at both nodes.
 
+use super::histories::Judge;
 use super::workers::{Counts, flows};
-use super::{A1, Allotment, B2, External, Judge, Pair, Process, SECOND};
+use super::{A1, Allotment, B2, External, Pair, Process, SECOND};
 use crate::fleet::FleetRequest;
 use natgate_engine::{
     Endpoint, Explicit, ExplicitError, MapRequest, Nonce, Timestamp, WantedEndpoint,

@@ -4,6 +4,7 @@
 //! that the partition names. Workers trade ports, and now and then one of them lags behind, stands
 //! still, or has a reload later than the others.
 
+use super::histories::run_history;
 use super::*;
 use crate::Settings;
 use crate::link::Link;
