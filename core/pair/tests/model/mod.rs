@@ -187,8 +187,8 @@ impl Process {
         self.confirmed == self.version || self.port == Port::Free
     }
 
-    /// True if the slice drains and the partner has confirmed the state of the port at the beginning
-    /// of the drain, or a later one. The mapping may have ended since.
+    /// True if the slice drains, and the partner has confirmed the state of the port at the
+    /// beginning of the drain or a later one. The mapping may have ended since.
     fn has_arrived(&self) -> bool {
         self.ownership.drains(0) && self.confirmed >= self.drained
     }
