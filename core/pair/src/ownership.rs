@@ -271,9 +271,9 @@ impl Ownership {
         }
     }
 
-    /// The partner has confirmed every record of a stream, ends and held ports included. A slice
-    /// that drains is now given away. Call it only while the slice drains: then nothing changes any
-    /// more.
+    /// The partner has confirmed the record of every port of a time at which the slice drained
+    /// already, or a later record, held ports included. A slice that drains is now given away. What
+    /// may have changed since: mappings have ended.
     pub fn copy_complete(&mut self, slice: usize, stream: Stream) {
         let is_current = self.destination(slice) == Some(stream);
         let slice = &mut self.slices[slice];

@@ -5,6 +5,9 @@
 //! again, unless later packets have them. Memory: 12 bytes and some bits for each key, and the keys
 //! of at most [`WINDOW`] packets.
 //!
+//! While packets change mappings all the time, something is always on its way. A checkpoint tells
+//! that everything has arrived that had changed until a time.
+//!
 //! A port rests if the partner may have its mapping: a record was sent whose end is not confirmed,
 //! or the partner may still have mappings without a key. It has none from
 //! [`Confirmation::is_swept`] on.
@@ -90,6 +93,16 @@ struct Flying {
     is_settled: bool,
 }
 
+/// A time of the owner's table. It has arrived when all readers have confirmed the record of that
+/// time, or a later one, of every key.
+#[derive(Debug)]
+struct Checkpoint {
+    /// Number of the first packet after it. All earlier packets must arrive, or be lost.
+    from: u64,
+    /// Keys that must arrive in a packet from `from` on, unless they need none.
+    owed: KeySet,
+}
+
 /// What the latest confirmation of a reader says of its part of the copy.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reader {
@@ -129,6 +142,7 @@ pub struct Sender {
     /// The workers of the partner. What counts is what all of them have confirmed.
     readers: Vec<Reader>,
     is_swept: bool,
+    checkpoint: Option<Checkpoint>,
     /// Where the search for changed keys goes on.
     cursor: u32,
     /// Times of the first change that the present search may reach, and of the first one after the
@@ -165,6 +179,7 @@ impl Sender {
             released: Vec::new(),
             readers: vec![Reader::default(); readers.clamp(1, MOST_READERS)],
             is_swept: false,
+            checkpoint: None,
             cursor: 0,
             oldest: None,
             newer: None,
@@ -251,7 +266,9 @@ impl Sender {
             }
             self.changed.remove(key);
             self.cursor = key + 1;
-            if !is_known {
+            if is_known {
+                self.note_known(key);
+            } else {
                 packet::put_record(&mut packet, key, &record);
                 keys.push(key);
                 self.note_sent(key, fingerprint);
@@ -300,6 +317,26 @@ impl Sender {
         let former = core::mem::replace(&mut self.marks[at], fingerprint);
         self.digests.replace(key, former, fingerprint);
         self.lost.remove(key);
+    }
+
+    /// A key needs no record. What a packet after the checkpoint told still has to arrive.
+    fn note_known(&mut self, key: u32) {
+        let last = self.last_packet(key);
+        if let Some(checkpoint) = &mut self.checkpoint
+            && last < checkpoint.from
+        {
+            checkpoint.owed.remove(key);
+        }
+    }
+
+    /// Number of the last packet with a key; 0: none.
+    fn last_packet(&self, key: u32) -> u64 {
+        match self.last.get(key as usize) {
+            None | Some(0) => 0,
+            Some(last) => {
+                self.next.saturating_sub(u64::from((self.next as u32).wrapping_sub(*last)))
+            }
+        }
     }
 
     /// A reader has confirmed packets. A confirmation of a packet that was never sent is ignored,
@@ -362,6 +399,11 @@ impl Sender {
             if self.mark(key) == 0 && self.last[key as usize] == number as u32 {
                 self.shared.remove(key);
             }
+            if let Some(checkpoint) = &mut self.checkpoint
+                && number >= checkpoint.from
+            {
+                checkpoint.owed.remove(key);
+            }
             let ended = (key, 0, 0)..=(key, number, u128::MAX);
             let of_key: Vec<_> = self.resting.range(ended).copied().collect();
             for end in of_key {
@@ -382,6 +424,21 @@ impl Sender {
                 self.lost.insert(key);
                 self.change(key, now);
             }
+            self.owe(key, number);
+        }
+    }
+
+    /// A packet with a key was lost. If it was sent before the checkpoint, a later one with the key
+    /// must arrive.
+    fn owe(&mut self, key: u32, number: u64) {
+        let last = self.last_packet(key);
+        let flying = last.checked_sub(self.floor).and_then(|at| self.flying.get(at as usize));
+        let is_on_its_way = flying.is_some_and(|flying| !flying.is_settled);
+        if let Some(Checkpoint { from, owed }) = &mut self.checkpoint
+            && number < *from
+            && (self.lost.contains(key) || last >= *from && is_on_its_way)
+        {
+            owed.insert(key);
         }
     }
 
@@ -408,6 +465,9 @@ impl Sender {
     /// Sends all keys of some buckets again, ends included, because the copy differs.
     pub fn repair(&mut self, buckets: &[u16]) {
         self.repairs.extend(buckets.iter().filter(|bucket| usize::from(**bucket) < BUCKETS));
+        if !self.repairs.is_empty() {
+            self.checkpoint = None;
+        }
     }
 
     /// Marks the keys of some buckets to be sent again, at least one bucket, at most [`LOOKS`] keys
@@ -435,6 +495,22 @@ impl Sender {
         nothing_waits && self.flying.is_empty() && self.missing() == 0
     }
 
+    /// Begins a checkpoint in place of the former one. Returns `false` if keys are to be sent again
+    /// because the copy differs: then there is none.
+    pub fn begin_checkpoint(&mut self) -> bool {
+        let owed = if self.changed.len() == 0 { KeySet::default() } else { self.changed.clone() };
+        let checkpoint = Checkpoint { from: self.next, owed };
+        self.checkpoint = Some(checkpoint).filter(|_| self.repairs.is_empty());
+        self.checkpoint.is_some()
+    }
+
+    /// True if the checkpoint has arrived: the partner has confirmed all that had changed when it
+    /// began. `None`: there is no checkpoint, or the copy has differed since.
+    pub fn has_arrived(&self) -> Option<bool> {
+        let Checkpoint { from, owed } = self.checkpoint.as_ref()?;
+        Some(owed.len() == 0 && self.floor >= *from)
+    }
+
     /// True if the partner has said that it has no mapping of the slice without a key.
     pub fn is_swept(&self) -> bool {
         self.is_swept
@@ -443,6 +519,11 @@ impl Sender {
     /// Keys whose mapping the partner has no place for, as far as this node knows.
     pub fn missing(&self) -> u32 {
         self.readers.iter().fold(0, |sum, reader| sum.saturating_add(reader.missing))
+    }
+
+    /// Number of the latest confirmation of each reader.
+    pub fn latest(&self) -> impl Iterator<Item = u64> + '_ {
+        self.readers.iter().map(|reader| reader.latest)
     }
 
     /// Time for which the oldest change has been waiting to be sent or confirmed, nanoseconds.

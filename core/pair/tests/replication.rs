@@ -1,8 +1,9 @@
 //! The two sides of a stream over a link that loses, repeats and reorders.
 //!
 //! The owner of the tests makes and ends mappings of a few ports, and never uses a port that rests.
-//! After each step: a port that both sides have has the same mapping on both. At the end, on a link
-//! that works, the copy is complete and equal.
+//! After each step: a port that both sides have has the same mapping on both, and once a checkpoint
+//! has arrived, the copy has no state of before. At the end, on a link that works, the copy is
+//! complete and equal.
 
 use natgate_pair::{
     Digests, Message, Present, ReceivedCounters, Receiver, Sender, Stream, StreamId, Translation,
@@ -18,6 +19,8 @@ const ID: StreamId =
 type Mapping = (u64, u64);
 
 const PORTS: u64 = 12;
+
+const KEYS: u32 = 8;
 
 fn fingerprint(record: &[u8]) -> u64 {
     record.iter().fold(1, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
@@ -45,6 +48,8 @@ struct Pair {
     to_owner: Vec<Vec<u8>>,
     made: u64,
     now: u64,
+    /// For each key the states since the checkpoint began that the partner may have.
+    since: Option<BTreeMap<u32, BTreeSet<Option<Mapping>>>>,
 }
 
 /// The two ends of a stream to a partner that has just started.
@@ -70,6 +75,21 @@ impl Pair {
             to_owner: Vec::new(),
             made: 0,
             now: 1_000,
+            since: None,
+        }
+    }
+
+    fn begin_checkpoint(&mut self) {
+        let keys = || (0..KEYS).map(|key| (key, BTreeSet::new())).collect();
+        self.since = self.sender.begin_checkpoint().then(keys);
+        self.note_states();
+    }
+
+    /// Notes what a packet would tell now.
+    fn note_states(&mut self) {
+        let Self { table, young, since, .. } = self;
+        for (key, states) in since.iter_mut().flatten() {
+            states.insert(table.get(key).copied().filter(|_| !young.contains(key)));
         }
     }
 
@@ -155,6 +175,12 @@ impl Pair {
             let same = self.table.values().find(|mapping| mapping.0 == *port);
             assert!(same.is_none_or(|mapping| mapping.1 == *number), "port {port}");
         }
+        if self.sender.has_arrived() == Some(true) {
+            for (key, states) in self.since.iter().flatten() {
+                let at_partner = self.copy.get(key).copied();
+                assert!(states.contains(&at_partner), "{key}: {at_partner:?}, not {states:?}");
+            }
+        }
     }
 
     /// Works without loss until nothing is left to do.
@@ -196,21 +222,23 @@ enum Step {
     Lose(usize),
     Expire(u64),
     Digests,
+    Checkpoint,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0_u32..8, 0..PORTS, prop::bool::weighted(0.2))
+        4 => (0..KEYS, 0..PORTS, prop::bool::weighted(0.2))
             .prop_map(|(key, port, young)| Step::Make(key, port, young)),
-        3 => (0_u32..8).prop_map(Step::End),
+        3 => (0..KEYS).prop_map(Step::End),
         1 => Just(Step::GrowUp),
-        1 => (0_u32..8).prop_map(Step::Reopen),
+        1 => (0..KEYS).prop_map(Step::Reopen),
         5 => (60_usize..160).prop_map(Step::Write),
         5 => (any::<usize>(), any::<bool>()).prop_map(|(at, again)| Step::Partner(at, again)),
         5 => (any::<usize>(), any::<bool>()).prop_map(|(at, again)| Step::Owner(at, again)),
         2 => any::<usize>().prop_map(Step::Lose),
         1 => (0_u64..500).prop_map(Step::Expire),
         1 => Just(Step::Digests),
+        1 => Just(Step::Checkpoint),
     ]
 }
 
@@ -240,7 +268,9 @@ fn run(pair: &mut Pair, step: Step) {
         Step::Lose(at) => _ = pick(&mut pair.to_partner, at, false),
         Step::Expire(age) => pair.sender.expire(pair.now - age, pair.now),
         Step::Digests => pair.to_partner.push(pair.sender.digests()),
+        Step::Checkpoint => pair.begin_checkpoint(),
     }
+    pair.note_states();
 }
 
 proptest! {
@@ -254,8 +284,10 @@ proptest! {
             pair.check();
         }
         pair.grow_up();
+        pair.note_states();
         pair.settle();
         prop_assert_eq!(&pair.copy, &pair.table);
+        prop_assert!(pair.sender.has_arrived() != Some(false));
         prop_assert!(pair.resting.is_empty() && pair.sender.resting() == 0);
         prop_assert_eq!(pair.sender.lag(pair.now), 0);
         // Digests never differ by loss or order alone.
@@ -363,6 +395,44 @@ fn a_copy_that_has_ended_by_itself_is_missed_and_comes_again() {
     pair.settle();
     assert_eq!(pair.copy, pair.table);
     assert!(pair.sender.is_complete() && pair.receiver.has_all());
+}
+
+/// Something changes between any packet and its confirmation, and some packets are lost.
+#[test]
+fn checkpoints_arrive_although_the_copy_is_never_complete() {
+    let mut pair = Pair::new();
+    (0..KEYS).for_each(|key| pair.make(key, u64::from(key), false));
+    let mut arrived = 0;
+    for turn in 0..400 {
+        pair.now += 10;
+        let key = turn % KEYS;
+        pair.end(key);
+        pair.make(key, PORTS + u64::from(turn), false);
+        pair.note_states();
+        for answer in std::mem::take(&mut pair.to_owner) {
+            pair.at_owner(&answer);
+        }
+        while pair.write(1_200) {}
+        for message in std::mem::take(&mut pair.to_partner) {
+            if turn % 7 != 3 {
+                pair.at_partner(&message);
+            }
+        }
+        pair.sender.expire(pair.now - 40, pair.now);
+        pair.check();
+        assert!(!pair.sender.is_complete());
+        if pair.sender.has_arrived() != Some(false) {
+            arrived += 1;
+            pair.begin_checkpoint();
+        }
+    }
+    assert!((100..=250).contains(&arrived), "{arrived}");
+    // If the copy differs, what has arrived is unknown.
+    pair.sender.repair(&[5]);
+    assert!(pair.sender.has_arrived().is_none() && !pair.sender.begin_checkpoint());
+    pair.settle();
+    assert!(pair.sender.begin_checkpoint());
+    assert_eq!(pair.sender.has_arrived(), Some(true), "nothing is owed");
 }
 
 #[test]

@@ -396,8 +396,8 @@ impl Fleet {
         }
     }
 
-    fn report(&self) {
-        self.board.report(self.worker, self.slices.iter().map(Slice::report));
+    fn report(&mut self) {
+        self.board.report(self.worker, self.slices.iter_mut().map(Slice::report));
     }
 
     fn tell_figures(&mut self, now: Timestamp, engine: &Engine) {
@@ -451,13 +451,12 @@ impl Fleet {
             return;
         }
         let late = self.link_status.round_trip.map_or(LOST, |time| (4 * time).max(LOST));
-        let before = now.0.saturating_sub(late.as_nanos() as u64);
         let epoch = self.board.epoch().told(now);
         let Self { link, slices, young, ports, .. } = self;
         let room = link.room().max(LEAST_ROOM);
         for slice in slices {
             if let Some(outbound) = &mut slice.outbound {
-                outbound.sender.expire(before, now.0);
+                outbound.expire(now, late);
             }
             let send = |message| link.send(message);
             slice.send((engine, hosts, ports), (now, room, SENT_A_TURN), (young, epoch), send);

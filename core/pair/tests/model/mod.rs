@@ -102,6 +102,8 @@ pub(crate) struct Process {
     /// Number of the port's present state in the stream that is sent, and the confirmed number.
     version: u8,
     confirmed: u8,
+    /// Number of the state when the slice began to drain.
+    drained: u8,
     sending: Option<Stream>,
     /// The stream that is received, and the greatest number applied.
     receiving: Option<(Stream, u8)>,
@@ -153,6 +155,7 @@ impl Process {
             port: Port::Free,
             version: 0,
             confirmed: 0,
+            drained: 0,
             sending: None,
             receiving: None,
             rest: None,
@@ -170,6 +173,9 @@ impl Process {
             self.sending = now.destination(0);
             (self.version, self.confirmed) = (1, 0);
         }
+        if !now.drains(0) {
+            self.drained = 0;
+        }
         let rests = matches!(now.role(0), Role::Owner { rests: true, .. });
         if rests && self.rest.is_none_or(|(epoch, _)| epoch != now.epoch(0)) {
             self.rest = Some((now.epoch(0), remembered));
@@ -179,6 +185,12 @@ impl Process {
     /// True if the partner has confirmed the present state of the port.
     fn is_complete(&self) -> bool {
         self.confirmed == self.version || self.port == Port::Free
+    }
+
+    /// True if the slice drains, and the partner has confirmed the state of the port at the
+    /// beginning of the drain or a later one. The mapping may have ended since.
+    fn has_arrived(&self) -> bool {
+        self.ownership.drains(0) && self.confirmed >= self.drained
     }
 }
 
@@ -271,7 +283,9 @@ impl Pair {
         if world.moves < self.moves {
             actions.push(Action::Drain(node));
         }
-        if process.is_complete() || self.is(Fault::IncompleteCopy) {
+        // Variants have the stricter rule: fewer histories are searched.
+        let has_arrived = self.is(Fault::None) && process.has_arrived();
+        if process.is_complete() || has_arrived || self.is(Fault::IncompleteCopy) {
             actions.push(Action::Complete(node));
         }
         if partner_ended || self.is(Fault::SilenceIsEnd) {
@@ -387,7 +401,9 @@ impl Pair {
                 process.port.release();
             }
             Action::Drain(node) => {
-                if world.process(node).ownership.drain(0) {
+                let process = world.process(node);
+                if process.ownership.drain(0) {
+                    process.drained = if self.is(Fault::None) { process.version } else { 0 };
                     world.moves += 1;
                 }
             }

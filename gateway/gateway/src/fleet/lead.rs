@@ -23,6 +23,9 @@ const VIEWS: Duration = Duration::from_millis(200);
 /// Longest time for the end of a drain, in which workers change no requested mapping.
 const ENDS: Duration = Duration::from_secs(1);
 
+/// Time between two attempts, in which workers carry requests out.
+const ATTEMPTS: Duration = Duration::from_secs(4);
+
 /// Interval of heartbeats.
 const BEATS: Duration = Duration::from_millis(100);
 
@@ -42,8 +45,10 @@ pub(super) struct Decisions {
     /// Number of drains that have begun, and of their ends.
     drains: u64,
     ends: u64,
-    /// Time at which the end of a drain that goes on is given up.
+    /// Time at which the end of a drain that goes on is given up, and the earliest time of the next
+    /// attempt.
     ends_until: Timestamp,
+    ends_from: Timestamp,
     /// The partner has given the slice, and no order has said so yet.
     is_given: bool,
     /// A change of owner that is reported when all workers have its streams.
@@ -263,6 +268,7 @@ impl Lead {
         match (ownership.drains(number), order.drain) {
             (true, 0) => {
                 slice.drains += 1;
+                slice.ends_from = now;
                 order.drain = slice.drains;
             }
             (true, _) => {}
@@ -272,11 +278,13 @@ impl Lead {
             let loss = board.epoch().told(now).map_or(0, |(_, mark)| mark);
             report.turn == order.turn && report.drained == order.drain && report.heard == loss
         };
+        let is_due = order.ends == 0 && now >= slice.ends_from;
         if order.drain == 0 || order.ends > 0 && now >= slice.ends_until {
             order.ends = 0;
-        } else if order.ends == 0 && !reports.is_empty() && reports.iter().all(is_copied) {
+        } else if is_due && !reports.is_empty() && reports.iter().all(is_copied) {
             slice.ends += 1;
             slice.ends_until = now.plus(ENDS);
+            slice.ends_from = slice.ends_until.plus(ATTEMPTS);
             order.ends = slice.ends;
         }
         if let Some(owner) = owner.filter(|owner| slice.reported != Some((*owner, epoch))) {

@@ -21,6 +21,15 @@ const DIGESTS: Duration = Duration::from_secs(30);
 /// Interval of states while the partner has not heard of the last loss of requested mappings.
 const SOON: Duration = Duration::from_millis(200);
 
+/// Least time between two checkpoints, unless the slice drains.
+const CHECKPOINTS: Duration = Duration::from_millis(100);
+
+/// Largest age of a copy that counts as complete although something is on its way.
+const RECENT: Duration = Duration::from_secs(1);
+
+/// Longest time after which an unconfirmed packet counts as lost, if the round trip is not longer.
+const MOST_LATE: Duration = Duration::from_secs(2);
+
 /// Keys that a first copy looks at in one turn.
 const KEYS_A_TURN: u32 = 1024;
 
@@ -41,14 +50,23 @@ pub(super) struct Outbound {
     fill: Option<u32>,
     next_state: Timestamp,
     next_digests: Timestamp,
-    /// Latest time at which the copy was complete.
+    /// The time up to which the partner has everything, as far as this node knows.
     pub(super) completed: Option<Timestamp>,
+    /// Number of checkpoints that have begun, the time of the latest one, and the latest one that
+    /// has arrived.
+    begun: u64,
+    began: Timestamp,
+    arrived: u64,
     /// Held ports, which a planned move takes along.
     held: Held,
     /// The last answer of each worker of the partner to a state. The caller takes their losses.
     pub(super) answers: Vec<Answer>,
     /// Mark of the loss that the last state told.
     told: u64,
+    /// Time after which an unconfirmed packet counts as lost, and the latest confirmations of all
+    /// workers of the partner when one was lost last.
+    late: Duration,
+    confirmed: Vec<u64>,
 }
 
 /// Records of held ports.
@@ -72,9 +90,32 @@ impl Outbound {
             next_state: now,
             next_digests: now.plus(DIGESTS),
             completed: None,
+            begun: 0,
+            began: now,
+            arrived: 0,
             held: Held::default(),
             answers: vec![Answer::default(); readers],
             told: 0,
+            late: Duration::ZERO,
+            confirmed: vec![0; readers],
+        }
+    }
+
+    /// Packets that are unconfirmed for too long count as lost, after the time `shortest` at the
+    /// earliest. While a worker of the partner confirms nothing, that time doubles with each loss:
+    /// the others would get the same records again and again.
+    pub(super) fn expire(&mut self, now: Timestamp, shortest: Duration) {
+        let is_silent = self.sender.latest().zip(&self.confirmed).any(|(now, then)| now == *then);
+        if !is_silent {
+            self.late = shortest;
+        }
+        let late = self.late.clamp(shortest, shortest.max(MOST_LATE));
+        let lost = self.sender.counters().lost;
+        self.sender.expire(now.0.saturating_sub(late.as_nanos() as u64), now.0);
+        if self.sender.counters().lost > lost {
+            self.late = if is_silent { 2 * late } else { late };
+            self.confirmed.clear();
+            self.confirmed.extend(self.sender.latest());
         }
     }
 
@@ -149,13 +190,16 @@ impl Outbound {
                     }
                 }
                 Written::More => {}
-                Written::Nothing | Written::Full => break,
+                Written::Nothing => break,
+                Written::Full => {
+                    // What fills the window must not wait longer than necessary.
+                    self.late = Duration::ZERO;
+                    break;
+                }
             }
         }
-        let is_complete = self.is_complete();
-        if is_complete {
-            self.completed = Some(now);
-        }
+        self.check(now);
+        let is_complete = self.is_complete(now);
         let mark = epoch.map_or(0, |(_, mark)| mark);
         if now >= self.next_state || mark != self.told {
             // A planned move waits until the partner has heard of the loss.
@@ -178,9 +222,51 @@ impl Outbound {
         }
     }
 
-    /// True if the partner has everything, held ports included if the slice drains.
-    pub(super) fn is_complete(&self) -> bool {
-        self.fill.is_none() && self.held.next.is_none() && self.sender.is_complete()
+    /// Notes the arrival of a checkpoint, and begins the next one.
+    fn check(&mut self, now: Timestamp) {
+        if !self.has_listed_all() {
+            return;
+        }
+        self.note_arrival();
+        let is_due = self.held.is_wanted || now.since(self.began) >= CHECKPOINTS;
+        let is_next = match self.sender.has_arrived() {
+            None => true,
+            Some(_) => self.arrived == self.begun && is_due,
+        };
+        if is_next && self.sender.begin_checkpoint() {
+            (self.begun, self.began) = (self.begun + 1, now);
+            self.note_arrival();
+        }
+    }
+
+    fn note_arrival(&mut self) {
+        if self.sender.has_arrived() == Some(true) && self.sender.missing() == 0 {
+            (self.arrived, self.completed) = (self.begun, Some(self.began));
+        }
+    }
+
+    /// True if every mapping has been reported to the sender, and the held ports if the slice
+    /// drains.
+    fn has_listed_all(&self) -> bool {
+        self.fill.is_none() && self.held.next.is_none()
+    }
+
+    /// Number of the next checkpoint, which has everything that has changed until now.
+    pub(super) fn next_checkpoint(&self) -> u64 {
+        self.begun + 1
+    }
+
+    /// True if the partner has everything that had changed before a checkpoint.
+    pub(super) fn has_arrived(&self, checkpoint: u64) -> bool {
+        self.arrived >= checkpoint
+    }
+
+    /// True if the partner has a place for everything, and has everything of now or of a moment
+    /// ago, held ports included if the slice drains.
+    pub(super) fn is_complete(&self, now: Timestamp) -> bool {
+        let is_recent = || self.completed.is_some_and(|at| now.since(at) < RECENT);
+        let has_place = self.sender.missing() == 0;
+        self.has_listed_all() && has_place && (self.sender.is_complete() || is_recent())
     }
 
     /// Reports some of the present mappings to the sender, for a first copy.

@@ -81,7 +81,7 @@ impl SharedPorts {
     /// other worker has its mapping.
     pub(super) fn holds(&self, protocol: u8, address: Ipv4Addr, port: u16) -> bool {
         let Some(partition) = &self.partition else { return true };
-        partition.giver_of(protocol, address, port) == Some(self.worker)
+        partition.giver_of(address, port) == Some(self.worker)
             && partition.stray(protocol, address, port).is_none()
     }
 
@@ -110,12 +110,14 @@ impl SharedPorts {
             return;
         };
         let PairPort { protocol, external, .. } = port;
-        if engine.is_mapped(protocol, external) {
+        let Endpoint { address, port: number } = external;
+        // Each worker has every static mapping. The copy that it displaced was here.
+        let is_static = partition.is_static(protocol, address, number);
+        if !is_static && engine.is_mapped(protocol, external) {
             return;
         }
-        let Endpoint { address, port: number } = external;
         let clear = || partition.note_end(self.worker, protocol, address, number);
-        match partition.giver_of(protocol, address, number) {
+        match partition.giver_of(address, number) {
             Some(other) if other != self.worker => board.give_back(other, written(port), clear),
             _ => _ = clear(),
         }

@@ -70,6 +70,13 @@ pub(super) struct Slice {
     orphans: BTreeSet<u128>,
     /// Mappings that this node has ended, so that the slice could move.
     ended_to_move: u64,
+    /// The drain that goes on and its end, and the checkpoint that has to arrive before they are
+    /// done.
+    awaited: (u64, u64),
+    checkpoint: u64,
+    /// The drain and the end of a drain that are done; 0: none.
+    drained: u64,
+    ended: u64,
 }
 
 impl Slice {
@@ -88,6 +95,10 @@ impl Slice {
             sweep: None,
             orphans: BTreeSet::new(),
             ended_to_move: 0,
+            awaited: (0, 0),
+            checkpoint: 0,
+            drained: 0,
+            ended: 0,
         }
     }
 
@@ -110,7 +121,7 @@ impl Slice {
         if order.owns && self.outbound.as_ref().is_none_or(|outbound| outbound.sender.is_swept()) {
             ended.append(&mut self.orphans);
         }
-        self.is_moved &= self.outbound.is_some() && !self.is_copied();
+        self.is_moved &= self.outbound.as_ref().is_some_and(|outbound| !outbound.has_arrived(1));
         if order.assigns
             && let Some(from) = self.unguarded
         {
@@ -142,6 +153,7 @@ impl Slice {
         now: Timestamp,
         ended: &mut BTreeSet<u128>,
     ) {
+        self.forget_reports();
         // Strays come with the copies of an earlier epoch. This worker may have missed its orders.
         if self.order.epoch != order.epoch {
             self.is_moved |= order.is_given;
@@ -212,10 +224,11 @@ impl Slice {
                         outbound.sender.confirm(id.reader, &confirmation, now.0);
                     }
                     Message::Repair(buckets) => {
-                        if buckets.is_empty() {
-                            outbound.hasten_digests(now);
-                        }
                         outbound.sender.repair(&buckets);
+                        match buckets.is_empty() {
+                            true => outbound.hasten_digests(now),
+                            false => self.forget_reports(),
+                        }
                     }
                     Message::Opinion(opinion) => {
                         *outbound.answers.get_mut(reader)? = Answer::read(opinion)?;
@@ -268,6 +281,7 @@ impl Slice {
         if ended > 0 {
             self.ended_to_move += ended;
             outbound.list_anew();
+            self.forget_reports();
         }
     }
 
@@ -280,6 +294,8 @@ impl Slice {
         send: impl FnMut(Vec<u8>),
     ) -> bool {
         if let Some(outbound) = &mut self.outbound {
+            // A copy of the port has come again, and its end is not the end of the earlier one.
+            self.orphans.remove(&port);
             return outbound.sender.end(slot, port, now.0);
         }
         if self.inbound.is_empty() {
@@ -344,20 +360,35 @@ impl Slice {
         self.order.assigns && self.unguarded.is_some()
     }
 
-    fn is_copied(&self) -> bool {
-        self.outbound.as_ref().is_some_and(Outbound::is_complete)
+    /// What the reports say has to arrive anew.
+    fn forget_reports(&mut self) {
+        self.awaited = (0, 0);
+        (self.drained, self.ended) = (0, 0);
     }
 
-    /// What this worker has done.
-    pub(super) fn report(&self) -> Report {
-        let drains = self.outbound.as_ref().is_some_and(Outbound::drains) && self.is_copied();
-        // After the report no request changes a mapping: its record would not be sent any more.
-        let ends = drains && self.duty.is_some_and(|duty| !duty.owns);
+    /// What this worker has done. A drain, and its end, are done when everything has arrived that
+    /// had changed before the order was carried out. Later changes do not count: on a busy slice
+    /// something is always on its way.
+    pub(super) fn report(&mut self) -> Report {
+        if self.outbound.as_ref().is_none_or(|outbound| outbound.sender.missing() > 0) {
+            self.forget_reports();
+        } else if let Some(outbound) = self.outbound.as_ref().filter(|outbound| outbound.drains()) {
+            // After the report no request changes a mapping: its record would perhaps not arrive.
+            let ends = if self.duty.is_some_and(|duty| !duty.owns) { self.order.ends } else { 0 };
+            let awaited = (self.order.drain, ends);
+            if self.awaited != awaited {
+                (self.awaited, self.checkpoint) = (awaited, outbound.next_checkpoint());
+            }
+            if outbound.has_arrived(self.checkpoint) {
+                self.drained = self.order.drain;
+                self.ended = if ends > 0 { ends } else { self.ended };
+            }
+        }
         Report {
             turn: self.order.turn,
             copies: self.copies,
-            drained: if drains { self.order.drain } else { 0 },
-            ended: if ends { self.order.ends } else { 0 },
+            drained: self.drained,
+            ended: self.ended,
             heard: self.outbound.as_ref().map_or(0, Outbound::heard),
         }
     }
@@ -376,7 +407,7 @@ impl Slice {
         if let Some(outbound) = &self.outbound {
             let refusals = outbound.answers.iter().map(|answer| &answer.refusal);
             return Figures {
-                is_complete: outbound.is_complete(),
+                is_complete: outbound.is_complete(now),
                 completed: outbound.completed,
                 lag: outbound.sender.lag(now.0),
                 sent: Some(outbound.sender.counters()),
@@ -421,4 +452,98 @@ fn most_keys(engine: &Engine, workers: usize) -> u32 {
 
 pub(super) fn fingerprint(record: &[u8]) -> u64 {
     u64::from(crc32fast::hash(record)) | 1 << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_engine::{Config, PoolConfig};
+    use natgate_pair::{Confirmation, Sender, Stream};
+
+    fn engine() -> Engine {
+        let address = Ipv4Addr::new(203, 0, 113, 1);
+        let addresses = vec![AddressRange { first: address, last: address }];
+        let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
+        let config = Config { pools, ..Config::default() };
+        let mut engine = Engine::new(&config, [7; 32], Timestamp(0)).expect("it is right");
+        engine.join_pair();
+        engine
+    }
+
+    fn stream() -> StreamId {
+        let stream = Stream { epoch: 1, from: 1, to: 1 };
+        StreamId { slice: 0, worker: 0, reader: 0, stream }
+    }
+
+    /// A slice without addresses, of the one worker of a node.
+    fn slice() -> Slice {
+        Slice::new(0, Workers { this: 0, count: 1 }, Vec::new())
+    }
+
+    fn sender(slice: &mut Slice) -> &mut Sender {
+        &mut slice.outbound.as_mut().expect("there is one").sender
+    }
+
+    fn confirmation(number: u64, missing: u32) -> Confirmation {
+        Confirmation { number, missing, is_swept: true, below: 1, bits: Vec::new() }
+    }
+
+    #[test]
+    fn the_port_of_a_copy_that_came_again_rests_until_its_second_end_is_confirmed() {
+        let (mut engine, mut ports, mut slice) = (engine(), SharedPorts::default(), slice());
+        let now = Timestamp(0);
+        slice.inbound = vec![Inbound::new(Receiver::new(stream(), 100))];
+        for (slot, port) in [(1, 7), (2, 8)] {
+            assert!(slice.note_end(slot, port, now, |_| ()), "it rests");
+        }
+        // The copy of one port comes again, this node gets the slice, and the mapping ends.
+        slice.inbound.clear();
+        slice.outbound = Some(Outbound::new(stream(), 1, &engine, now));
+        assert!(slice.note_end(3, 7, now, |_| ()), "the partner has not confirmed the end");
+        sender(&mut slice).confirm(0, &confirmation(1, 0), 0);
+        assert!(sender(&mut slice).is_swept());
+        let order = Order { owns: true, ..Order::default() };
+        let ended = slice.obey((&mut engine, &mut ports), &order, now);
+        assert_eq!(ended.into_iter().collect::<Vec<_>>(), [8]);
+    }
+
+    /// Packets change mappings all the time.
+    #[test]
+    fn a_report_of_a_drain_outlasts_later_changes() {
+        let (mut engine, mut ports, mut slice) = (engine(), SharedPorts::default(), slice());
+        let now = Timestamp(0);
+        slice.outbound = Some(Outbound::new(stream(), 1, &engine, now));
+        let mut order = Order { owns: true, drain: 5, ..Order::default() };
+        let mut turn = |slice: &mut Slice, order: &Order| {
+            slice.obey((&mut engine, &mut ports), order, now);
+            let early = slice.report();
+            let (hosts, mut young) = (CopiedHosts::new(None, now), Young::default());
+            let state = (&engine, &hosts, &ports);
+            slice.send(state, (now, 1100, 4), (&mut young, None), |_| true);
+            let late = slice.report();
+            [early, late].map(|report| (report.drained, report.ended))
+        };
+        let change = |slice: &mut Slice| assert!(sender(slice).change(3, 0));
+        let lacks = |slice: &mut Slice, number, missing| {
+            sender(slice).confirm(0, &confirmation(number, missing), 0);
+        };
+        assert_eq!(turn(&mut slice, &order), [(0, 0), (5, 0)], "when all has arrived");
+        change(&mut slice);
+        order.ends = 9;
+        assert_eq!(turn(&mut slice, &order), [(5, 0), (5, 9)], "and again after the order");
+        change(&mut slice);
+        assert_eq!(slice.report().ended, 9);
+        order.ends = 0;
+        turn(&mut slice, &order);
+        change(&mut slice);
+        order.ends = 10;
+        assert_eq!(turn(&mut slice, &order)[0].1, 9, "of the former order only");
+        assert_eq!(slice.report().ended, 10);
+        lacks(&mut slice, 1, 1);
+        assert_eq!((slice.report().drained, slice.report().ended), (0, 0), "a copy is missing");
+        lacks(&mut slice, 2, 0);
+        assert_eq!(turn(&mut slice, &order), [(0, 0), (5, 10)], "all has arrived again");
+        order.turn += 1;
+        assert_eq!(turn(&mut slice, &order)[1], (0, 0), "the stream has ended");
+    }
 }

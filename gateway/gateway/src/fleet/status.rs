@@ -112,7 +112,8 @@ pub struct SliceStatus {
     pub drains: bool,
     /// True if the copy is complete, as far as this node knows.
     pub is_complete: bool,
-    /// Time since the copy was known to be complete; `None`: it never was.
+    /// Time since a moment whose mappings the copy has all, as far as this node knows; `None`:
+    /// there is none.
     pub age: Option<Duration>,
     /// Time for which the oldest change has waited to be sent or confirmed.
     pub lag: Duration,

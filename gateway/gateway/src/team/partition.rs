@@ -331,27 +331,25 @@ impl Partition {
 
     /// Owner of an external endpoint.
     fn of_external(&self, row: &Row, own: u8, port: u16) -> PacketOwner {
-        if let Some(worker) = row.owners.strays.worker(own, port) {
+        // A static mapping displaces a copy, and the port is a stray until the copy's rest is over.
+        let fixed = self.of_static(row, own, port);
+        if let Some(worker) = fixed.or_else(|| row.owners.strays.worker(own, port)) {
             return PacketOwner::Of(worker);
         }
-        self.giver(row, own, port)
+        self.giver(row, port)
     }
 
-    /// The one worker whose mappings have an external endpoint, if no copy has it.
-    fn gives_out(&self, row: &Row, own: u8, port: u16) -> Option<usize> {
-        match self.giver(row, own, port) {
-            PacketOwner::Of(worker) => Some(worker),
-            _ => None,
+    /// Worker of the static mapping that has an external endpoint.
+    fn of_static(&self, row: &Row, own: u8, port: u16) -> Option<usize> {
+        if !row.has_fixed {
+            return None;
         }
+        let fixed = self.fixed.get(&(row.address, port, own));
+        fixed.or_else(|| self.whole.get(&(row.address, own))).copied()
     }
 
-    fn giver(&self, row: &Row, own: u8, port: u16) -> PacketOwner {
-        if row.has_fixed {
-            let fixed = self.fixed.get(&(row.address, port, own));
-            if let Some(&worker) = fixed.or_else(|| self.whole.get(&(row.address, own))) {
-                return PacketOwner::Of(worker);
-            }
-        }
+    /// Owner of an external endpoint that neither a static mapping nor a copy has.
+    fn giver(&self, row: &Row, port: u16) -> PacketOwner {
         let plan = row.plan.map(|place| &self.plans[place]);
         let planned = |plan: &Plan| {
             let host = plan.reverse(Ipv4Addr::from_bits(row.address), port)?;

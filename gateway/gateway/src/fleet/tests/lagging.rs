@@ -38,7 +38,7 @@ fn a_worker_that_missed_the_partners_part_guards_strays_all_the_same() {
     pair.run(3.0);
     let partition = Arc::clone(pair.b().member.as_ref().expect("a team").partition());
     let is_stray = |(address, port): &External| {
-        partition.giver_of(protocol::UDP, *address, *port) == Some(1)
+        partition.giver_of(*address, *port) == Some(1)
             && partition.stray(protocol::UDP, *address, *port) == Some(0)
     };
     assert!(strays.len() > 5 && strays.iter().all(is_stray), "{strays:?}");
@@ -113,6 +113,26 @@ fn a_slow_worker_delays_the_copy_and_frees_no_port_early() {
         pair.check();
         assert!(pair.status_is_whole(), "{workers:?}");
     }
+}
+
+/// Each record goes to all workers of the partner.
+#[test]
+fn a_worker_that_stands_still_does_not_bring_the_others_the_same_records_all_the_time() {
+    let mut pair = Pair::of(Allotment::Many, Counts(1, 2));
+    pair.run(1.0);
+    pair.b().still = vec![1];
+    let flows = flows(&mut pair, 2..60);
+    pair.run(3.0);
+    let records = |pair: &mut Pair| pair.a().status().slices[0].sent.expect("it sends").records;
+    let before = records(&mut pair);
+    pair.run(5.0);
+    let sent = records(&mut pair) - before;
+    let of_flows = flows.len() as u64;
+    assert!(sent >= of_flows && sent <= 6 * of_flows, "{sent} records of {of_flows} flows");
+    pair.b().still.clear();
+    pair.run(4.0);
+    assert!(pair.status_is_whole(), "{:?}", pair.b().status());
+    pair.check();
 }
 
 #[test]

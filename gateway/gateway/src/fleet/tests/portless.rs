@@ -1,6 +1,7 @@
 //! Protocols without ports in a pair: an external address leads to one host for each remote
 //! address, at both nodes.
 
+use super::histories::Judge;
 use super::*;
 
 /// Remote hosts of tunnels.

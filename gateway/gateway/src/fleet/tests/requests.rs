@@ -1,7 +1,8 @@
 //! Requested mappings of a pair: what goes on, what a partner may say, and one epoch at both nodes.
 
+use super::histories::Judge;
 use super::workers::{Counts, flows};
-use super::{A1, Allotment, B2, External, Judge, Pair, Process, SECOND};
+use super::{A1, Allotment, B2, External, Pair, Process, SECOND};
 use crate::fleet::FleetRequest;
 use natgate_engine::{
     Endpoint, Explicit, ExplicitError, MapRequest, Nonce, Timestamp, WantedEndpoint,
@@ -405,4 +406,40 @@ fn a_renewal_at_any_moment_of_a_move_is_kept_by_the_new_owner() {
         assert!(end.0 + SECOND > until.0, "moment {moment}: {end:?} is before {until:?}");
     }
     assert!(confirmed > 0 && renewed > 0, "{confirmed} confirmed, {renewed} renewed");
+}
+
+/// A worker stands still between the two steps of the end of a drain. The other one carries
+/// requests out again after a second, and for four.
+#[test]
+fn a_worker_that_stands_still_in_a_move_keeps_no_request_of_another_for_long() {
+    let mut pair = Pair::of(Allotment::Many, Counts(2, 2));
+    flows(&mut pair, 2..60);
+    let is_first = |host: &u8| {
+        let process = pair.a.as_ref().expect("it runs");
+        process.worker_of((0, Ipv4Addr::new(10, 0, 0, *host))) == 0
+    };
+    let flow = ((2..100).find(is_first).expect("it has hosts"), 80);
+    assert_eq!(pair.a().map(flow).expect("granted").0.0, A1);
+    pair.run(3.0);
+    pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
+    for _ in 0..400 {
+        step(&mut pair, false);
+        step(&mut pair, true);
+        if pair.a().fleet.orders[0].ends > 0 {
+            break;
+        }
+    }
+    assert!(pair.a().fleet.orders[0].ends > 0, "the end is ordered");
+    pair.a().still = vec![1];
+    let mut carried_out = 0;
+    for _ in 0..60 {
+        pair.run(0.1);
+        let lifetime = pair.a().map(flow).map(|(_, lifetime)| lifetime);
+        carried_out += u32::from(lifetime == Ok(LIFETIME));
+    }
+    assert!((30..=50).contains(&carried_out), "{carried_out} of 60");
+    pair.a().still.clear();
+    pair.run(4.0);
+    pair.run(4.0);
+    assert_eq!(pair.b().status().slices[0].role, "owner", "it moves");
 }

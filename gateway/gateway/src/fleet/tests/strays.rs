@@ -1,6 +1,6 @@
 //! Ports of copied mappings that another worker gives out: when they are guarded, and for how long.
 
-use super::workers::{Counts, Flows, Worker, flows, new_flows};
+use super::workers::{Counts, Flows, Worker, flows, new_flows, static_mapping};
 use super::*;
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ fn strays(pair: &mut Pair, flows: &[((u8, u16), External)]) -> Flows {
     let partition = Arc::clone(pair.b().member.as_ref().expect("a team").partition());
     let is_stray = |(address, port): External| partition.stray(UDP, address, port) == Some(1);
     let strays = flows.iter().copied().filter(|(_, external)| is_stray(*external)).collect();
-    let giver = |(address, port): External| partition.giver_of(UDP, address, port);
+    let giver = |(address, port): External| partition.giver_of(address, port);
     assert!(flows.iter().all(|(_, external)| giver(*external) == Some(0)));
     strays
 }
@@ -90,6 +90,64 @@ fn a_copy_that_ends_leaves_its_port_held_at_the_worker_that_gives_it_out() {
     pair.run(1.0);
     let taken = taken_ports(pair.b().engine_at(0));
     assert!(strays.iter().all(|(_, (_, port))| taken.contains(port)), "{taken:?}");
+}
+
+/// Reloads give the ports of strays to static mappings, some of hosts of the worker with the stray,
+/// some of hosts of the one that gives the port out. Later reloads take them away, before or after
+/// the partner has heard of the ends of the copies.
+#[test]
+fn static_mappings_take_the_ports_of_strays_and_leave_them_free() {
+    for is_short in [false, true] {
+        let (mut pair, strays) = taken(122.0);
+        pair.restart_a();
+        pair.run(5.0);
+        let ports: Vec<u16> = strays.iter().map(|(_, (_, port))| *port).collect();
+        let hosts: Vec<(u8, u16)> = (100..).zip(ports.iter().copied()).collect();
+        let guards = pair.b().fleet.ports.guards();
+        assert!(guards >= ports.len());
+        pair.wire().is_cut = true;
+        set_statics(&mut pair, hosts.iter().copied().map(static_mapping).collect());
+        pair.run(1.0);
+        let mut workers = BTreeSet::new();
+        for (host, port) in &hosts {
+            let bytes = packet(None, SERVER, (A1.to_bits(), *port));
+            let worker = pair.b().worker_of((0, Ipv4Addr::new(10, 0, 0, *host)));
+            assert_eq!(pair.b().worker_of_packet((Side::Outside, 0), &bytes), worker, "{port}");
+            workers.insert(worker);
+        }
+        assert_eq!(workers.len(), 2);
+        if is_short {
+            set_statics(&mut pair, Vec::new());
+            pair.run(1.0);
+        }
+        assert_eq!(still_strays(&mut pair, &ports), ports.len(), "they rest");
+        let new = some_new(&mut pair, 1);
+        assert!(ports.iter().all(|port| !new.contains(&(A1, *port))), "{new:?}");
+        pair.wire().is_cut = false;
+        pair.run(3.0);
+        assert_eq!(still_strays(&mut pair, &ports), 0);
+        assert_eq!(pair.b().fleet.ports.guards(), guards - ports.len());
+        set_statics(&mut pair, Vec::new());
+        pair.run(125.0);
+        let free = some_new(&mut pair, 3);
+        assert!(ports.iter().any(|port| free.contains(&(A1, *port))), "{free:?}");
+        pair.check();
+    }
+}
+
+/// Reloads the static mappings of both nodes, first those of node b.
+fn set_statics(pair: &mut Pair, statics: Vec<natgate_engine::StaticMapping>) {
+    for to_a in [false, true] {
+        let process = pair.either(to_a);
+        let config = process.engine.config().clone();
+        process.reload_all(&Config { statics: statics.clone(), ..config });
+    }
+}
+
+/// Number of ports of the first address that are strays of node b's second worker.
+fn still_strays(pair: &mut Pair, ports: &[u16]) -> usize {
+    let partition = Arc::clone(pair.b().member.as_ref().expect("a team").partition());
+    ports.iter().filter(|port| partition.stray(UDP, A1, **port) == Some(1)).count()
 }
 
 /// A pair whose node b had copies that have ended by themselves at the worker that gives out their
@@ -200,7 +258,7 @@ fn a_worker_holds_the_ports_that_it_gives_out_itself() {
             for port in taken_ports(pair.b().engine_at(worker)) {
                 // A copy that has ended at its worker is held there as well.
                 let was_here = homes.contains(&((A1, port), worker));
-                let gives_out = partition.giver_of(UDP, A1, port) == Some(worker);
+                let gives_out = partition.giver_of(A1, port) == Some(worker);
                 assert!(was_here || gives_out, "{workers:?}: worker {worker} holds {port}");
                 all.insert(port);
             }

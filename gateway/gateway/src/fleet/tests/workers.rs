@@ -4,6 +4,7 @@
 //! that the partition names. Workers trade ports, and now and then one of them lags behind, stands
 //! still, or has a reload later than the others.
 
+use super::histories::run_history;
 use super::*;
 use crate::Settings;
 use crate::link::Link;
@@ -154,7 +155,7 @@ impl Process {
     }
 
     /// Reloads the configuration of the one worker, or of all.
-    fn reload_all(&mut self, config: &Config) {
+    pub(super) fn reload_all(&mut self, config: &Config) {
         match self.others.is_empty() {
             true => self.reload_with(config),
             false => self.reload_team(config),
@@ -394,7 +395,7 @@ fn no_port_is_two_subscribers_in_any_history_of_several_workers() {
 }
 
 /// A static mapping of the first address, of an internal port with the same number.
-fn static_mapping((host, port): (u8, u16)) -> StaticMapping {
+pub(super) fn static_mapping((host, port): (u8, u16)) -> StaticMapping {
     StaticMapping {
         external: (A1, Some(port)),
         internal: (Ipv4Addr::new(10, 0, 0, host), Some(port)),

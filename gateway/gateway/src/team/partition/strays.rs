@@ -4,7 +4,7 @@
 //! other ports. A copied mapping is at the worker of its host. The list has an entry for each port
 //! of an address that has had such a mapping, so an inbound packet finds its worker in one step.
 
-use super::{Partition, WORDS};
+use super::{PacketOwner, Partition, WORDS};
 use natgate_wire::protocol;
 use std::net::Ipv4Addr;
 use std::sync::OnceLock;
@@ -86,7 +86,11 @@ impl Partition {
             row.owners.split.fetch_or(!is_only, Ordering::Relaxed);
             return;
         }
-        if self.gives_out(row, own, port) == Some(worker) {
+        if self.of_static(row, own, port).is_some() {
+            // Packets find the static mapping. A copy that it displaced may still rest elsewhere.
+            return;
+        }
+        if self.giver(row, port) == PacketOwner::Of(worker) {
             row.owners.strays.clear(own, port);
         } else {
             row.owners.split.store(true, Ordering::Relaxed);
@@ -106,11 +110,20 @@ impl Partition {
         self.row(address.to_bits())?.owners.strays.worker(own, port)
     }
 
-    /// The worker that gives out a port. `None`: no worker does.
-    pub(crate) fn giver_of(&self, own: u8, address: Ipv4Addr, port: u16) -> Option<usize> {
+    /// True if a static mapping has a port.
+    pub(crate) fn is_static(&self, own: u8, address: Ipv4Addr, port: u16) -> bool {
+        let row = self.row(address.to_bits());
+        row.is_some_and(|row| self.of_static(row, own, port).is_some())
+    }
+
+    /// The worker that gives out a port, or would if no static mapping had it. `None`: no worker
+    /// does.
+    pub(crate) fn giver_of(&self, address: Ipv4Addr, port: u16) -> Option<usize> {
         let row = self.row(address.to_bits())?;
-        let by_words = || row.owners.of(usize::from(port) / 64);
-        Some(self.gives_out(row, own, port).unwrap_or_else(by_words))
+        match self.giver(row, port) {
+            PacketOwner::Of(worker) => Some(worker),
+            _ => Some(row.owners.of(usize::from(port) / 64)),
+        }
     }
 
     /// Looks for ports that a worker gives out of an address and whose mappings other workers have,
@@ -126,8 +139,8 @@ impl Partition {
         let mut found = Vec::new();
         let Some(row) = self.row(address.to_bits()) else { return (found, None) };
         let Some(list) = row.owners.strays.0.get() else { return (found, None) };
-        // Ports of subscribers and of static mappings are given out whatever word they are in.
-        let by_words = row.plan.is_none() && !row.has_fixed;
+        // Ports of subscribers are given out whatever word they are in.
+        let by_words = row.plan.is_none();
         for word in from..ALL_WORDS {
             if *looks == 0 || found.len() >= most {
                 return (found, Some(word));
@@ -143,7 +156,7 @@ impl Partition {
                 let of = usize::from(list.workers[place].load(Ordering::Acquire));
                 let port = (place % PORTS) as u16;
                 let is_stray = of != 0 && of != worker + 1;
-                if is_stray && self.giver_of(own, address, port) == Some(worker) {
+                if is_stray && self.giver_of(address, port) == Some(worker) {
                     found.push((own, port));
                 }
             }
@@ -154,9 +167,8 @@ impl Partition {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PacketOwner;
     use super::*;
-    use natgate_engine::{AddressRange, Config, PoolConfig};
+    use natgate_engine::{AddressRange, Config, PoolConfig, StaticMapping};
 
     #[test]
     fn a_stray_leads_to_its_worker_until_its_mapping_has_ended() {
@@ -177,7 +189,7 @@ mod tests {
         let in_part = |worker| partition.strays_in_part(worker, (address, 0), (&mut 9999, 9)).0;
         assert_eq!(in_part(0), [(UDP, port)]);
         assert!(in_part(1).is_empty() && in_part(2).is_empty());
-        assert_eq!(partition.giver_of(UDP, address, port), Some(0));
+        assert_eq!(partition.giver_of(address, port), Some(0));
         assert!(!partition.note_end(1, UDP, address, port), "another's mapping");
         assert!(partition.note_end(2, UDP, address, port));
         assert_eq!(
@@ -186,6 +198,43 @@ mod tests {
         );
         assert!(!partition.note_end(2, UDP, address, port), "it has ended");
         assert!(in_part(0).is_empty());
+    }
+
+    /// A reload gives the port of a copy to a static mapping of a third worker.
+    #[test]
+    fn packets_find_a_static_mapping_before_the_copy_that_it_displaced() {
+        const UDP: u8 = protocol::UDP;
+        let address = Ipv4Addr::new(203, 0, 113, 1);
+        let addresses = vec![AddressRange { first: address, last: address }];
+        let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
+        let config = Config { pools, ..Config::default() };
+        let before = Partition::new(&config, None, 3, None);
+        let leads_to = |partition: &Partition, port| {
+            partition.of_external(partition.row(address.to_bits()).expect("it is there"), UDP, port)
+        };
+        let row = before.row(address.to_bits()).expect("it is external");
+        let port = row.owners.stretches(1)[0].end as u16 * 64 - 1;
+        for port in [port, port - 1] {
+            before.note_copy(2, UDP, address, port);
+        }
+        let mut hosts = (0..=255).map(|host| Ipv4Addr::new(10, 0, 0, host));
+        let host = hosts.find(|host| before.of_host(0, host.to_bits()) == 0).expect("one");
+        let statics = vec![StaticMapping {
+            external: (address, Some(port)),
+            internal: (host, Some(80)),
+            protocol: Some(UDP),
+            ..StaticMapping::default()
+        }];
+        let after = Partition::new(&Config { statics, ..config }, None, 3, Some(&before));
+        assert!(after.is_static(UDP, address, port) && !after.is_static(UDP, address, port - 1));
+        assert_eq!(leads_to(&after, port), PacketOwner::Of(0));
+        assert_eq!(leads_to(&after, port - 1), PacketOwner::Of(2));
+        assert_eq!(after.giver_of(address, port), Some(1));
+        // The sessions of the static mapping are copied to its worker.
+        after.note_copy(0, UDP, address, port);
+        assert_eq!(after.stray(UDP, address, port), Some(2), "its rest goes on");
+        assert!(after.note_end(2, UDP, address, port));
+        assert_eq!(leads_to(&before, port), PacketOwner::Of(1), "without the static mapping");
     }
 
     #[test]
