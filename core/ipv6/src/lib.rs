@@ -58,6 +58,7 @@ mod pairs;
 mod prefix;
 mod quick;
 mod quotes;
+mod ranges;
 mod realms;
 mod receivers;
 mod requests;

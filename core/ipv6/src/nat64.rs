@@ -14,6 +14,7 @@ use crate::embedding::Pref64;
 use crate::errors;
 use crate::hosts::Hosts;
 use crate::quotes::Quotes;
+use crate::ranges::Ranges;
 use crate::realms::HostKind;
 use crate::settings::Nat64Settings;
 use crate::share::Share;
@@ -59,6 +60,8 @@ pub(crate) struct Reached {
 #[derive(Clone, Debug)]
 pub(crate) struct Nat64 {
     settings: Nat64Settings,
+    /// The hosts that are translated; `None`: all.
+    subscribers: Option<Ranges<u128>>,
     /// The realm of numbers.
     pub(crate) realm: u16,
     converter: Converter,
@@ -83,7 +86,10 @@ impl Nat64 {
         let mut hosts = Hosts::new(settings.subscriber_length, most, share, seed);
         //= rfc6146#section-3.1-manual
         hosts.begin_with(&settings.static_hosts)?;
+        let subscribers = &settings.subscribers;
+        let some = (!subscribers.is_empty()).then(|| Ranges::of_ipv6(subscribers));
         Ok(Self {
+            subscribers: some,
             converter,
             hosts,
             prefixes: Prefixes::new(sessions, seed),
@@ -112,9 +118,7 @@ impl Nat64 {
 
     #[inline]
     pub(crate) fn is_subscriber(&self, source: u128) -> bool {
-        let subscribers = &self.settings.subscribers;
-        subscribers.is_empty()
-            || subscribers.iter().any(|prefix| prefix.contains(Ipv6Addr::from_bits(source)))
+        self.subscribers.as_ref().is_none_or(|subscribers| subscribers.has(source))
     }
 
     /// Checks a packet from inside before it is converted. Returns the number of the host that an

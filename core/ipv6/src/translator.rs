@@ -15,6 +15,7 @@ use crate::forward::Network;
 use crate::nat64::Nat64;
 use crate::pairs::Pairs;
 use crate::quick::OwnFolded;
+use crate::ranges::Ranges;
 use crate::realms::{self, HostKind, HostRealms};
 use crate::settings::{Filter as FilterKind, Settings};
 use crate::siit::Siit;
@@ -92,6 +93,8 @@ pub struct Translator {
     /// Pairs of prefixes of NPTv6.
     pub(crate) pairs: Pairs,
     pub(crate) clat: Converter,
+    /// Hosts of IPv4 that the CLAT translates.
+    pub(crate) clat_hosts: Ranges<u32>,
     pub(crate) filter: Option<Filter>,
     pub(crate) softwires: Option<Softwires>,
     pub(crate) errors: Errors,
@@ -159,6 +162,7 @@ impl Translator {
             nat64: nat64.transpose()?,
             siit: siit.transpose()?,
             pairs: Pairs::new(&settings.nptv6).map_err(|overlap| overlap.to_string())?,
+            clat_hosts: Ranges::of_ipv4(settings.clat.iter().flat_map(|clat| &clat.subscribers)),
             clat: converter(mtu_ipv6[1], mtus[0], Hops::Decrement),
             filter: outbound_only
                 .then(|| Filter::new(FILTER_RECORDS, config.answer_unsolicited_syn, seed)),

@@ -17,6 +17,7 @@ use super::{SoftwireSettings, Softwires};
 use crate::convert::{Cut, HEADROOM, Refusal};
 use crate::hosts::{Hosts, prefix_of};
 use crate::nat64::about_ipv4;
+use crate::ranges::Ranges;
 use crate::realms::HostKind;
 use crate::share::Share;
 use crate::translator::{Fate, Translator};
@@ -49,9 +50,16 @@ const NO_HOSTS: [u32; 3] = [0xc000_0000, 0xc000_0001, 0xc000_0007];
 //= rfc6333#section-11-sources
 pub fn may_be_behind(inner: Ipv4Addr, others: impl IntoIterator<Item = Prefix>) -> bool {
     let inner = inner.to_bits();
-    !NO_HOSTS.contains(&inner)
-        && (WELL_KNOWN.contains(inner) || others.into_iter().any(|prefix| prefix.contains(inner)))
+    may_be_host(inner, || others.into_iter().any(|prefix| prefix.contains(inner)))
 }
+
+/// True if a host behind a tunnel may have an inner address. `is_other`: it is one of the addresses
+/// besides those of tunnels' ends.
+#[inline]
+fn may_be_host(inner: u32, is_other: impl FnOnce() -> bool) -> bool {
+    !NO_HOSTS.contains(&inner) && (WELL_KNOWN.contains(inner) || is_other())
+}
+
 /// Bits that tell the hosts of a B4 apart.
 const HOST_BITS: u8 = 8;
 /// Subscribers by default, as in the engine.
@@ -81,8 +89,10 @@ pub(super) struct Dslite {
     settings: DsliteSettings,
     /// The realm of numbers.
     realm: u16,
+    /// Addresses of the tunnels' other ends.
+    b4: Ranges<u128>,
     /// Inner addresses that may send, besides those of RFC 6333 section 5.7.
-    inner: Vec<Prefix>,
+    inner: Ranges<u32>,
     hosts: Hosts,
 }
 
@@ -121,18 +131,19 @@ impl Dslite {
         let subscriber = (settings.subscriber_length, interval);
         let mut hosts = Hosts::of_tunnels(subscriber, most, share, seed);
         hosts.begin_with(&settings.static_hosts)?;
-        Ok(Self { settings, realm, inner: config.subscribers.clone(), hosts })
+        let (b4, inner) = (Ranges::of_ipv6(&settings.b4), Ranges::of_ipv4(&config.subscribers));
+        Ok(Self { settings, realm, b4, inner, hosts })
     }
 
     /// Takes the inner addresses that may send from the engine's new configuration.
     pub(super) fn renew(&mut self, config: &Config) {
-        self.inner.clone_from(&config.subscribers);
+        self.inner = Ranges::of_ipv4(&config.subscribers);
     }
 
     /// True if an inner address may send.
     #[inline]
     fn may_send(&self, inner: u32) -> bool {
-        may_be_behind(Ipv4Addr::from_bits(inner), self.inner.iter().copied())
+        may_be_host(inner, || self.inner.has(inner))
     }
 
     /// The gateway's end of the tunnels.
@@ -146,8 +157,7 @@ impl Dslite {
     }
 
     fn is_b4(&self, address: u128) -> bool {
-        let address = Ipv6Addr::from_bits(address);
-        self.settings.b4.iter().any(|prefix| prefix.contains(address))
+        self.b4.has(address)
     }
 
     /// The engine's realm of the hosts' numbers.
