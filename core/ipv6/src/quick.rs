@@ -14,6 +14,8 @@ use natgate_engine::{Direction, Outcome, Packet, Side, prefetch};
 const AHEAD: usize = 4;
 /// Offset that lies in the middle of the headers of both families.
 const MIDDLE: usize = 24;
+/// Offset of the source in the IPv6 header, before the destination.
+const SOURCE: usize = 8;
 
 /// The way of a packet: its direction, the side that it leaves by, and its length as received.
 pub(crate) type Passed = (Direction, Side, usize);
@@ -114,14 +116,7 @@ impl Translator {
     /// False if tables concern all packets that the quick way does not ask.
     #[inline]
     pub(crate) fn has_quick_way(&self) -> bool {
-        let has_softwire = match &self.softwires {
-            // Other tables beside softwires are few.
-            Some(softwires) => {
-                softwires.has_quick_way() && self.nat64.is_none() && self.siit.is_none()
-            }
-            None => true,
-        };
-        has_softwire && self.filter.is_none() && self.settings.clat.is_none()
+        self.filter.is_none() && self.settings.clat.is_none()
     }
 
     /// Takes a packet that no table with state claims. `false`: the packet is unchanged, and has to
@@ -146,13 +141,10 @@ impl Translator {
 
     #[inline(always)]
     fn pass_ipv6(&mut self, from: Side, packet: &mut Packet<'_>) -> Option<Passed> {
-        if let Some(softwires) = &mut self.softwires {
-            let (own, mtu) = (self.own_folded, self.mtus[Side::Outside as usize]);
-            let gateway = Gateway { own, own_ipv4: self.own_ipv4, mtu };
-            return match from {
-                Side::Inside => softwires.pass_from_inside(packet, gateway),
-                Side::Outside => None,
-            };
+        if self.softwires.is_some()
+            && let Some(passed) = self.pass_softwire(from, packet)?
+        {
+            return Some(passed);
         }
         let plain = Plain6::read(packet.bytes())?;
         let (source, destination) = (plain.source, plain.destination);
@@ -179,6 +171,29 @@ impl Translator {
             }
         }
         self.pass_routed(from, packet, &plain)
+    }
+
+    /// Takes a packet of IPv6 if softwires claim it. `None`: the complete way has to decide. Inner
+    /// `None`: it is no softwire's.
+    #[inline(always)]
+    fn pass_softwire(&mut self, from: Side, packet: &mut Packet<'_>) -> Option<Option<Passed>> {
+        let softwires = self.softwires.as_mut()?;
+        let ends = packet.bytes().get(SOURCE..)?.first_chunk::<32>()?;
+        let [source, destination] = [&ends[..16], &ends[16..]].map(|octets| {
+            let mut address = [0; 16];
+            address.copy_from_slice(octets);
+            u128::from_be_bytes(address)
+        });
+        if !softwires.claims_ipv6(destination) {
+            return Some(None);
+        }
+        // A packet from a prefix of NAT64 could turn round.
+        if from == Side::Outside || self.nat64.as_ref().is_some_and(|nat64| nat64.claims(source)) {
+            return None;
+        }
+        let (own, mtu) = (self.own_folded, self.mtus[Side::Outside as usize]);
+        let gateway = Gateway { own, own_ipv4: self.own_ipv4, mtu };
+        softwires.pass_from_inside(packet, gateway).map(Some)
     }
 
     /// Routes a plain packet to the other side, by another prefix if a pair of prefixes has its
@@ -219,9 +234,12 @@ impl Translator {
         if !is_fine || self.is_engines(destination) || self.is_inside_ipv4(destination) {
             return None;
         }
-        match &mut self.softwires {
-            Some(softwires) => softwires.pass_from_outside(packet, &plain),
-            None => self.siit.as_ref()?.pass_ipv4(packet, &plain),
+        if let Some(softwires) = &mut self.softwires {
+            let passed = softwires.pass_from_outside(packet, &plain);
+            if passed.is_some() || self.siit.is_none() || softwires.has_address(destination) {
+                return passed;
+            }
         }
+        self.siit.as_ref()?.pass_ipv4(packet, &plain)
     }
 }

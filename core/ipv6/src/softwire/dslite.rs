@@ -32,7 +32,7 @@ use natgate_engine::{
     Timestamp, is_martian,
 };
 use natgate_wire::ipv6::Fragment;
-use natgate_wire::{Ipv4, ipv6};
+use natgate_wire::{Ipv4, Ipv6, ipv6};
 
 /// Name of the realm of numbers.
 pub(crate) const REALM: &str = "dslite";
@@ -167,7 +167,7 @@ impl Dslite {
     }
 
     /// The number of a host that sends through a tunnel, by its hash, if the tunnel and the inner
-    /// address may send and the subscriber always has this tunnel.
+    /// address may send and the subscriber has this tunnel already.
     #[inline(always)]
     pub(super) fn known(
         &mut self,
@@ -175,7 +175,7 @@ impl Dslite {
         (b4, inner): (u128, u32),
         hash: u64,
     ) -> Option<u32> {
-        if self.hosts.have_ends() || !self.is_b4(b4) || !self.may_send(inner) {
+        if !self.hosts.is_end(b4) || !self.is_b4(b4) || !self.may_send(inner) {
             return None;
         }
         self.hosts.known_behind(b4, inner, hash, now.0)
@@ -232,9 +232,12 @@ impl Dslite {
     /// True if a packet moves its subscriber from another tunnel to its own.
     #[inline(never)]
     fn moves(&self, now: Timestamp, bytes: &[u8]) -> bool {
+        let source = Ipv6::new_header_checked(bytes).map(|header| header.source());
+        if !source.is_ok_and(|source| self.hosts.may_move_to(source, now.0)) {
+            return false;
+        }
         let Some(arrived) = Arrived::whole(bytes) else { return false };
-        self.hosts.may_move_to(arrived.ends.0, now.0)
-            && self.admit(bytes, arrived).is_ok_and(|admitted| admitted.known.is_none())
+        self.admit(bytes, arrived).is_ok_and(|admitted| admitted.known.is_none())
     }
 
     /// The number of a host that sends through a tunnel, to which its subscriber moves.
@@ -344,6 +347,19 @@ impl Translator {
     /// The realm of the hosts behind tunnels; `None`: there is no DS-Lite.
     pub(super) fn realm_of_tunnels(&self) -> Option<u16> {
         self.dslite().map(|dslite| dslite.realm)
+    }
+
+    /// True if packets of NAT64 and of DS-Lite may come in one batch. They go to the engine in runs
+    /// of their own: give [`Translator::take_some`] first those that are not
+    /// [`Translator::is_tunneled`], then the others. All packets of a flow are of one kind.
+    pub fn has_two_kinds(&self) -> bool {
+        self.nat64.is_some() && self.dslite().is_some()
+    }
+
+    /// True if an IPv6 packet is to the gateway's end of the tunnels of DS-Lite.
+    pub fn is_tunneled(&self, packet: &[u8]) -> bool {
+        let header = Ipv6::new_header_checked(packet);
+        header.is_ok_and(|header| self.is_aftr(header.destination()))
     }
 
     /// True if an address is the gateway's end of the tunnels of DS-Lite.
