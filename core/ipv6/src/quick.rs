@@ -231,7 +231,7 @@ impl Translator {
         let (source, destination) = (plain.source, plain.destination);
         let is_fine =
             is_ordinary_ipv4(source) && is_ordinary_ipv4(destination) && source != destination;
-        if !is_fine || self.is_engines(destination) || self.is_inside_ipv4(destination) {
+        if !is_fine || self.is_engines(destination) || self.is_inside_ipv4((source, destination)) {
             return None;
         }
         if let Some(softwires) = &mut self.softwires {

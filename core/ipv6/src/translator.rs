@@ -84,8 +84,7 @@ pub struct Translator {
     pub(crate) networks: [Network; 2],
     /// Ranges of addresses that the engine has for itself, ascending.
     externals: Vec<AddressRange>,
-    /// Ranges of addresses of IPv4 hosts inside, ascending.
-    insiders: Vec<AddressRange>,
+    insiders: Insiders,
     /// Answer to a host that gets no number.
     pub(crate) refusal: natgate_engine::Refusal,
     pub(crate) nat64: Option<Nat64>,
@@ -103,6 +102,26 @@ pub struct Translator {
     taken_back: Counters,
     /// The run of packets that is being taken.
     pub(crate) run: Run,
+}
+
+/// IPv4 hosts inside, as ascending ranges of addresses.
+#[derive(Clone, Debug)]
+struct Insiders {
+    /// Addresses that are inside for all packets.
+    all: Vec<AddressRange>,
+    /// Remote addresses whose packets bypass translation, and the hosts that these reach.
+    remotes: Vec<AddressRange>,
+    subscribers: Vec<AddressRange>,
+}
+
+impl Insiders {
+    fn of(config: &Config) -> Self {
+        Self {
+            all: config.inside_ranges(),
+            remotes: config.bypassed_ranges(),
+            subscribers: config.subscriber_ranges(),
+        }
+    }
 }
 
 /// True if one of ascending ranges has an address.
@@ -157,7 +176,7 @@ impl Translator {
             mtus,
             networks: [&settings.inside, &settings.outside].map(Network::of),
             externals: config.external_ranges(),
-            insiders: config.inside_ranges(),
+            insiders: Insiders::of(config),
             refusal: config.refusal,
             nat64: nat64.transpose()?,
             siit: siit.transpose()?,
@@ -180,7 +199,7 @@ impl Translator {
     pub fn renew(&mut self, config: &Config) {
         self.own_ipv4 = own_ipv4(config);
         self.externals = config.external_ranges();
-        self.insiders = config.inside_ranges();
+        self.insiders = Insiders::of(config);
         self.refusal = config.refusal;
         self.errors.set_rate(config.limits.icmp_errors_per_second);
         if let Some(softwires) = &mut self.softwires {
@@ -298,7 +317,7 @@ impl Translator {
     /// these.
     pub(crate) fn claims_ipv4(&self, from: Side, realm: u16, ends: (u32, u32)) -> bool {
         let claims = match from {
-            Side::Outside => self.claims_softwire_ipv4(ends.1) || self.claims_siit_ipv4(ends.1),
+            Side::Outside => self.claims_softwire_ipv4(ends) || self.claims_siit_ipv4(ends),
             Side::Inside => realm == 0 && self.claims_clat_ipv4(ends.0),
         };
         claims && !self.is_engines(ends.1)
@@ -359,7 +378,7 @@ impl Translator {
         let len = usize::from(header.total_len());
         let is_odd = self.may_amend(from, &header);
         let is_softwires =
-            from == Side::Outside && self.claims_softwire_ipv4(ends.1) && !self.is_engines(ends.1);
+            from == Side::Outside && self.claims_softwire_ipv4(ends) && !self.is_engines(ends.1);
         if !is_softwires && !self.claims_ipv4(from, packet.realm(), ends) {
             let amended = if is_odd { self.amend(engine, now, packet) } else { Ok(()) };
             return match amended {
@@ -385,11 +404,12 @@ impl Translator {
         self.own_ipv4.contains(&Some(address)) || has(&self.externals, address)
     }
 
-    /// True if an IPv4 address is a host's of IPv4 inside: only a table that names the address may
-    /// have its packets.
+    /// True if a packet from outside, with these addresses, is for a host of IPv4 inside: only a
+    /// table that names the destination may have the packet.
     #[inline]
-    pub(crate) fn is_inside_ipv4(&self, address: u32) -> bool {
-        has(&self.insiders, address)
+    pub(crate) fn is_inside_ipv4(&self, (source, destination): (u32, u32)) -> bool {
+        let Insiders { all, remotes, subscribers } = &self.insiders;
+        has(all, destination) || has(remotes, source) && has(subscribers, destination)
     }
 
     /// Checks an IPv6 packet as every packet is checked, and cuts off bytes after its end.

@@ -366,7 +366,7 @@ impl Families {
             return false;
         }
         match from {
-            Side::Outside => self.siit_claims_ipv4(destination),
+            Side::Outside => self.siit_claims_ipv4((source, destination)),
             Side::Inside => self.clat_claims_ipv4(source),
         }
     }
