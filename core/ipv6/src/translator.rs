@@ -33,7 +33,7 @@ use natgate_wire::{Ipv4, Ipv6};
 pub(crate) const LEAST_MTU: u16 = natgate_wire::ipv6::MIN_MTU as u16;
 /// Length of the longest ICMPv6 error, bytes.
 pub const ERROR_ROOM: usize = natgate_wire::ipv6::MIN_MTU;
-/// Endpoints that the filter of RFC 6092 records at most.
+/// Endpoints that the filter of RFC 6092 has room for at least.
 const FILTER_RECORDS: usize = 1 << 16;
 
 /// A packet that leaves.
@@ -168,7 +168,10 @@ impl Translator {
             Nat64::new(nat64, (realm, settings.share), converter, config, seed)
         });
         let softwires = Softwires::new(settings, realms, config, seed)?;
-        let outbound_only = settings.filter == FilterKind::OutboundOnly;
+        let filter = (settings.filter == FilterKind::OutboundOnly).then(|| {
+            let records = FILTER_RECORDS.max(config.session_room() as usize);
+            Filter::new(records, config.answer_unsolicited_syn, seed)
+        });
         Ok(Some(Self {
             realms,
             own_ipv4: own_ipv4(config),
@@ -183,8 +186,7 @@ impl Translator {
             pairs: Pairs::new(&settings.nptv6).map_err(|overlap| overlap.to_string())?,
             clat_hosts: Ranges::of_ipv4(settings.clat.iter().flat_map(|clat| &clat.subscribers)),
             clat: converter(mtu_ipv6[1], mtus[0], Hops::Decrement),
-            filter: outbound_only
-                .then(|| Filter::new(FILTER_RECORDS, config.answer_unsolicited_syn, seed)),
+            filter,
             softwires,
             errors: Errors::new(config.limits.icmp_errors_per_second),
             counters: Counters::default(),
