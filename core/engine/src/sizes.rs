@@ -106,6 +106,12 @@ impl Config {
     pub fn mapping_room(&self) -> u64 {
         Sizes::new(self).room.dynamic as u64
     }
+
+    /// Most sessions that there may be at a time.
+    pub fn session_room(&self) -> u64 {
+        let Room { dynamic, fixed, further, .. } = Sizes::new(self).room;
+        (dynamic + fixed + further) as u64
+    }
 }
 
 /// Checks everything that the engine relies on. The control crate makes the same checks earlier and

@@ -265,6 +265,31 @@ impl Engine {
         is_done
     }
 
+    /// Visits mappings as [`Engine::scan_mappings`] does, and tells the internal address and the
+    /// remote address, as seen inside, of each of their sessions. All sessions of a mapping are
+    /// visited in one call: no session is missed that is there from the first call to the last.
+    pub fn scan_remotes(
+        &self,
+        cursor: &mut Cursor,
+        most: usize,
+        filter: &Filter,
+        mut visit: impl FnMut(Ipv4Addr, Ipv4Addr),
+    ) -> bool {
+        let mut budget = most;
+        while let Some(slot) = self.next_match(cursor, &mut budget, filter) {
+            let internal = self.table.mapping(slot).internal().host.ip();
+            for session in self.table.sessions(slot) {
+                let remote = self.seen(slot, self.table.session(session).remote());
+                visit(internal, Ipv4Addr::from_bits(remote.address));
+                budget = budget.saturating_sub(1);
+            }
+            if budget == 0 {
+                break;
+            }
+        }
+        matches!(cursor.stage, Stage::Done)
+    }
+
     /// [`Engine::scan_mappings`] for sessions, each with its mapping.
     pub fn scan_sessions(
         &self,

@@ -371,6 +371,9 @@ impl Translator {
         if !nat64.may_stand(*prefix, *remote) {
             return Err(refuse(DropReason::NotGlobal));
         }
+        if !nat64.may_note(source, Reached { remote: *remote, prefix: *prefix }) {
+            return Err(refuse(DropReason::SessionTableFull));
+        }
         let number = nat64.hosts.intern_approached(source, *hash, now.0).map_err(refuse)?;
         let is_new = nat64.hosts.is_new();
         run.has_new |= is_new;

@@ -88,8 +88,7 @@ impl Translator {
 
     /// True if an IPv4 packet from inside with this source is the CLAT's.
     pub(crate) fn claims_clat_ipv4(&self, source: u32) -> bool {
-        let of = |clat: &ClatSettings| clat.subscribers.iter().any(|one| one.contains(source));
-        self.settings.clat.as_ref().is_some_and(of)
+        self.clat_hosts.has(source)
     }
 
     fn customer(&self) -> Result<Customer, DropReason> {

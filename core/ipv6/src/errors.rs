@@ -51,10 +51,36 @@ pub fn requester_of(network: u64) -> u32 {
     (network.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as u32
 }
 
+/// Kinds of errors with rates of their own. A scan provokes other errors as often as it likes; a
+/// host that does not hear of a narrow path waits for ever.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    TooBig,
+    Other,
+}
+
+impl Kind {
+    fn of_ipv6(message: ErrorMessage) -> Self {
+        match message.kind {
+            icmpv6::kind::PACKET_TOO_BIG => Self::TooBig,
+            _ => Self::Other,
+        }
+    }
+
+    fn of_ipv4(message: ErrorMessage) -> Self {
+        const NEEDED: ErrorMessage = ErrorMessage::fragmentation_needed(0);
+        match (message.kind, message.code) == (NEEDED.kind, NEEDED.code) {
+            true => Self::TooBig,
+            false => Self::Other,
+        }
+    }
+}
+
 /// Makes errors, at limited rates, as the engine does.
 #[derive(Clone, Debug)]
 pub(crate) struct Errors {
-    rates: ErrorRates,
+    /// By [`Kind`].
+    rates: [ErrorRates; 2],
     queue: VecDeque<Waiting>,
     /// Errors that were due and not made.
     pub(crate) suppressed: u64,
@@ -63,19 +89,19 @@ pub(crate) struct Errors {
 impl Errors {
     pub(crate) fn new(per_second: u32) -> Self {
         Self {
-            rates: ErrorRates::new(per_second),
+            rates: [ErrorRates::new(per_second), ErrorRates::new(per_second)],
             queue: VecDeque::with_capacity(QUEUE),
             suppressed: 0,
         }
     }
 
     pub(crate) fn set_rate(&mut self, per_second: u32) {
-        self.rates.set_rate(per_second);
+        self.rates.iter_mut().for_each(|rates| rates.set_rate(per_second));
     }
 
-    /// True, and counted, if one more error for a requester may be made now.
-    fn may_send(&mut self, now: u64, requester: u32) -> bool {
-        let may = self.has_room() && self.rates.take(now, requester);
+    /// True, and counted, if one more error of a kind for a requester may be made now.
+    fn may_send(&mut self, kind: Kind, now: u64, requester: u32) -> bool {
+        let may = self.has_room() && self.rates[kind as usize].take(now, requester);
         self.suppressed += u64::from(!may);
         may
     }
@@ -96,7 +122,7 @@ impl Errors {
             self.suppressed += 1;
             return;
         };
-        if self.may_send(now, requester(quoted)) {
+        if self.may_send(Kind::of_ipv6(message), now, requester(quoted)) {
             let mut waiting = Waiting { side, len: 0, bytes: [0; MIN_MTU] };
             waiting.len = write_ipv6(&mut waiting.bytes, source, message, quoted);
             self.queue.push_back(waiting);
@@ -113,7 +139,8 @@ impl Errors {
         message: ErrorMessage,
         quoted: &[u8],
     ) {
-        if may_answer_ipv4(quoted) && self.may_send(now, requester(quoted)) {
+        if may_answer_ipv4(quoted) && self.may_send(Kind::of_ipv4(message), now, requester(quoted))
+        {
             let mut waiting = Waiting { side, len: 0, bytes: [0; MIN_MTU] };
             waiting.len = write_ipv4(&mut waiting.bytes, source, message, quoted, mtu);
             self.queue.push_back(waiting);
@@ -132,7 +159,7 @@ impl Errors {
     ) {
         // Hosts behind different tunnels may have one inner address.
         let requester = requester_of((ends.0 >> 64) as u64);
-        if !may_answer_ipv4(quoted) || !self.may_send(now, requester) {
+        if !may_answer_ipv4(quoted) || !self.may_send(Kind::of_ipv4(message), now, requester) {
             return;
         }
         let mut inner = [0; MIN_MTU];
@@ -322,6 +349,53 @@ mod tests {
         assert_eq!((0..100).filter(|_| send(5 + SECOND / 10, 0)).count(), 1);
         assert_eq!((0..100).filter(|_| send(5 + 9 * SECOND, 0)).count(), 10);
         assert_eq!(errors.suppressed, 90 + 90 + 99 + 90);
+    }
+
+    #[test]
+    fn a_scan_does_not_silence_the_discovery_of_narrow_paths() {
+        let mut errors = Errors::new(40);
+        let scan = |errors: &mut Errors| {
+            for network in 0..200_u128 {
+                let mut quoted = packet(17, &[0; 8]);
+                let mut header = Ipv6::new_header_checked(&mut quoted[..]).unwrap();
+                header.set_source(HOST | network << 64);
+                for message in [ErrorMessage::PROHIBITED_IPV6, ErrorMessage::HOP_LIMIT_EXCEEDED] {
+                    errors.send_ipv6(5, Side::Inside, Some(OWN), message, &quoted);
+                    errors.pop();
+                }
+            }
+        };
+        scan(&mut errors);
+        let suppressed = errors.suppressed;
+        assert!(suppressed > 300);
+        let quoted = packet(17, &[7; 3000]);
+        for _ in 0..10 {
+            let message = ErrorMessage::packet_too_big(1400);
+            errors.send_ipv6(5, Side::Inside, Some(OWN), message, &quoted);
+            assert!(errors.pop().is_some(), "the rate of one requester is unused");
+            scan(&mut errors);
+        }
+        let quoted = packet_ipv4();
+        let needed = ErrorMessage::fragmentation_needed(1400);
+        errors.send_ipv4(5, (Side::Outside, 1500), 7, HOST_UNREACHABLE, &quoted);
+        assert!(errors.pop().is_none());
+        errors.send_ipv4(5, (Side::Outside, 1500), 7, needed, &quoted);
+        assert!(errors.pop().is_some());
+        errors.send_tunneled(5, 7, (HOST + 1, OWN), HOST_UNREACHABLE, &quoted);
+        assert!(errors.pop().is_none());
+        errors.send_tunneled(5, 7, ((HOST + 1) << 1, OWN), needed, &quoted);
+        assert!(errors.pop().is_some());
+    }
+
+    fn packet_ipv4() -> alloc::vec::Vec<u8> {
+        let mut bytes = alloc::vec![0; 60];
+        let mut packet = Ipv4::init(&mut bytes[..], ipv4::HEADER_LEN);
+        packet.set_total_len(60);
+        packet.set_ttl(64);
+        packet.set_protocol(protocol::UDP);
+        packet.set_source(0xc633_6407);
+        packet.set_destination(0xcb00_7101);
+        bytes
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Translator {
         };
         let ends = (source, destination);
         let is_softwires =
-            from == Side::Outside && self.claims_softwire_ipv4(ends.1) && !self.is_engines(ends.1);
+            from == Side::Outside && self.claims_softwire_ipv4(ends) && !self.is_engines(ends.1);
         if !is_softwires && !self.claims_ipv4(from, packet.realm(), ends) {
             let is_odd =
                 Ipv4::new_checked(packet.bytes()).is_ok_and(|header| self.may_amend(from, &header));

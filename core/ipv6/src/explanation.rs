@@ -162,6 +162,16 @@ pub enum FamilyStep {
         /// The port's set; `None`: a port without customer.
         set: Option<u16>,
     },
+    /// A rule with a longer prefix has the IPv4 address of a customer of MAP-T: answers would reach
+    /// the customer of that rule.
+    Longer {
+        /// The rule.
+        table: SoftwireTable,
+        /// The address.
+        ipv4: Ipv4Addr,
+        /// The customer of the address and the packet's port, if there is one.
+        customer: Option<Ipv6Addr>,
+    },
     /// A report from inside a tunnel. False: it is about no packet of the gateway.
     Report(bool),
     /// The size of the packet as it leaves, and of the way.

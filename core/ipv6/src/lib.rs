@@ -58,6 +58,7 @@ mod pairs;
 mod prefix;
 mod quick;
 mod quotes;
+mod ranges;
 mod realms;
 mod receivers;
 mod requests;
@@ -78,6 +79,7 @@ pub use explanation::{
 pub use forward::answer_echo;
 pub use hosts::Hosts;
 pub use hosts::carried::{CarriedHost, UnfitHost};
+pub use nat64::CarriedPath;
 pub use nptv6::{Nptv6, Nptv6Error, Unmapped};
 pub use numbered::HostName;
 pub use pairs::{Overlap, Pairs, Way, overlap};

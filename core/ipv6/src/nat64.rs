@@ -3,7 +3,7 @@
 //! A packet from inside becomes IPv4 with the host's number as source; the engine takes it as a
 //! packet of a realm of numbers. A packet that the engine sends into that realm becomes IPv6. A
 //! host may reach a remote address by several prefixes, so the prefix of each host and remote
-//! address is remembered, unless it is the first one.
+//! address is remembered while they have a session, unless it is the first one.
 
 mod prefixes;
 
@@ -14,6 +14,7 @@ use crate::embedding::Pref64;
 use crate::errors;
 use crate::hosts::{Hosts, SUBSCRIBERS};
 use crate::quotes::Quotes;
+use crate::ranges::Ranges;
 use crate::realms::HostKind;
 use crate::settings::Nat64Settings;
 use crate::share::Share;
@@ -27,6 +28,7 @@ use natgate_engine::{
 };
 use natgate_wire::ipv6::MIN_MTU;
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv6, protocol};
+pub use prefixes::CarriedPath;
 use prefixes::Prefixes;
 
 /// Source of the engine's errors to the realm of numbers (RFC 7600).
@@ -56,6 +58,8 @@ pub(crate) struct Reached {
 #[derive(Clone, Debug)]
 pub(crate) struct Nat64 {
     settings: Nat64Settings,
+    /// The hosts that are translated; `None`: all.
+    subscribers: Option<Ranges<u128>>,
     /// The realm of numbers.
     pub(crate) realm: u16,
     converter: Converter,
@@ -76,14 +80,17 @@ impl Nat64 {
         seed: [u8; 32],
     ) -> Result<Self, String> {
         let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
-        let several = settings.prefixes.len() > 1;
+        let sessions = (settings.prefixes.len() > 1).then(|| config.session_room() as usize);
         let mut hosts = Hosts::new(settings.subscriber_length, most, share, seed);
         //= rfc6146#section-3.1-manual
         hosts.begin_with(&settings.static_hosts)?;
+        let subscribers = &settings.subscribers;
+        let some = (!subscribers.is_empty()).then(|| Ranges::of_ipv6(subscribers));
         Ok(Self {
+            subscribers: some,
             converter,
             hosts,
-            prefixes: Prefixes::new(several, seed),
+            prefixes: Prefixes::new(sessions, seed),
             quotes: Quotes::default(),
             untranslated: Untranslated::default(),
             realm,
@@ -109,9 +116,7 @@ impl Nat64 {
 
     #[inline]
     pub(crate) fn is_subscriber(&self, source: u128) -> bool {
-        let subscribers = &self.settings.subscribers;
-        subscribers.is_empty()
-            || subscribers.iter().any(|prefix| prefix.contains(Ipv6Addr::from_bits(source)))
+        self.subscribers.as_ref().is_none_or(|subscribers| subscribers.has(source))
     }
 
     /// Checks a packet from inside before it is converted. Returns the number of the host that an
@@ -168,8 +173,22 @@ impl Nat64 {
         self.converter.plain_to_ipv4(packet, plain, ends);
     }
 
+    /// True if the prefix by which a host is about to reach a remote address can be noted.
+    #[inline(always)]
+    pub(crate) fn may_note(&self, host: u128, Reached { remote, prefix }: Reached) -> bool {
+        self.prefixes.is_off() || self.prefixes.may_note(host, remote, prefix)
+    }
+
+    /// Frees the notes of prefixes without a session, some in each call.
+    pub(crate) fn sweep_prefixes(&mut self, engine: &Engine) {
+        if !self.prefixes.is_off() {
+            let hosts = &self.hosts;
+            self.prefixes.sweep(engine, self.realm, |number| hosts.address(number));
+        }
+    }
+
     /// Notes the prefix by which a host reaches a remote address, if the engine has not refused the
-    /// packet: else one host that gets nothing could displace what is noted for others.
+    /// packet.
     #[inline(always)]
     pub(crate) fn note_prefix(&mut self, number: u32, reached: Reached, verdict: Verdict) {
         let Reached { remote, prefix } = reached;
@@ -194,6 +213,24 @@ impl Nat64 {
             && let Some(host) = self.hosts.address(number)
         {
             self.prefixes.note(host, remote, prefix);
+        }
+    }
+
+    /// The prefixes by which hosts reach remote addresses, but for the first prefix.
+    pub(crate) fn carried_paths(&self) -> impl Iterator<Item = CarriedPath> {
+        self.prefixes.all().map(|(host, remote, place)| CarriedPath {
+            host: Ipv6Addr::from_bits(host),
+            remote: Ipv4Addr::from_bits(remote),
+            prefix: self.settings.prefixes[place].prefix(),
+        })
+    }
+
+    /// Notes the prefix by which a host reached a remote address in another process, if there is
+    /// the prefix.
+    pub(crate) fn adopt_path(&mut self, CarriedPath { host, remote, prefix }: CarriedPath) {
+        let place = self.settings.prefixes.iter().position(|one| one.prefix() == prefix);
+        if let Some(place) = place {
+            self.prefixes.note(host.to_bits(), remote.to_bits(), place);
         }
     }
 
@@ -341,8 +378,8 @@ impl Translator {
     ) -> Result<Option<Ipv4Addr>, Refusal> {
         let Some(nat64) = &self.nat64 else { return Err(DropReason::NoRoute.into()) };
         let receiver = nat64.check_sender(source, packet.bytes())?;
-        let (settings, numbers) = (&nat64.settings, &nat64.hosts);
-        let mut addresses = Outward { settings, numbers, receiver, sender: None };
+        let Nat64 { settings, hosts: numbers, prefixes, .. } = nat64;
+        let mut addresses = Outward { settings, prefixes, numbers, receiver, sender: None };
         nat64.converter.clone().to_ipv4(packet, &mut addresses)?;
         packet.set_realm(nat64.realm);
         Ok(addresses.sender.map(|(number, _)| number))
@@ -389,9 +426,9 @@ impl Translator {
         let receiver = nat64.check_sender(source, packet.bytes())?;
         nat64.quotes.add(packet.bytes(), None);
         packet.set_realm(nat64.realm);
-        let Nat64 { settings, converter, hosts, .. } = nat64;
+        let Nat64 { settings, converter, hosts, prefixes, .. } = nat64;
         let numbers = Numbering { hosts, now: now.0 };
-        let mut addresses = Outward { settings, numbers, receiver, sender: None };
+        let mut addresses = Outward { settings, prefixes, numbers, receiver, sender: None };
         let converted = converter.to_ipv4(packet, &mut addresses);
         let sender = addresses.sender;
         if let (Err(_), Some((number, _))) = (&converted, sender) {
@@ -440,6 +477,7 @@ impl Numbers for &Hosts {
 /// Addresses of a packet from a host.
 struct Outward<'n, N> {
     settings: &'n Nat64Settings,
+    prefixes: &'n Prefixes,
     numbers: N,
     /// The number of the host whose packet an error is about.
     receiver: Option<Ipv4Addr>,
@@ -482,6 +520,9 @@ impl<N: Numbers> Addresses for Outward<'_, N> {
         match place {
             Place::Packet => {
                 let (prefix, remote) = self.settings.extract(destination)?;
+                if !self.prefixes.may_note(source, remote, prefix) {
+                    return Err(DropReason::SessionTableFull.into());
+                }
                 let number = self.numbers.of_sender(source)?;
                 self.sender = Some((number, Reached { remote, prefix }));
                 Ok((number.to_bits(), remote))

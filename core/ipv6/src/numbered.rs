@@ -4,7 +4,7 @@
 use crate::convert::{Cut, DIFFERENCE, ErrorMessage, Refusal};
 use crate::errors::HOST_UNREACHABLE;
 use crate::hosts::no_number;
-use crate::nat64::{Origin, Reached};
+use crate::nat64::{CarriedPath, Nat64, Origin, Reached};
 use crate::realms::{HostKind, HostRealms};
 use crate::translator::{Fate, LEAST_MTU, Translator, process};
 use crate::{CarriedHost, Hosts, StaticHost, UnfitHost};
@@ -96,6 +96,18 @@ impl Translator {
         }
     }
 
+    /// The prefixes by which hosts of NAT64 reach remote addresses, for another process.
+    pub fn carried_paths(&self) -> impl Iterator<Item = CarriedPath> {
+        self.nat64.iter().flat_map(Nat64::carried_paths)
+    }
+
+    /// Takes the prefixes of another process's translator.
+    pub fn adopt_paths(&mut self, paths: impl IntoIterator<Item = CarriedPath>) {
+        if let Some(nat64) = &mut self.nat64 {
+            paths.into_iter().for_each(|path| nat64.adopt_path(path));
+        }
+    }
+
     /// Takes the hosts of another process's translator, whose mappings the engine has. Without
     /// NAT64 or DS-Lite there is no place for its hosts, nor for their mappings.
     ///
@@ -157,6 +169,9 @@ impl Translator {
             if let Some(hosts) = self.hosts_mut(kind) {
                 hosts.sweep(engine, realm, now.0);
             }
+        }
+        if let Some(nat64) = &mut self.nat64 {
+            nat64.sweep_prefixes(engine);
         }
     }
 

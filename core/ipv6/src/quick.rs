@@ -14,6 +14,8 @@ use natgate_engine::{AddressRange, Direction, Outcome, Packet, Side, prefetch};
 const AHEAD: usize = 4;
 /// Offset that lies in the middle of the headers of both families.
 const MIDDLE: usize = 24;
+/// Offset of the source in the IPv6 header, before the destination.
+const SOURCE: usize = 8;
 
 /// The way of a packet: its direction, the side that it leaves by, and its length as received.
 pub(crate) type Passed = (Direction, Side, usize);
@@ -39,13 +41,11 @@ const fn martian() -> Octets {
 
 impl Octets {
     /// First octets of own addresses, and of ranges of others.
-    pub(crate) fn of(
+    pub(crate) fn of<'r>(
         own: [Option<u32>; 2],
-        externals: &[AddressRange],
-        insiders: &[AddressRange],
+        ranges: impl Iterator<Item = &'r AddressRange>,
     ) -> Self {
         let mut octets = Self::default();
-        let ranges = externals.iter().chain(insiders);
         let ranges = ranges.map(|range| (range.first.to_bits(), range.last.to_bits()));
         for (first, last) in ranges.chain(own.into_iter().flatten().map(|own| (own, own))) {
             for octet in first >> 24..=last >> 24 {
@@ -143,14 +143,7 @@ impl Translator {
     /// False if tables concern all packets that the quick way does not ask.
     #[inline]
     pub(crate) fn has_quick_way(&self) -> bool {
-        let has_softwire = match &self.softwires {
-            // Other tables beside softwires are few.
-            Some(softwires) => {
-                softwires.has_quick_way() && self.nat64.is_none() && self.siit.is_none()
-            }
-            None => true,
-        };
-        has_softwire && self.filter.is_none() && self.settings.clat.is_none()
+        self.filter.is_none() && self.settings.clat.is_none()
     }
 
     /// Takes a packet that no table with state claims. `false`: the packet is unchanged, and has to
@@ -175,13 +168,10 @@ impl Translator {
 
     #[inline(always)]
     fn pass_ipv6(&mut self, from: Side, packet: &mut Packet<'_>) -> Option<Passed> {
-        if let Some(softwires) = &mut self.softwires {
-            let (own, mtu) = (self.own_folded, self.mtus[Side::Outside as usize]);
-            let gateway = Gateway { own, own_ipv4: self.own_ipv4, mtu };
-            return match from {
-                Side::Inside => softwires.pass_from_inside(packet, gateway),
-                Side::Outside => None,
-            };
+        if self.softwires.is_some()
+            && let Some(passed) = self.pass_softwire(from, packet)?
+        {
+            return Some(passed);
         }
         let plain = Plain6::read(packet.bytes())?;
         let (source, destination) = (plain.source, plain.destination);
@@ -208,6 +198,29 @@ impl Translator {
             }
         }
         self.pass_routed(from, packet, &plain)
+    }
+
+    /// Takes a packet of IPv6 if softwires claim it. `None`: the complete way has to decide. Inner
+    /// `None`: it is no softwire's.
+    #[inline(always)]
+    fn pass_softwire(&mut self, from: Side, packet: &mut Packet<'_>) -> Option<Option<Passed>> {
+        let softwires = self.softwires.as_mut()?;
+        let ends = packet.bytes().get(SOURCE..)?.first_chunk::<32>()?;
+        let [source, destination] = [&ends[..16], &ends[16..]].map(|octets| {
+            let mut address = [0; 16];
+            address.copy_from_slice(octets);
+            u128::from_be_bytes(address)
+        });
+        if !softwires.claims_ipv6(destination) {
+            return Some(None);
+        }
+        // A packet from a prefix of NAT64 could turn round.
+        if from == Side::Outside || self.nat64.as_ref().is_some_and(|nat64| nat64.claims(source)) {
+            return None;
+        }
+        let (own, mtu) = (self.own_folded, self.mtus[Side::Outside as usize]);
+        let gateway = Gateway { own, own_ipv4: self.own_ipv4, mtu };
+        softwires.pass_from_inside(packet, gateway).map(Some)
     }
 
     /// Routes a plain packet to the other side, by another prefix if a pair of prefixes has its
@@ -245,13 +258,17 @@ impl Translator {
         let (source, destination) = (plain.source, plain.destination);
         let is_fine =
             is_ordinary_ipv4(source) && is_ordinary_ipv4(destination) && source != destination;
-        let is_near = || self.is_engines(destination) || self.is_inside_ipv4(destination);
+        let ends = (source, destination);
+        let is_near = || self.is_engines(destination) || self.is_inside_ipv4(ends);
         if !is_fine || !self.is_elsewhere(destination) && is_near() {
             return None;
         }
-        match &mut self.softwires {
-            Some(softwires) => softwires.pass_from_outside(packet, &plain),
-            None => self.siit.as_ref()?.pass_ipv4(packet, &plain),
+        if let Some(softwires) = &mut self.softwires {
+            let passed = softwires.pass_from_outside(packet, &plain);
+            if passed.is_some() || self.siit.is_none() || softwires.has_address(destination) {
+                return passed;
+            }
         }
+        self.siit.as_ref()?.pass_ipv4(packet, &plain)
     }
 }

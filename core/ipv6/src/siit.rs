@@ -294,10 +294,10 @@ impl Translator {
 
     /// True if an IPv4 packet from outside to this address is SIIT's.
     //= rfc7915#section-4.6-translate
-    pub(crate) fn claims_siit_ipv4(&self, destination: u32) -> bool {
+    pub(crate) fn claims_siit_ipv4(&self, ends: (u32, u32)) -> bool {
         self.siit.as_ref().is_some_and(|siit| {
-            siit.has_map_of(destination)
-                || !siit.settings.prefixes.is_empty() && !self.is_inside_ipv4(destination)
+            siit.has_map_of(ends.1)
+                || !siit.settings.prefixes.is_empty() && !self.is_inside_ipv4(ends)
         })
     }
 

@@ -15,6 +15,7 @@ use crate::forward::Network;
 use crate::nat64::Nat64;
 use crate::pairs::Pairs;
 use crate::quick::{Octets, OwnFolded};
+use crate::ranges::Ranges;
 use crate::realms::{self, HostKind, HostRealms};
 use crate::settings::{Filter as FilterKind, Settings};
 use crate::siit::Siit;
@@ -32,7 +33,7 @@ use natgate_wire::{Ipv4, Ipv6};
 pub(crate) const LEAST_MTU: u16 = natgate_wire::ipv6::MIN_MTU as u16;
 /// Length of the longest ICMPv6 error, bytes.
 pub const ERROR_ROOM: usize = natgate_wire::ipv6::MIN_MTU;
-/// Endpoints that the filter of RFC 6092 records at most.
+/// Endpoints that the filter of RFC 6092 has room for at least.
 const FILTER_RECORDS: usize = 1 << 16;
 
 /// A packet that leaves.
@@ -83,9 +84,8 @@ pub struct Translator {
     pub(crate) networks: [Network; 2],
     /// Ranges of addresses that the engine has for itself, ascending.
     externals: Vec<AddressRange>,
-    /// Ranges of addresses of IPv4 hosts inside, ascending.
-    insiders: Vec<AddressRange>,
-    /// First octets of own addresses and of these ranges.
+    insiders: Insiders,
+    /// First octets of own addresses, of the engine's and of IPv4 hosts inside.
     octets: Octets,
     /// Answer to a host that gets no number.
     pub(crate) refusal: natgate_engine::Refusal,
@@ -94,6 +94,8 @@ pub struct Translator {
     /// Pairs of prefixes of NPTv6.
     pub(crate) pairs: Pairs,
     pub(crate) clat: Converter,
+    /// Hosts of IPv4 that the CLAT translates.
+    pub(crate) clat_hosts: Ranges<u32>,
     pub(crate) filter: Option<Filter>,
     pub(crate) softwires: Option<Softwires>,
     pub(crate) errors: Errors,
@@ -102,6 +104,32 @@ pub struct Translator {
     taken_back: Counters,
     /// The run of packets that is being taken.
     pub(crate) run: Run,
+}
+
+/// IPv4 hosts inside, as ascending ranges of addresses.
+#[derive(Clone, Debug)]
+struct Insiders {
+    /// Addresses that are inside for all packets.
+    all: Vec<AddressRange>,
+    /// Remote addresses whose packets bypass translation, and the hosts that these reach.
+    remotes: Vec<AddressRange>,
+    subscribers: Vec<AddressRange>,
+}
+
+impl Insiders {
+    fn of(config: &Config) -> Self {
+        Self {
+            all: config.inside_ranges(),
+            remotes: config.bypassed_ranges(),
+            subscribers: config.subscriber_ranges(),
+        }
+    }
+
+    /// First octets of these hosts, of own addresses and of the engine's.
+    fn octets(&self, own: [Option<u32>; 2], externals: &[AddressRange]) -> Octets {
+        let bypassed = if self.remotes.is_empty() { &[][..] } else { &self.subscribers };
+        Octets::of(own, [externals, &self.all, bypassed].into_iter().flatten())
+    }
 }
 
 /// True if one of ascending ranges has an address.
@@ -148,11 +176,14 @@ impl Translator {
             Nat64::new(nat64, (realm, settings.share), converter, config, seed)
         });
         let softwires = Softwires::new(settings, realms, config, seed)?;
-        let outbound_only = settings.filter == FilterKind::OutboundOnly;
-        let (externals, insiders) = (config.external_ranges(), config.inside_ranges());
+        let filter = (settings.filter == FilterKind::OutboundOnly).then(|| {
+            let records = FILTER_RECORDS.max(config.session_room() as usize);
+            Filter::new(records, config.answer_unsolicited_syn, seed)
+        });
+        let (externals, insiders) = (config.external_ranges(), Insiders::of(config));
         Ok(Some(Self {
             realms,
-            octets: Octets::of(own_ipv4(config), &externals, &insiders),
+            octets: insiders.octets(own_ipv4(config), &externals),
             own_ipv4: own_ipv4(config),
             own_folded: OwnFolded::new(settings.own_addresses()),
             mtus,
@@ -163,9 +194,9 @@ impl Translator {
             nat64: nat64.transpose()?,
             siit: siit.transpose()?,
             pairs: Pairs::new(&settings.nptv6).map_err(|overlap| overlap.to_string())?,
+            clat_hosts: Ranges::of_ipv4(settings.clat.iter().flat_map(|clat| &clat.subscribers)),
             clat: converter(mtu_ipv6[1], mtus[0], Hops::Decrement),
-            filter: outbound_only
-                .then(|| Filter::new(FILTER_RECORDS, config.answer_unsolicited_syn, seed)),
+            filter,
             softwires,
             errors: Errors::new(config.limits.icmp_errors_per_second),
             counters: Counters::default(),
@@ -180,8 +211,8 @@ impl Translator {
     pub fn renew(&mut self, config: &Config) {
         self.own_ipv4 = own_ipv4(config);
         self.externals = config.external_ranges();
-        self.insiders = config.inside_ranges();
-        self.octets = Octets::of(self.own_ipv4, &self.externals, &self.insiders);
+        self.insiders = Insiders::of(config);
+        self.octets = self.insiders.octets(self.own_ipv4, &self.externals);
         self.refusal = config.refusal;
         self.errors.set_rate(config.limits.icmp_errors_per_second);
         if let Some(softwires) = &mut self.softwires {
@@ -299,7 +330,7 @@ impl Translator {
     /// these.
     pub(crate) fn claims_ipv4(&self, from: Side, realm: u16, ends: (u32, u32)) -> bool {
         let claims = match from {
-            Side::Outside => self.claims_softwire_ipv4(ends.1) || self.claims_siit_ipv4(ends.1),
+            Side::Outside => self.claims_softwire_ipv4(ends) || self.claims_siit_ipv4(ends),
             Side::Inside => realm == 0 && self.claims_clat_ipv4(ends.0),
         };
         claims && !self.is_engines(ends.1)
@@ -360,7 +391,7 @@ impl Translator {
         let len = usize::from(header.total_len());
         let is_odd = self.may_amend(from, &header);
         let is_softwires =
-            from == Side::Outside && self.claims_softwire_ipv4(ends.1) && !self.is_engines(ends.1);
+            from == Side::Outside && self.claims_softwire_ipv4(ends) && !self.is_engines(ends.1);
         if !is_softwires && !self.claims_ipv4(from, packet.realm(), ends) {
             let amended = if is_odd { self.amend(engine, now, packet) } else { Ok(()) };
             return match amended {
@@ -393,11 +424,12 @@ impl Translator {
         !self.octets.has(address)
     }
 
-    /// True if an IPv4 address is a host's of IPv4 inside: only a table that names the address may
-    /// have its packets.
+    /// True if a packet from outside, with these addresses, is for a host of IPv4 inside: only a
+    /// table that names the destination may have the packet.
     #[inline]
-    pub(crate) fn is_inside_ipv4(&self, address: u32) -> bool {
-        has(&self.insiders, address)
+    pub(crate) fn is_inside_ipv4(&self, (source, destination): (u32, u32)) -> bool {
+        let Insiders { all, remotes, subscribers } = &self.insiders;
+        has(all, destination) || has(remotes, source) && has(subscribers, destination)
     }
 
     /// Checks an IPv6 packet as every packet is checked, and cuts off bytes after its end.

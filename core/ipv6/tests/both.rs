@@ -304,6 +304,44 @@ fn hosts_of_both_kinds_reach_each_other_and_get_each_others_errors() {
     assert_eq!(ends4(&error[28..]), (inner, external, 6000, of_six));
 }
 
+impl World {
+    /// Takes a batch from inside in runs. Returns their number; all packets leave.
+    fn runs(&mut self, batch: &[&[u8]]) -> usize {
+        let mut buffers: Vec<Vec<u8>> =
+            batch.iter().map(|bytes| [&[0; HEADROOM], *bytes].concat()).collect();
+        let mut packets: Vec<Packet<'_>> =
+            buffers.iter_mut().map(|buffer| Packet::new(buffer, HEADROOM)).collect();
+        let mut fates = vec![Fate::Nothing; batch.len()];
+        let Self { translator, engine, now } = self;
+        let (mut taken, mut runs) = (0, 0);
+        while taken < packets.len() {
+            let rest = &mut packets[taken..];
+            let count = translator.take_some(engine, *now, Side::Inside, rest, &mut fates);
+            assert!(fates[..count].iter().all(|fate| matches!(fate, Fate::Send(_))));
+            (taken, runs) = (taken + count, runs + 1);
+        }
+        runs
+    }
+}
+
+/// A batch of both kinds of hosts, packet by packet, is divided before the translator takes it.
+#[test]
+fn each_kind_of_a_batch_goes_to_the_engine_together() {
+    let mut world = World::new(|_| ());
+    let hosts = |number: u16| {
+        let (six, behind) = ((5000 + number, 53), (6000 + number, 53));
+        [of_nat64(HOST, REMOTE, six), of_dslite(B4, REMOTE, behind)]
+    };
+    let batch: Vec<Vec<u8>> = (0..32).flat_map(hosts).collect();
+    let all: Vec<&[u8]> = batch.iter().map(|bytes| &bytes[..]).collect();
+    assert_eq!(world.runs(&all), 64, "kinds alternate");
+    assert!(world.translator.has_two_kinds());
+    let (behind, others): (Vec<&[u8]>, Vec<&[u8]>) =
+        all.into_iter().partition(|bytes| world.translator.is_tunneled(bytes));
+    assert_eq!((behind.len(), others.len()), (32, 32));
+    assert_eq!((world.runs(&others), world.runs(&behind)), (1, 1));
+}
+
 #[test]
 fn own_errors_have_the_form_of_the_realm() {
     let mut world = World::new(|_| ());

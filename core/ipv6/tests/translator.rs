@@ -5,6 +5,8 @@ mod common;
 mod explained;
 #[path = "common/header6.rs"]
 mod header6;
+#[path = "translator/insiders.rs"]
+mod insiders;
 #[path = "common/prefixes.rs"]
 mod prefixes;
 #[path = "translator/security.rs"]
@@ -218,47 +220,6 @@ fn addresses_of_a_new_configuration_are_the_engines() {
     config.pools[0].addresses.push(AddressRange { first: added, last: added });
     world.translator.renew(&config);
     assert!(!world.translator.claims(Side::Outside, 0, &packet));
-}
-
-/// IPv4 hosts inside are in the connected networks and behind the routers of all realms. A prefix
-/// of SIIT leaves their packets to the engine, and so does lw4o6; an explicit map does not.
-#[test]
-fn packets_to_ipv4_hosts_inside_are_the_engines() {
-    let siit = siit(vec![pref64("2001:db8:64::", 96)], Hairpin::Off);
-    let mut world = World::new(Settings { siit: Some(siit), ..Settings::default() });
-    let mut config = world.engine.config().clone();
-    let net = |address: [u8; 4], len| Some(Prefix::new(address.into(), len));
-    let behind = |first: [u8; 4], last: [u8; 4]| {
-        vec![AddressRange { first: first.into(), last: last.into() }]
-    };
-    config.inside.network = net([192, 0, 2, 0], 28);
-    config.inside_routes = behind([10, 1, 0, 0], [10, 1, 255, 255]);
-    let mut realm = RealmConfig {
-        inside_routes: behind([10, 9, 0, 7], [10, 9, 0, 7]),
-        ..RealmConfig::default()
-    };
-    realm.inside.network = net([10, 8, 0, 0], 16);
-    config.realms.push(realm);
-    world.translator.renew(&config);
-    for (destination, is_siits) in [
-        ([192, 0, 2, 1], true),
-        ([192, 0, 2, 3], false),
-        ([192, 0, 2, 16], true),
-        ([10, 1, 255, 255], false),
-        ([10, 2, 0, 0], true),
-        ([10, 8, 0, 0], false),
-        ([10, 9, 0, 6], true),
-        ([10, 9, 0, 7], false),
-        ([10, 9, 0, 8], true),
-    ] {
-        let packet = four(([198, 51, 100, 7], destination), 17, &udp(53, 5000));
-        let claims = world.translator.claims(Side::Outside, 0, &packet);
-        assert_eq!(claims, is_siits, "{destination:?}");
-        if is_siits {
-            let (went, _) = world.take(Side::Outside, &packet);
-            assert_eq!(went.expect("a packet that passes")[0] >> 4, 6, "{destination:?}");
-        }
-    }
 }
 
 #[test]

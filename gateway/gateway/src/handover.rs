@@ -4,7 +4,7 @@ use crate::router::{KnownNeighbor, Router};
 use crate::team::Division;
 use crate::wiring::{Devices, LinkMap};
 use natgate_engine::{AddressRange, Engine, Export, Exported, Timestamp};
-use natgate_ipv6::CarriedHost;
+use natgate_ipv6::{CarriedHost, CarriedPath};
 use std::sync::mpsc::Receiver;
 
 /// Mappings that a worker exports in one turn: some ten microseconds.
@@ -58,6 +58,8 @@ pub struct Legacy {
     pub division: Option<Division>,
     /// Hosts of NAT64 or DS-Lite of each worker.
     pub hosts: Vec<Vec<CarriedHost>>,
+    /// Prefixes by which hosts of NAT64 of each worker reach remote addresses.
+    pub paths: Vec<Vec<CarriedPath>>,
     /// Control flows of application-level gateways of each worker, each as bytes.
     pub flows: Vec<Vec<Vec<u8>>>,
 }
@@ -74,6 +76,7 @@ impl Legacy {
             }
             sum.epochs.extend(one.epochs);
             sum.hosts.extend(one.hosts);
+            sum.paths.extend(one.paths);
             sum.flows.extend(one.flows);
             if number == 0 {
                 (sum.addresses, sum.division) = (one.addresses, one.division);

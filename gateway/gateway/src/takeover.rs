@@ -124,6 +124,9 @@ impl Worker {
         if let Some(flows) = legacy.flows.get(number) {
             self.adopt_flows(flows, now);
         }
+        if let Some(paths) = legacy.paths.get(number) {
+            self.adopt_paths(paths);
+        }
         legacy.hosts.get(number).map_or(Ok(()), |hosts| self.adopt_hosts(hosts, now))
     }
 

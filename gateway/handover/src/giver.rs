@@ -248,6 +248,11 @@ impl<'a> HaltedGateway<'a> {
                 say(stream, &Message::Hosts { worker, hosts: hosts.to_vec() })?;
             }
         }
+        for (worker, paths) in (0..).zip(&self.legacy.paths) {
+            for paths in paths.chunks(MOST_HOSTS) {
+                say(stream, &Message::Paths { worker, paths: paths.to_vec() })?;
+            }
+        }
         for (worker, flows) in (0..).zip(&self.legacy.flows) {
             for flows in flows.chunks(MOST_FLOWS) {
                 say(stream, &Message::Flows { worker, flows: flows.to_vec() })?;

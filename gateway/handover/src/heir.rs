@@ -3,7 +3,7 @@
 use crate::HandoverError;
 use crate::message::Message;
 use natgate_engine::{Restoration, RestoreError, Restored, Timestamp};
-use natgate_gateway::ipv6::CarriedHost;
+use natgate_gateway::ipv6::{CarriedHost, CarriedPath};
 use natgate_gateway::{Clock, Worker};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -46,6 +46,8 @@ pub struct Heir {
     restorations: Vec<Restoration>,
     /// Hosts of NAT64 or DS-Lite of each worker.
     hosts: Vec<Vec<CarriedHost>>,
+    /// Prefixes by which hosts of each worker reach remote addresses.
+    paths: Vec<Vec<CarriedPath>>,
     /// Control flows of application-level gateways of each worker.
     flows: Vec<Vec<Vec<u8>>>,
 }
@@ -65,8 +67,9 @@ impl Heir {
         match Message::receive(&stream)? {
             Message::Welcome { time, steady, closes } => {
                 let clock = Clock::like((Timestamp(time), steady));
-                let (restorations, hosts, flows) = (Vec::new(), Vec::new(), Vec::new());
-                Ok(Self { stream, clock, closes, restorations, hosts, flows })
+                let (restorations, hosts, paths) = (Vec::new(), Vec::new(), Vec::new());
+                let flows = Vec::new();
+                Ok(Self { stream, clock, closes, restorations, hosts, paths, flows })
             }
             Message::Refused(sentence) => Err(HandoverError::Refused(sentence)),
             _ => Err(HandoverError::Damaged("it does not answer")),
@@ -129,6 +132,7 @@ impl Heir {
         let restored = self.finish(workers)?;
         let now = self.clock.now();
         legacy.hosts = std::mem::take(&mut self.hosts);
+        legacy.paths = std::mem::take(&mut self.paths);
         legacy.flows = std::mem::take(&mut self.flows);
         for (number, worker) in workers.iter_mut().enumerate() {
             worker.go_on(now, number, &legacy).map_err(HandoverError::Host)?;
@@ -179,8 +183,9 @@ impl Heir {
         workers: &mut [Worker],
         between: fn(&mut Worker),
     ) -> Result<u64, HandoverError> {
-        let Self { stream, restorations, hosts, flows, .. } = self;
+        let Self { stream, restorations, hosts, paths, flows, .. } = self;
         hosts.resize(workers.len(), Vec::new());
+        paths.resize(workers.len(), Vec::new());
         flows.resize(workers.len(), Vec::new());
         thread::scope(|scope| {
             let (mut inboxes, mut readers) = (Vec::new(), Vec::new());
@@ -195,7 +200,7 @@ impl Heir {
                     Ok(())
                 }));
             }
-            let written = deal(stream, inboxes, (hosts, flows));
+            let written = deal(stream, inboxes, (hosts, paths, flows));
             for reader in readers {
                 let read = reader.join().unwrap_or_else(|panic| resume_unwind(panic));
                 // A read error is more precise than the closed channel that it causes.
@@ -206,12 +211,16 @@ impl Heir {
     }
 }
 
-/// Distributes records to the threads that read them until a pass is over, and keeps the hosts and
-/// the control flows of each worker.
+/// Lists of all workers: hosts, the prefixes by which they reach remote addresses, and control
+/// flows.
+type Lists<'l> = (&'l mut [Vec<CarriedHost>], &'l mut [Vec<CarriedPath>], &'l mut [Vec<Vec<u8>>]);
+
+/// Distributes records to the threads that read them until a pass is over, and keeps the lists of
+/// each worker.
 fn deal(
     stream: &UnixStream,
     inboxes: Vec<SyncSender<Vec<u8>>>,
-    (all, all_flows): (&mut [Vec<CarriedHost>], &mut [Vec<Vec<u8>>]),
+    (all, all_paths, all_flows): Lists<'_>,
 ) -> Result<u64, HandoverError> {
     loop {
         match Message::receive(stream)? {
@@ -223,6 +232,10 @@ fn deal(
             Message::Hosts { worker, hosts } => match all.get_mut(usize::from(worker)) {
                 Some(own) => own.extend(hosts),
                 None => return Err(HandoverError::Damaged("hosts that nobody takes")),
+            },
+            Message::Paths { worker, paths } => match all_paths.get_mut(usize::from(worker)) {
+                Some(own) => own.extend(paths),
+                None => return Err(HandoverError::Damaged("prefixes that nobody takes")),
             },
             Message::Flows { worker, flows } => match all_flows.get_mut(usize::from(worker)) {
                 Some(own) => own.extend(flows),

@@ -2,7 +2,7 @@
 
 use crate::HandoverError;
 use natgate_engine::{AddressRange, HANDOVER_VERSION, Side, Timestamp};
-use natgate_gateway::ipv6::CarriedHost;
+use natgate_gateway::ipv6::{CarriedHost, CarriedPath, Prefix6};
 use natgate_gateway::{Division, KnownNeighbor, Legacy, Link};
 use natgate_wire::arp::Mac;
 use std::io::{self, Read, Write};
@@ -35,6 +35,9 @@ pub(crate) enum Message {
     Halted(Legacy),
     /// Old process, after [`Message::Halted`]: some hosts of NAT64 or DS-Lite of one worker.
     Hosts { worker: u16, hosts: Vec<CarriedHost> },
+    /// Old process, after [`Message::Halted`]: prefixes by which hosts of NAT64 of one worker reach
+    /// remote addresses.
+    Paths { worker: u16, paths: Vec<CarriedPath> },
     /// Old process, after [`Message::Halted`]: some control flows of application-level gateways of
     /// one worker, each as bytes.
     Flows { worker: u16, flows: Vec<Vec<u8>> },
@@ -54,7 +57,7 @@ pub(crate) enum Message {
 
 const RECORDS: u8 = 7;
 
-/// Most hosts of a message.
+/// Most hosts, or prefixes, of a message.
 pub(crate) const MOST_HOSTS: usize = 1 << 17;
 
 /// Most control flows of a message. Each takes up to 100 KiB.
@@ -84,6 +87,7 @@ impl Message {
             Self::Closed => 12,
             Self::Hosts { .. } => 13,
             Self::Flows { .. } => 14,
+            Self::Paths { .. } => 15,
         }
     }
 
@@ -108,6 +112,16 @@ impl Message {
                     to.extend(host.address.to_le_bytes());
                     to.extend(host.inner.to_le_bytes());
                     to.extend(host.number.to_le_bytes());
+                });
+                bytes
+            }
+            Self::Paths { worker, paths } => {
+                let mut bytes = worker.to_le_bytes().to_vec();
+                put_list(&mut bytes, paths, |to, path| {
+                    to.extend(path.host.to_bits().to_le_bytes());
+                    to.extend(path.remote.to_bits().to_le_bytes());
+                    to.extend(path.prefix.address.to_bits().to_le_bytes());
+                    to.push(path.prefix.len);
                 });
                 bytes
             }
@@ -177,6 +191,7 @@ impl Message {
             11 => Self::Close,
             12 => Self::Closed,
             13 => Self::Hosts { worker: from.u16()?, hosts: from.list(read_host)? },
+            15 => Self::Paths { worker: from.u16()?, paths: from.list(read_path)? },
             14 => Self::Flows { worker: from.u16()?, flows: from.list(Fields::bytes)? },
             _ => return None,
         };
@@ -258,7 +273,7 @@ fn put_list<T>(to: &mut Vec<u8>, list: &[T], mut one: impl FnMut(&mut Vec<u8>, &
 
 fn legacy_bytes(legacy: &Legacy) -> Vec<u8> {
     // Hosts and flows go by themselves.
-    let Legacy { known, epochs, addresses, division, hosts: _, flows: _ } = legacy;
+    let Legacy { known, epochs, addresses, division, .. } = legacy;
     let mut bytes = Vec::new();
     put_list(&mut bytes, known, |to, known| {
         to.push(u8::from(known.link.side == Side::Outside));
@@ -304,7 +319,15 @@ fn read_legacy(from: &mut Fields<'_>) -> Option<Legacy> {
             })?,
         }),
     };
-    Some(Legacy { known, epochs, addresses, division, hosts: Vec::new(), flows: Vec::new() })
+    Some(Legacy { known, epochs, addresses, division, ..Legacy::default() })
+}
+
+fn read_path(from: &mut Fields<'_>) -> Option<CarriedPath> {
+    let host = u128::from_le_bytes(from.array()?).into();
+    let remote = from.u32()?.into();
+    let (address, len) = (u128::from_le_bytes(from.array()?).into(), from.u8()?);
+    let prefix = (len <= 128).then_some(Prefix6 { address, len })?;
+    Some(CarriedPath { host, remote, prefix })
 }
 
 fn read_host(from: &mut Fields<'_>) -> Option<CarriedHost> {

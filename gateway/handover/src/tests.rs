@@ -5,7 +5,7 @@ use crate::{Asker, Gates, Giver, Grant, HandoverError, Heir, path_beside};
 use natgate_engine::{
     AddressRange, Config, MappingInfo, PoolConfig, Prefix, SideConfig, Timestamp,
 };
-use natgate_gateway::ipv6::CarriedHost;
+use natgate_gateway::ipv6::{CarriedHost, CarriedPath, Prefix6};
 use natgate_gateway::{
     Clock, Commander, Controls, Division, Legacy, Settings, SideSettings, Worker, WorkerSettings,
     team, team_commands,
@@ -431,12 +431,19 @@ fn messages_come_through_and_damaged_ones_do_not() {
                 buckets: vec![(1, 2), (0, 0)],
                 addresses: vec![(3, vec![(1000, 0), (24, 1)])],
             }),
-            hosts: Vec::new(),
-            flows: Vec::new(),
+            ..Legacy::default()
         }),
         Message::Hosts {
             worker: 1,
             hosts: vec![CarriedHost { address: 5 << 64 | 7, inner: 9, number: 11 }],
+        },
+        Message::Paths {
+            worker: 1,
+            paths: vec![CarriedPath {
+                host: "2001:db8::5".parse().unwrap(),
+                remote: EXTERNAL,
+                prefix: Prefix6 { address: "2001:db8:64::".parse().unwrap(), len: 96 },
+            }],
         },
         Message::Flows { worker: 2, flows: vec![vec![], vec![4, 5, 6]] },
         Message::Records { worker: 1, records: vec![1, 2, 3] },

@@ -1,6 +1,7 @@
-//! The external addresses of a configuration, in the order of their indexes.
+//! The external addresses of a configuration, in the order of their indexes; and the addresses of
+//! IPv4 hosts inside.
 
-use super::{AddressRange, Allocation, Config};
+use super::{AddressRange, Allocation, Config, Match, RealmConfig, Rule, RuleAction};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -26,7 +27,7 @@ impl Config {
     }
 
     /// The addresses of IPv4 hosts inside, of all realms, in as few ranges as possible, ascending:
-    /// connected networks, and destinations behind routers.
+    /// connected networks, destinations behind routers, and sources of bypass rules.
     pub fn inside_ranges(&self) -> Vec<AddressRange> {
         let own = core::iter::once((&self.inside, &self.inside_routes));
         let others = self.realms.iter().map(|realm| (&realm.inside, &realm.inside_routes));
@@ -35,7 +36,41 @@ impl Config {
             ranges.extend(side.network.map(|network| (network.first(), network.last())));
             ranges.extend(routes.iter().map(|route| (route.first.to_bits(), route.last.to_bits())));
         }
+        ranges.extend(self.bypasses().filter_map(|one| match one {
+            Match::Source(prefix, _) if !prefix.is_empty() => Some((prefix.first(), prefix.last())),
+            _ => None,
+        }));
         merged(ranges)
+    }
+
+    /// The addresses outside from which packets reach subscribers by bypass rules, in as few ranges
+    /// as possible, ascending. A rule for all sources names all addresses outside.
+    pub fn bypassed_ranges(&self) -> Vec<AddressRange> {
+        let ranges = self.bypasses().filter_map(|one| match one {
+            Match::Destination(prefix, _) => Some((prefix.first(), prefix.last())),
+            Match::Source(prefix, _) => prefix.is_empty().then_some((0, u32::MAX)),
+        });
+        merged(ranges.collect())
+    }
+
+    /// The addresses of subscribers of all realms, in as few ranges as possible, ascending. Numbers
+    /// are none.
+    pub fn subscriber_ranges(&self) -> Vec<AddressRange> {
+        let others = self.addressed_realms().flat_map(|realm| &realm.subscribers);
+        let all = self.subscribers.iter().chain(others);
+        merged(all.map(|prefix| (prefix.first(), prefix.last())).collect())
+    }
+
+    /// The realms whose hosts have addresses, not numbers.
+    fn addressed_realms(&self) -> impl Iterator<Item = &RealmConfig> {
+        self.realms.iter().filter(|realm| !realm.gone && realm.host_bits.is_none())
+    }
+
+    /// What the bypass rules of these realms match.
+    fn bypasses(&self) -> impl Iterator<Item = Match> {
+        let others = self.addressed_realms().flat_map(|realm| &realm.rules);
+        let bypasses = |rule: &&Rule| rule.action == RuleAction::Bypass;
+        self.rules.iter().chain(others).filter(bypasses).map(|rule| rule.matches)
     }
 
     /// Number of external addresses of pools, static mappings and services.

@@ -17,6 +17,7 @@ use super::{SoftwireSettings, Softwires};
 use crate::convert::{Cut, HEADROOM, Refusal};
 use crate::hosts::{Hosts, SUBSCRIBERS, prefix_of};
 use crate::nat64::about_ipv4;
+use crate::ranges::Ranges;
 use crate::realms::HostKind;
 use crate::share::Share;
 use crate::translator::{Fate, Translator};
@@ -31,7 +32,7 @@ use natgate_engine::{
     Timestamp, is_martian,
 };
 use natgate_wire::ipv6::Fragment;
-use natgate_wire::{Ipv4, ipv6};
+use natgate_wire::{Ipv4, Ipv6, ipv6};
 
 /// Name of the realm of numbers.
 pub(crate) const REALM: &str = "dslite";
@@ -49,9 +50,16 @@ const NO_HOSTS: [u32; 3] = [0xc000_0000, 0xc000_0001, 0xc000_0007];
 //= rfc6333#section-11-sources
 pub fn may_be_behind(inner: Ipv4Addr, others: impl IntoIterator<Item = Prefix>) -> bool {
     let inner = inner.to_bits();
-    !NO_HOSTS.contains(&inner)
-        && (WELL_KNOWN.contains(inner) || others.into_iter().any(|prefix| prefix.contains(inner)))
+    may_be_host(inner, || others.into_iter().any(|prefix| prefix.contains(inner)))
 }
+
+/// True if a host behind a tunnel may have an inner address. `is_other`: it is one of the addresses
+/// besides those of tunnels' ends.
+#[inline]
+fn may_be_host(inner: u32, is_other: impl FnOnce() -> bool) -> bool {
+    !NO_HOSTS.contains(&inner) && (WELL_KNOWN.contains(inner) || is_other())
+}
+
 /// Bits that tell the hosts of a B4 apart.
 const HOST_BITS: u8 = 8;
 
@@ -79,8 +87,10 @@ pub(super) struct Dslite {
     settings: DsliteSettings,
     /// The realm of numbers.
     realm: u16,
+    /// Addresses of the tunnels' other ends.
+    b4: Ranges<u128>,
     /// Inner addresses that may send, besides those of RFC 6333 section 5.7.
-    inner: Vec<Prefix>,
+    inner: Ranges<u32>,
     hosts: Hosts,
 }
 
@@ -119,18 +129,19 @@ impl Dslite {
         let subscriber = (settings.subscriber_length, interval);
         let mut hosts = Hosts::of_tunnels(subscriber, most, share, seed);
         hosts.begin_with(&settings.static_hosts)?;
-        Ok(Self { settings, realm, inner: config.subscribers.clone(), hosts })
+        let (b4, inner) = (Ranges::of_ipv6(&settings.b4), Ranges::of_ipv4(&config.subscribers));
+        Ok(Self { settings, realm, b4, inner, hosts })
     }
 
     /// Takes the inner addresses that may send from the engine's new configuration.
     pub(super) fn renew(&mut self, config: &Config) {
-        self.inner.clone_from(&config.subscribers);
+        self.inner = Ranges::of_ipv4(&config.subscribers);
     }
 
     /// True if an inner address may send.
     #[inline]
     fn may_send(&self, inner: u32) -> bool {
-        may_be_behind(Ipv4Addr::from_bits(inner), self.inner.iter().copied())
+        may_be_host(inner, || self.inner.has(inner))
     }
 
     /// The gateway's end of the tunnels.
@@ -144,8 +155,7 @@ impl Dslite {
     }
 
     fn is_b4(&self, address: u128) -> bool {
-        let address = Ipv6Addr::from_bits(address);
-        self.settings.b4.iter().any(|prefix| prefix.contains(address))
+        self.b4.has(address)
     }
 
     /// The engine's realm of the hosts' numbers.
@@ -155,7 +165,7 @@ impl Dslite {
     }
 
     /// The number of a host that sends through a tunnel, by its hash, if the tunnel and the inner
-    /// address may send and the subscriber always has this tunnel.
+    /// address may send and the subscriber has this tunnel already.
     #[inline(always)]
     pub(super) fn known(
         &mut self,
@@ -163,7 +173,7 @@ impl Dslite {
         (b4, inner): (u128, u32),
         hash: u64,
     ) -> Option<u32> {
-        if self.hosts.have_ends() || !self.is_b4(b4) || !self.may_send(inner) {
+        if !self.hosts.is_end(b4) || !self.is_b4(b4) || !self.may_send(inner) {
             return None;
         }
         self.hosts.known_behind(b4, inner, hash, now.0)
@@ -220,9 +230,12 @@ impl Dslite {
     /// True if a packet moves its subscriber from another tunnel to its own.
     #[inline(never)]
     fn moves(&self, now: Timestamp, bytes: &[u8]) -> bool {
+        let source = Ipv6::new_header_checked(bytes).map(|header| header.source());
+        if !source.is_ok_and(|source| self.hosts.may_move_to(source, now.0)) {
+            return false;
+        }
         let Some(arrived) = Arrived::whole(bytes) else { return false };
-        self.hosts.may_move_to(arrived.ends.0, now.0)
-            && self.admit(bytes, arrived).is_ok_and(|admitted| admitted.known.is_none())
+        self.admit(bytes, arrived).is_ok_and(|admitted| admitted.known.is_none())
     }
 
     /// The number of a host that sends through a tunnel, to which its subscriber moves.
@@ -332,6 +345,19 @@ impl Translator {
     /// The realm of the hosts behind tunnels; `None`: there is no DS-Lite.
     pub(super) fn realm_of_tunnels(&self) -> Option<u16> {
         self.dslite().map(|dslite| dslite.realm)
+    }
+
+    /// True if packets of NAT64 and of DS-Lite may come in one batch. They go to the engine in runs
+    /// of their own: give [`Translator::take_some`] first those that are not
+    /// [`Translator::is_tunneled`], then the others. All packets of a flow are of one kind.
+    pub fn has_two_kinds(&self) -> bool {
+        self.nat64.is_some() && self.dslite().is_some()
+    }
+
+    /// True if an IPv6 packet is to the gateway's end of the tunnels of DS-Lite.
+    pub fn is_tunneled(&self, packet: &[u8]) -> bool {
+        let header = Ipv6::new_header_checked(packet);
+        header.is_ok_and(|header| self.is_aftr(header.destination()))
     }
 
     /// True if an address is the gateway's end of the tunnels of DS-Lite.

@@ -127,6 +127,22 @@ impl Softwires {
         if !rule.sets().is_whole() && set != Some(psid) {
             into.note(Step::PortSet { own: psid, port, set });
         }
+        if !self.domains.is_found(place, ipv4, psid) {
+            self.note_longer(ipv4, port, into);
+        }
+    }
+
+    /// Notes the rule with the longest prefix that has an address, and its customer.
+    fn note_longer(&self, ipv4: u32, port: Option<u16>, into: &mut FamilyExplanation) {
+        let Some(first) = self.domains.find(ipv4) else { return };
+        let sets = self.domains.line(first).arithmetic.sets;
+        let psid = if sets.is_whole() { Some(0) } else { port.and_then(|port| sets.set_of(port)) };
+        let own = psid.and_then(|psid| Some((self.domains.of_customer(first, psid)?, psid)));
+        let customer = own.map(|(place, psid)| {
+            Ipv6Addr::from_bits(self.domains.line(place).arithmetic.address_of(ipv4, psid))
+        });
+        let table = self.table(Owner::Rule(own.map_or(first, |(place, _)| place)));
+        into.note(Step::Longer { table, ipv4: Ipv4Addr::from_bits(ipv4), customer });
     }
 
     /// True if a fragment would find room.

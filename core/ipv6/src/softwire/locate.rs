@@ -73,7 +73,8 @@ fn locate_by_binding(
     if let Some(tunnel) = psid.and_then(|psid| bindings.tunnel(bindings.wanted(ipv4, psid))) {
         return Ok(Location::Customer(Located { owner: Owner::Bindings, tunnel }));
     }
-    if !bindings.has_address(ipv4) {
+    // A whole address has one binding at most.
+    if sets.is_whole() || !bindings.has_address(ipv4) {
         return Ok(Location::Elsewhere);
     }
     Ok(match port? {

@@ -63,10 +63,10 @@ fn keeps_marks(class: u8, plain: &Plain4) -> bool {
 }
 
 impl Softwires {
-    /// False if no packet can go the quick way.
-    #[inline]
-    pub(crate) fn has_quick_way(&self) -> bool {
-        self.has_bindings() && self.dslite.is_none()
+    /// True if an IPv6 address is a tunnel's end, or in the prefix of a default mapping rule.
+    #[inline(always)]
+    pub(crate) fn claims_ipv6(&self, destination: u128) -> bool {
+        !self.leaves_to_nat64(destination) || self.has_dmr(destination)
     }
 
     /// Takes a packet from inside. `None`: the packet is unchanged, and has to go the complete way.

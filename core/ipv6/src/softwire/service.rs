@@ -8,14 +8,12 @@ use alloc::sync::Arc;
 use natgate_engine::{Counters, Direction, DropReason, Outcome, Side, Timestamp};
 
 impl Translator {
-    /// True if an IPv4 packet from outside to this address is a softwire's.
+    /// True if an IPv4 packet from outside with these addresses is a softwire's.
     #[inline]
-    pub(crate) fn claims_softwire_ipv4(&self, destination: u32) -> bool {
+    pub(crate) fn claims_softwire_ipv4(&self, ends: (u32, u32)) -> bool {
         self.softwires.as_ref().is_some_and(|softwires| {
-            softwires.takes_all()
-                && !self.is_inside_ipv4(destination)
-                && !self.claims_siit_ipv4(destination)
-                || softwires.has_address(destination)
+            softwires.takes_all() && !self.is_inside_ipv4(ends) && !self.claims_siit_ipv4(ends)
+                || softwires.has_address(ends.1)
         })
     }
 

@@ -1,9 +1,11 @@
 //! Several rules of MAP-T with one default mapping rule, and several relays of lw4o6.
 
 use crate::packets::*;
+use crate::prefixes::prefix;
 use crate::world::{OWN6, Went, World, customer, dmr, lw4o6, map, map_rule};
-use natgate_engine::{DropReason as R, Side};
-use natgate_ipv6::softwire::{MapMode, MapRule};
+use natgate_engine::{DropReason as R, Packet, Prefix, Side};
+use natgate_ipv6::softwire::{MapMode, MapParameters, MapRule};
+use natgate_ipv6::{FamilyExplanation, FamilyStep, SoftwireTable};
 use natgate_wire::Ipv6;
 
 const REMOTE: &str = "198.51.100.7";
@@ -89,6 +91,40 @@ fn no_customer_sends_as_one_of_the_other_rule() {
 }
 
 /// Both customers, and both directions, use one identification with one remote host.
+/// A rule with a longer prefix has the address of a customer: answers go to that rule's customer.
+#[test]
+fn an_explanation_names_the_longer_rule_that_has_the_address() {
+    let [one, _] = rules();
+    let long = MapRule::new(MapParameters {
+        ipv6: prefix("2001:dba::", 40),
+        ipv4: Prefix::new([192, 0, 2, 16].into(), 28),
+        ea_length: 12,
+        psid_offset: 6,
+        psid: None,
+        mode: MapMode::Translation(dmr()),
+    });
+    let long = long.expect("a rule");
+    let mut world = World::new(map(&[(one, None), (long, None)]));
+    let bytes = six((&customer(&one, ONE, 0x34), &seen(REMOTE)), UDP, &udp((PORT, 53), 20));
+    assert_eq!(world.refuse(Side::Inside, &bytes), R::SoftwireSource);
+    let mut buffer = bytes.clone();
+    let packet = Packet::new(&mut buffer, 0);
+    let mut explained = FamilyExplanation::new();
+    let World { translator, engine, now } = &mut world;
+    translator.explain(engine, *now, Side::Inside, &packet, &mut explained);
+    let named = explained.steps().iter().find_map(|step| match step {
+        FamilyStep::Longer { table: SoftwireTable::Rule { place, .. }, ipv4, customer } => {
+            Some((*place, ipv4.to_string(), customer.expect("a customer").to_string()))
+        }
+        _ => None,
+    });
+    let expected = (1, ONE.to_owned(), customer(&long, ONE, 0x34));
+    assert_eq!(named, Some(expected), "{:?}", explained.steps());
+    // The longer rule's customer is its own.
+    let bytes = six((&customer(&long, ONE, 0x34), &seen(REMOTE)), UDP, &udp((PORT, 53), 20));
+    world.pass(Side::Inside, Side::Outside, &bytes);
+}
+
 #[test]
 fn later_fragments_of_two_rules_follow_the_first_of_their_own_datagram() {
     let mut world = map_t();

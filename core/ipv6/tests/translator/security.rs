@@ -299,3 +299,26 @@ fn other_refused_packets_are_not_answered_and_requests_are_bounded() {
     world.translator.renew(&Config { answer_unsolicited_syn: false, ..Config::default() });
     assert!(due_after(&mut world, 60).is_empty());
 }
+
+/// The table has as much room as the limits give sessions. No endpoint has to make room for
+/// another, although nobody has answered it.
+#[test]
+fn the_filter_has_room_for_as_many_endpoints_as_sessions() {
+    let mut world = filtered();
+    let room = world.engine.config().session_room();
+    let hosts = 80_000_u128;
+    assert!(room > hosts as u64, "{room}");
+    let ends = |number: u128| (ipv6(HOST) + 1 + number, ipv6(REMOTE));
+    for number in 0..hosts {
+        let mut buffer = six(ends(number), 17, &udp(1000, 2000));
+        let mut packet = Packet::new(&mut buffer, 0);
+        let World { translator, engine, now, .. } = &mut world;
+        let fate = translator.take(engine, *now, Side::Inside, &mut packet);
+        assert!(matches!(fate, Fate::Send(_)), "{number}");
+    }
+    for number in (0..hosts).step_by(1000) {
+        let (host, remote) = ends(number);
+        let answer = six((remote, host), 17, &udp(2000, 1000));
+        assert!(world.take(Side::Outside, &answer).0.is_ok(), "{number}");
+    }
+}

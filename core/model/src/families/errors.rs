@@ -50,7 +50,9 @@ impl Families {
         let link = if side == Side::Inside { self.settings.inside } else { self.settings.outside };
         let rate = self.config.limits.icmp_errors_per_second;
         let bytes = bytes.filter(|_| link.icmp_errors);
-        match bytes.filter(|_| self.errors.take(now, requester, rate)) {
+        let is_too_big = bytes.as_deref().is_some_and(is_too_big);
+        let rates = if is_too_big { &mut self.too_big } else { &mut self.errors };
+        match bytes.filter(|_| rates.take(now, requester, rate)) {
             None => self.counters.errors_suppressed += 1,
             Some(bytes) => {
                 self.counters.generated += 1;
@@ -111,6 +113,15 @@ pub(crate) fn error4(source: u32, mtu: usize, quoted: &[u8], message: ErrorMessa
     put(&mut out, 10, checksum);
     out.extend(error);
     out
+}
+
+/// True if an error, which may be in a tunnel, is ICMPv6 2/0 or ICMP 3/4.
+fn is_too_big(bytes: &[u8]) -> bool {
+    match (bytes[0] >> 4, bytes[6]) {
+        (6, ICMPV6) => bytes[40] == 2,
+        (6, _) => bytes[60..62] == [3, 4],
+        _ => bytes[20..22] == [3, 4],
+    }
 }
 
 fn head(ErrorMessage { kind, code, word }: ErrorMessage) -> Vec<u8> {

@@ -23,8 +23,8 @@ pub(crate) type Refused = VecDeque<(u64, Inside, Vec<u8>)>;
 /// Most refused requests that are remembered, and most of a class of networks.
 const MOST_REFUSED: (usize, usize) = (1024, 64);
 const SECOND: u64 = 1_000_000_000;
-/// Most endpoints. The model has no more: a full table is not compared, because what makes room
-/// in it depends on the order of the table.
+/// Most endpoints, if there may not be more sessions. The model has no more: a full table is not
+/// compared, because what makes room in it depends on the order of the table.
 const MOST: usize = 65_536;
 const ECHO_REQUEST: u8 = 128;
 const ECHO_REPLY: u8 = 129;
@@ -117,16 +117,21 @@ impl Families {
         self.forget_endpoints(now);
         let inside = (six.transport.protocol, six.source, port(&six, true));
         let is_new = !self.endpoints.contains_key(&inside);
-        if is_new && self.endpoints.len() >= MOST {
+        if is_new && self.is_full(self.endpoints.len()) {
             return Err(DropReason::SessionTableFull);
         }
         let (until, is_established) = self.endpoints.entry(inside).or_default();
         *is_established &= inside.0 == SCTP || step(&six) != Some(Step::Request);
         *until = now.0 + life(inside.0, *is_established);
-        if self.senders.len() < MOST || self.senders.contains_key(&six.source) {
+        if !self.is_full(self.senders.len()) || self.senders.contains_key(&six.source) {
             self.senders.insert(six.source, now.0 + life(UDP, false));
         }
         Ok(())
+    }
+
+    /// True if there is no room beside so many records.
+    fn is_full(&self, records: usize) -> bool {
+        records >= MOST && records as u64 >= self.config.session_room()
     }
 
     /// Checks that a packet from outside may come in.

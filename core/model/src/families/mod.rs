@@ -59,7 +59,8 @@ pub struct Families {
     /// Hosts that have sent packets, and the end of the time without packets (19.24).
     senders: BTreeMap<u128, u64>,
     refused: Refused,
-    /// Rates of own errors (19.9).
+    /// Rates of own errors (19.9): of those that tell of narrow paths, and of all others.
+    too_big: ErrorRates,
     errors: ErrorRates,
     /// Counts what the translator of IPv4 does not count.
     counters: Counters,
@@ -119,6 +120,7 @@ impl Families {
             endpoints: Endpoints::default(),
             senders: BTreeMap::new(),
             refused: Refused::default(),
+            too_big: ErrorRates::default(),
             errors: ErrorRates::default(),
             counters: Counters::default(),
             taken_back: Counters::default(),
@@ -364,7 +366,7 @@ impl Families {
             return false;
         }
         match from {
-            Side::Outside => self.siit_claims_ipv4(destination),
+            Side::Outside => self.siit_claims_ipv4((source, destination)),
             Side::Inside => self.clat_claims_ipv4(source),
         }
     }

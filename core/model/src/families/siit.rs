@@ -4,9 +4,10 @@
 use super::headers::{to_ipv4, to_ipv6};
 use super::{Families, Passed};
 use crate::bytes::is_martian;
-use natgate_engine::{Direction, DropReason, Side};
+use natgate_engine::{Config, Direction, DropReason, Match, RuleAction, Side};
 use natgate_ipv6::convert::{Addresses, ErrorMessage, Hops, Place, Refusal};
 use natgate_ipv6::{EamEntry, Hairpin, NonGlobal, Pref64, SiitSettings};
+use std::net::Ipv4Addr;
 
 /// The IPv4 address in an address with a prefix of RFC 6052.
 pub(crate) fn extract(prefix: Pref64, address: u128) -> Option<u32> {
@@ -223,21 +224,38 @@ impl Families {
         siit.prefixes.iter().any(|prefix| extract(*prefix, address).is_some())
     }
 
-    pub(crate) fn siit_claims_ipv4(&self, destination: std::net::Ipv4Addr) -> bool {
+    pub(crate) fn siit_claims_ipv4(&self, ends: (Ipv4Addr, Ipv4Addr)) -> bool {
         let Some(siit) = &self.settings.siit else { return false };
-        let has_map = siit.maps.iter().any(|map| map.ipv4.contains(destination.to_bits()));
-        has_map || !siit.prefixes.is_empty() && !self.is_of_host_inside(destination)
+        let has_map = siit.maps.iter().any(|map| map.ipv4.contains(ends.1.to_bits()));
+        has_map || !siit.prefixes.is_empty() && !self.is_for_host_inside(ends)
     }
 
-    /// 19.5: true if an address belongs to hosts of IPv4 inside, of any realm.
-    fn is_of_host_inside(&self, address: std::net::Ipv4Addr) -> bool {
-        let ours = [(self.config.inside.network, &self.config.inside_routes)];
-        let realms = self.config.realms.iter();
-        let realms = realms.map(|realm| (realm.inside.network, &realm.inside_routes));
-        ours.into_iter().chain(realms).any(|(network, routes)| {
-            network.is_some_and(|network| network.contains(address.to_bits()))
-                || routes.iter().any(|range| range.contains(address))
-        })
+    /// 19.5: true if a packet from outside is for a host of IPv4 inside, of any realm.
+    fn is_for_host_inside(&self, (remote, host): (Ipv4Addr, Ipv4Addr)) -> bool {
+        let Config { inside, inside_routes, rules, subscribers, realms, .. } = &self.config;
+        let ours = (inside.network, inside_routes, rules, subscribers);
+        let realms = realms.iter().filter(|realm| realm.host_bits.is_none());
+        let realms = realms.map(|realm| {
+            (realm.inside.network, &realm.inside_routes, &realm.rules, &realm.subscribers)
+        });
+        let all: Vec<_> = core::iter::once(ours).chain(realms).collect();
+        let bypasses = |names: &dyn Fn(Match) -> bool| {
+            let mut rules = all.iter().flat_map(|(_, _, rules, _)| rules.iter());
+            rules.any(|rule| rule.action == RuleAction::Bypass && names(rule.matches))
+        };
+        let is_subscriber = all.iter().any(|(_, _, _, subscribers)| {
+            subscribers.iter().any(|prefix| prefix.contains(host.to_bits()))
+        });
+        let is_near = all.iter().any(|(network, routes, _, _)| {
+            network.is_some_and(|network| network.contains(host.to_bits()))
+                || routes.iter().any(|range| range.contains(host))
+        });
+        is_near
+            || bypasses(&|named| match named {
+                Match::Source(prefix, _) if prefix.is_empty() => is_subscriber,
+                Match::Source(prefix, _) => prefix.contains(host.to_bits()),
+                Match::Destination(prefix, _) => is_subscriber && prefix.contains(remote.to_bits()),
+            })
     }
 
     /// A packet from inside, to IPv4; and back, if it turns round (19.20).

@@ -79,6 +79,22 @@ impl Stage {
         self.payloads.find(protocol::TCP, call.remote, call.external).is_some()
     }
 
+    /// MTU of the link of the receiver of a packet that its sender's call sends back to the inside.
+    /// `None`: the configuration in force lets no packet turn round to that host.
+    pub(super) fn mtu_of_turned(
+        &self,
+        engine: &Engine,
+        (now, packet): (u32, Packet),
+        call: &Call,
+        new: Rewrite,
+    ) -> Option<u16> {
+        let receiver = self.returned(now, packet, new);
+        let realm = receiver.map_or(call.realm, |(other, ..)| other.realm);
+        let config = engine.config();
+        let may_turn = config.hairpinning && config.may_hairpin(call.realm, realm);
+        may_turn.then(|| engine.inside_mtu(realm))
+    }
+
     /// The call of the receiver of a packet that its sender's call sends back to the inside, the
     /// packet as it would be outside, and the fields that it has inside. `None`: it has no call.
     pub(super) fn returned(

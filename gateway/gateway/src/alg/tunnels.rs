@@ -95,10 +95,17 @@ impl Stage {
         if self.is_from_neither(from, &call) {
             return None;
         }
-        if !gre::may_pass(room.bytes(), mtu_beyond(engine, from, call.realm)) {
+        let ip = Ipv4::new_checked(room.bytes()).ok()?;
+        let (total_len, ends) = (ip.total_len(), (ip.source(), ip.destination()));
+        let is_turned = from == Side::Inside && self.is_hairpinned(&call);
+        let new = Rewrite { identification, ..rewritten(from, packet, &call, ends) };
+        let mtu = match is_turned {
+            true => self.mtu_of_turned(engine, (seconds(now), packet), &call, new)?,
+            false => mtu_beyond(engine, from, call.realm),
+        };
+        if !gre::may_pass(room.bytes(), mtu) {
             return None;
         }
-        let is_turned = from == Side::Inside && self.is_hairpinned(&call);
         let to = if is_turned { Side::Inside } else { from.other() };
         let origin = Origin::forwarded(from, to, len);
         losses.keep(origin);
@@ -111,10 +118,8 @@ impl Stage {
                 }
             }
         }
-        let ip = Ipv4::new_checked(room.bytes()).ok()?;
-        let (total_len, ends) = (ip.total_len(), (ip.source(), ip.destination()));
         room.set_len(usize::from(total_len));
-        let mut new = Rewrite { identification, ..rewritten(from, packet, &call, ends) };
+        let mut new = Rewrite { identification, ..new };
         let is_error = matches!(packet, Packet::Error(_));
         let mut realm = call.realm;
         if is_turned {
@@ -146,16 +151,23 @@ impl Stage {
         bytes: &[u8],
     ) -> Option<(Explanation, natgate_payload::Explanation)> {
         let packet = gre::read(bytes)?;
-        let (call, _) = self.call_of(seconds(now), (from, realm), packet)?;
+        let (call, identification) = self.call_of(seconds(now), (from, realm), packet)?;
         if self.is_from_neither(from, &call) {
             return None;
         }
-        let mtu = mtu_beyond(engine, from, call.realm);
-        let ip = Ipv4::new_checked(bytes).ok().filter(|_| gre::may_pass(bytes, mtu))?;
+        let ip = Ipv4::new_checked(bytes).ok()?;
         let ends = (ip.source(), ip.destination());
-        let (mut new, mut to, mut realm) =
-            (rewritten(from, packet, &call, ends), from.other(), call.realm);
-        if from == Side::Inside && self.is_hairpinned(&call) {
+        let new = Rewrite { identification, ..rewritten(from, packet, &call, ends) };
+        let (mut new, mut to, mut realm) = (new, from.other(), call.realm);
+        let is_turned = from == Side::Inside && self.is_hairpinned(&call);
+        let mtu = match is_turned {
+            true => self.mtu_of_turned(engine, (seconds(now), packet), &call, new)?,
+            false => mtu_beyond(engine, from, call.realm),
+        };
+        if !gre::may_pass(bytes, mtu) {
+            return None;
+        }
+        if is_turned {
             let (other, _, inside) = self.returned(seconds(now), packet, new)?;
             (new, to, realm) = (inside, Side::Inside, other.realm);
         }

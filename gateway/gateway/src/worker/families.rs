@@ -232,6 +232,19 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         Self { stages, families, now, transmitters, leaving: Vec::new() }
     }
 
+    /// As [`Passage::take_all`], with packets of NAT64 and of DS-Lite apart: each kind goes to the
+    /// engine together.
+    fn take_claimed(&mut self, from: Side, packets: &mut Packets<'d>) {
+        let translator = &self.families.translator;
+        let may_mix = from == Side::Inside && translator.has_two_kinds();
+        if !may_mix || self.stages.captures.is_on() {
+            return self.take_all(from, packets);
+        }
+        let (mut tunneled, mut others) = packets.divide(|bytes, _| translator.is_tunneled(bytes));
+        self.take_all(from, &mut others);
+        self.take_all(from, &mut tunneled);
+    }
+
     /// Takes packets that the translator claims, and for which it is prepared.
     fn take_all(&mut self, from: Side, packets: &mut Packets<'d>) {
         if self.stages.captures.is_on() {

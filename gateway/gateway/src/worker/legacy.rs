@@ -6,7 +6,7 @@ use crate::router::Router;
 use crate::team::Division;
 use crate::wiring::Devices;
 use natgate_engine::{AddressRange, Engine, Timestamp};
-use natgate_ipv6::{CarriedHost, HostRealms, UnfitHost};
+use natgate_ipv6::{CarriedHost, CarriedPath, HostRealms, UnfitHost};
 use std::sync::mpsc::SyncSender;
 
 impl Worker {
@@ -31,6 +31,7 @@ impl Worker {
         let first = self.stages.team.as_ref().filter(|team| team.number() == 0);
         let families = self.stages.families.as_ref();
         let hosts = families.map(|families| families.translator.carried_hosts());
+        let paths = families.map(|families| families.translator.carried_paths());
         let algs = self.stages.algs.as_ref();
         let (config, numbered) = (self.stages.engine.config(), self.realms_of_hosts());
         Legacy {
@@ -39,6 +40,7 @@ impl Worker {
             addresses: self.stages.pcp.addresses().to_vec(),
             division: first.and_then(|team| team.partition().division()),
             hosts: vec![hosts.map_or_else(Vec::new, Iterator::collect)],
+            paths: vec![paths.map_or_else(Vec::new, Iterator::collect)],
             flows: vec![
                 algs.map_or_else(Vec::new, |algs| algs.stage.saved_flows(config, numbered)),
             ],
@@ -74,6 +76,13 @@ impl Worker {
         let families = self.stages.families.as_mut();
         families
             .map_or(Ok(()), |families| families.translator.adopt_hosts(hosts.iter().copied(), now))
+    }
+
+    /// Takes the prefixes by which hosts of NAT64 of another process reach remote addresses.
+    pub(crate) fn adopt_paths(&mut self, paths: &[CarriedPath]) {
+        if let Some(families) = &mut self.stages.families {
+            families.translator.adopt_paths(paths.iter().copied());
+        }
     }
 
     /// Takes the control flows of another process.

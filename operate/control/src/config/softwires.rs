@@ -15,6 +15,7 @@ use natgate_ipv6::softwire::{
     RuleConflict, RuleError, SoftwireSettings,
 };
 use natgate_ipv6::{Pref64, Prefix6};
+use std::collections::{BTreeSet, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -313,14 +314,14 @@ fn addresses_are_free(draft: &Draft, report: &Report<'_>) {
         overlaps(last.value, prefix).then_some(*last)
     };
     let remedy = "take the addresses out of one of them";
-    let fixed = |ipv4: Ipv4Addr| {
-        draft.statics.iter().map(|one| &one.external).find(|one| one.value.0 == ipv4)
-    };
+    let mut fixed = HashMap::new();
+    for external in draft.statics.iter().map(|one| &one.external) {
+        fixed.entry(external.value.0).or_insert(external);
+    }
+    let prefixes = Prefixes::new(draft.ipv6.map.iter().map(|map| map.ipv4.value));
     for one in draft.statics.iter().map(|one| &one.external) {
-        let address = one.value.0.to_bits();
-        let Some(map) = draft.ipv6.map.iter().find(|map| map.ipv4.value.contains(address)) else {
-            continue;
-        };
+        let Some(map) = prefixes.first_with(one.value.0) else { continue };
+        let map = &draft.ipv6.map[map];
         let (key, line) = (&map.ipv4.place.key, report.line(map.ipv4.place.offset));
         let message = format!("{} is in {key} in line {line}", one.value.0);
         report.wrong(&one.place, format!("{message}, whose ports are customers'; {remedy}"));
@@ -346,7 +347,7 @@ fn addresses_are_free(draft: &Draft, report: &Report<'_>) {
         let rival = match (pool_of(Prefix::new(ipv4, 32)), of_map) {
             (Some(range), _) => &range.place,
             (None, Some(place)) => &draft.ipv6.map[place].ipv4.place,
-            (None, None) => match fixed(ipv4) {
+            (None, None) => match fixed.get(&ipv4) {
                 Some(external) => &external.place,
                 None => continue,
             },
@@ -355,6 +356,29 @@ fn addresses_are_free(draft: &Draft, report: &Report<'_>) {
         let message = format!("{ipv4} of {} is in {key} in line {line}", lw4o6.file.display());
         report.wrong(&table.place, format!("{message} too; {remedy}"));
         break;
+    }
+}
+
+/// The places of prefixes in a list: a search takes one look for each length.
+struct Prefixes {
+    lengths: BTreeSet<u8>,
+    places: HashMap<(u8, u32), usize>,
+}
+
+impl Prefixes {
+    fn new(prefixes: impl Iterator<Item = Prefix>) -> Self {
+        let (mut lengths, mut places) = (BTreeSet::new(), HashMap::new());
+        for (place, prefix) in prefixes.enumerate() {
+            lengths.insert(prefix.len());
+            places.entry((prefix.len(), prefix.first())).or_insert(place);
+        }
+        Self { lengths, places }
+    }
+
+    /// The place of the first prefix of the list that has an address.
+    fn first_with(&self, address: Ipv4Addr) -> Option<usize> {
+        let place = |&len: &u8| self.places.get(&(len, Prefix::new(address, len).first()));
+        self.lengths.iter().filter_map(place).min().copied()
     }
 }
 
@@ -400,5 +424,31 @@ impl MapDraft {
     /// Converts the table to settings.
     pub(super) fn settings(&self) -> MapSettings {
         MapSettings { rule: self.rule, softwire: self.softwire }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_first_prefix_with_an_address_is_found(
+            prefixes in proptest::collection::vec((0..64_u32, 24..=32_u8), 0..12),
+            all in any::<bool>(),
+        ) {
+            let narrow = |(low, len)| Prefix::new(Ipv4Addr::from_bits(low << 2), len);
+            let mut prefixes: Vec<Prefix> = prefixes.into_iter().map(narrow).collect();
+            if all {
+                prefixes.push(Prefix::new(Ipv4Addr::UNSPECIFIED, 0));
+            }
+            let found = Prefixes::new(prefixes.iter().copied());
+            for address in (0..=0x120_u32).chain([u32::MAX]) {
+                let expected = prefixes.iter().position(|prefix| prefix.contains(address));
+                let address = Ipv4Addr::from_bits(address);
+                prop_assert_eq!(found.first_with(address), expected, "{}", address);
+            }
+        }
     }
 }

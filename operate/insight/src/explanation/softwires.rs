@@ -60,6 +60,21 @@ pub(super) fn of_softwires(step: &FamilyStep) -> Value {
                 "text": format!("its source address has port set {own}, and {found}"),
             })
         }
+        FamilyStep::Longer { table, ipv4, customer } => {
+            let (_, rule, entry) = named(table);
+            let customer = customer.map(|customer| customer.to_string());
+            let owner = match &customer {
+                Some(customer) => format!("belongs to its customer {customer}"),
+                None => "is no customer's with this port".to_owned(),
+            };
+            json!({
+                "step": "longer_rule",
+                "rule": rule,
+                "address": ipv4.to_string(),
+                "customer": customer,
+                "text": format!("{entry} has a longer prefix: {ipv4} {owner}"),
+            })
+        }
         FamilyStep::Report(understood) => {
             let text = match understood {
                 true => "it reports on a packet that the gateway sent into the tunnel",
@@ -71,14 +86,9 @@ pub(super) fn of_softwires(step: &FamilyStep) -> Value {
     }
 }
 
-fn customer(
-    table: SoftwireTable,
-    (ipv4, port): (Ipv4Addr, Option<u16>),
-    (sets, psid): (PortSets, u16),
-    tunnel: Tunnel,
-    is_sender: bool,
-) -> Value {
-    let (name, rule, entry) = match table {
+/// The name of a table, its rule, and both in words.
+fn named(table: SoftwireTable) -> (&'static str, Option<Value>, String) {
+    match table {
         SoftwireTable::Bindings => ("lw4o6", None, "a binding of [lw4o6]".to_owned()),
         SoftwireTable::Rule { place, ipv6, ipv4 } => {
             let first = Ipv4Addr::from_bits(ipv4.first());
@@ -86,7 +96,17 @@ fn customer(
             let entry = format!("rule {} of [[map]] ({prefixes})", place + 1);
             ("map", Some(json!({ "number": place + 1, "prefixes": prefixes })), entry)
         }
-    };
+    }
+}
+
+fn customer(
+    table: SoftwireTable,
+    (ipv4, port): (Ipv4Addr, Option<u16>),
+    (sets, psid): (PortSets, u16),
+    tunnel: Tunnel,
+    is_sender: bool,
+) -> Value {
+    let (name, rule, entry) = named(table);
     let set = match sets.is_whole() {
         true => String::new(),
         false => format!(", port set {psid} of {}", sets.count()),

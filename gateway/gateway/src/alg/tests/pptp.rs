@@ -3,7 +3,7 @@
 use super::*;
 use crate::alg::calls::{self, Calls};
 use crate::alg::gre as packets;
-use natgate_engine::{Cursor, Filter};
+use natgate_engine::{Config, Cursor, Filter, Reconfiguration};
 use natgate_payload::CallStep;
 use natgate_wire::{Icmp, icmp};
 use std::collections::BTreeSet;
@@ -364,6 +364,67 @@ fn two_subscribers_have_calls_with_each_other() {
         // The client ends its call.
         let heard = control.say(&mut world, true, &message(12, 16, &[7]));
         assert_eq!(heard, message(12, 16, &[outer]));
+    }
+}
+
+/// Changes the configuration while calls go on.
+fn reload(world: &mut World, change: impl FnOnce(&mut Config)) {
+    let mut config = world.engine.config().clone();
+    change(&mut config);
+    let new = Reconfiguration::new(world.engine.config(), &config);
+    let mut new = new.expect("a good configuration");
+    world.engine.prepare_configuration(&mut new).expect("it is not refused");
+    while !world.engine.is_prepared() {
+        world.engine.advance(world.now);
+    }
+    world.engine.reconfigure(new);
+}
+
+#[test]
+fn a_reload_ends_and_permits_calls_of_two_subscribers() {
+    let mut world = world();
+    let mut control = Turned::open(&mut world, "10.0.0.5:40000");
+    let (outer, peer) = control.call(&mut world, 7, 21);
+    let client_outside = control.client.1.ip().to_string();
+    let there = gre("10.0.0.5", "203.0.113.9", peer);
+    let back = gre("10.0.0.80", &client_outside, outer);
+    for is_on in [true, false, true] {
+        reload(&mut world, |config| config.hairpinning = is_on);
+        for bytes in [&there, &back] {
+            assert_eq!(turned_back(&mut world, bytes).is_some(), is_on);
+            let arrived = Arrived { now: world.now, from: Side::Inside, realm: 0 };
+            let explained = world.stage.explain_call(&world.engine, arrived, bytes);
+            assert_eq!(explained.is_some(), is_on);
+        }
+    }
+    let drops = world.losses.correct(world.engine.counters()).drops;
+    assert_eq!(drops[natgate_engine::DropReason::HairpinDisabled as usize], 2);
+}
+
+/// A packet that turns round does not leave by the outside: the link of its receiver counts.
+#[test]
+fn a_packet_between_two_subscribers_fits_the_link_inside() {
+    let long = |peer: u16, len: usize| {
+        let mut bytes = gre("10.0.0.5", "203.0.113.9", peer);
+        bytes.resize(len, 7);
+        let mut ip = Ipv4::new_header_checked(&mut bytes[..]).expect("a packet");
+        ip.set_total_len(len as u16);
+        ip.set_fragment_field(0x4000);
+        ip.fill_checksum();
+        bytes
+    };
+    for (inside, outside, fits) in [(1500, 600, 1500), (600, 1500, 600)] {
+        let mut world = world();
+        let mut config = world.engine.config().clone();
+        (config.inside.mtu, config.outside.mtu) = (Some(inside), Some(outside));
+        world.engine = Engine::new(&config, [7; 32], world.now).expect("a valid configuration");
+        let mut control = Turned::open(&mut world, "10.0.0.5:40000");
+        let (_, peer) = control.call(&mut world, 7, 21);
+        for len in [fits, fits + 1] {
+            let left = world.send(Side::Inside, &long(peer, len));
+            let is_whole = left.first().is_some_and(|(_, bytes)| bytes.len() == len);
+            assert_eq!(is_whole, len == fits, "{len} bytes inside {inside}, outside {outside}");
+        }
     }
 }
 

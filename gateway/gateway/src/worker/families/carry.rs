@@ -43,7 +43,7 @@ impl Stages {
         }
         if !claimed.is_empty() {
             let mut passage = Passage::new(self, &mut families, now, transmitters);
-            passage.take_all(from, &mut claimed);
+            passage.take_claimed(from, &mut claimed);
             passage.flush();
         }
         if self.algs.is_some() {
