@@ -146,9 +146,6 @@ impl Engine {
     ) {
         let (protocol, external) = (mapping.protocol, mapping.external());
         let External { index, port } = external;
-        // With fewer mappings of answered subscribers, a larger part of the pool's mappings
-        // certainly belongs to unanswered ones.
-        self.may_be_short = true;
         if let Some(heir) = self.rings.leave(slot) {
             // The port becomes free when the last mapping that shares it goes.
             if self.external.owner(protocol, index, port) == Some(slot) {
