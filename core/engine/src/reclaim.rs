@@ -148,7 +148,7 @@ impl Engine {
     }
 
     /// Removes at most `most` sessions of a mapping, the latest first. Returns their number.
-    fn reclaim_sessions(&mut self, slot: u32, most: u32) -> u32 {
+    pub(crate) fn reclaim_sessions(&mut self, slot: u32, most: u32) -> u32 {
         for removed in 0..most {
             let Some(session) = self.table.last_session(slot) else { return removed };
             self.tell_ended(session, slot, self.now);
