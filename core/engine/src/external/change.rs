@@ -10,6 +10,7 @@
 
 mod wanted;
 
+use super::index_set::Members;
 use super::shares::{self, Mode};
 use super::{EMPTY, ExternalPorts, HELD, NO_POOL, PORTLESS, Pool, Range, Slot, WORDS};
 use crate::ConfigError;
@@ -133,7 +134,8 @@ impl ExternalPorts {
             true => [Range { first: ports.0, last: ports.1 }; 2],
             false => Range::sides(ports),
         };
-        self.pools[number] = Pool { slots, ports, sides, bits, mode, is_whole };
+        let members = Members::default();
+        self.pools[number] = Pool { slots, members, ports, sides, bits, mode, is_whole };
         self.note_shares();
         self.blocks.set_pool(number, cut);
         self.plans.set(number, plan);
@@ -144,7 +146,8 @@ impl ExternalPorts {
         let (ports, bits) = ((1, 1), vec![0; WORDS]);
         let sides = Range::sides(ports);
         let (mode, is_whole) = (Mode::Random, false);
-        let none = Pool { slots: Vec::new(), ports, sides, bits, mode, is_whole };
+        let (slots, members) = (Vec::new(), Members::default());
+        let none = Pool { slots, members, ports, sides, bits, mode, is_whole };
         self.pools.resize(pools, none);
         for ports in &mut self.ports {
             ports.pool_count.resize(pools, [0; 2]);
@@ -288,6 +291,7 @@ impl ExternalPorts {
                 }
             }
         }
+        self.pools.iter_mut().for_each(Pool::note_slots);
         for index in 0..self.slots.len() as u32 {
             self.begin_anew(index, &changed);
         }

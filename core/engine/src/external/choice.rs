@@ -64,7 +64,7 @@ impl ExternalPorts {
         tenants: &[u32],
         generator: &mut Generator,
     ) -> Option<u32> {
-        let slots = &self.pools[wish.pool].slots;
+        let Pool { slots, members, .. } = &self.pools[wish.pool];
         let ports = &self.ports[protocol_index(wish.protocol)];
         if Ports::in_range(ports.pool_count[wish.pool], range) == 0 {
             return None;
@@ -78,8 +78,9 @@ impl ExternalPorts {
                 && tenants(a) != tenants(b);
             if by_tenants { tenants(a) < tenants(b) } else { free(a) >= free(b) }
         };
-        let mut places = generator.better_of_two(slots.len() as u32, is_better);
-        places.find(|&place| free(place) > 0).map(|place| slots[place as usize])
+        let place = generator.better_of_two(slots.len() as u32, is_better);
+        let index = *slots.get(place as usize)?;
+        if free(place) > 0 { Some(index) } else { ports.next_free(members, index, range) }
     }
 
     /// Chooses an external address for a mapping without a port: the wished address, or an address
@@ -215,6 +216,7 @@ impl ExternalPorts {
 mod tests {
     use super::*;
     use crate::config::{AddressRange, Config, PoolConfig};
+    use crate::external::WORDS;
     use crate::random::HashKey;
     use alloc::vec;
     use core::cell::Cell;
@@ -247,6 +249,27 @@ mod tests {
             });
             assert_eq!(chosen, None);
             assert_eq!(looks.get(), (addresses as usize).min(PORTLESS_LOOKS), "{addresses}");
+        }
+    }
+
+    #[test]
+    fn the_only_address_with_free_ports_is_found() {
+        const COUNT: u32 = 150;
+        let mut generator = Generator::new([4; 32]);
+        let mut external = external(COUNT);
+        for index in 1..COUNT {
+            external.ports[0].renew(index, Some(0), false, &[0; WORDS]);
+        }
+        let mut usable = [0; WORDS];
+        usable[100] = 1 << 7;
+        for index in (0..COUNT).rev() {
+            external.ports[0].renew((index + 1) % COUNT, Some(0), false, &[0; WORDS]);
+            external.ports[0].renew(index, Some(0), false, &usable);
+            let chosen = external.choose(WISH, &[0; COUNT as usize], &mut generator);
+            assert_eq!(chosen, Some(External::new(index, 100 * 64 + 7)));
+            external.take(protocol::TCP, index, 100 * 64 + 7, 0);
+            let chosen = external.choose(WISH, &[0; COUNT as usize], &mut generator);
+            assert_eq!(chosen, None);
         }
     }
 
