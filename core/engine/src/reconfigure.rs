@@ -39,8 +39,10 @@ use differences::{before, different_keys, same_sets};
 use permits::Asked;
 pub(crate) use permits::Permits;
 use statics::StaticChange;
-use sweep::SLOTS_A_CALL;
 pub(crate) use sweep::{Checked, Sweep};
+
+/// Slots of the table that one call of [`Engine::review`] looks at.
+const SLOTS_A_CALL: u32 = 512;
 
 /// Reason for the removal of a mapping after a change of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

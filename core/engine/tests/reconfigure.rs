@@ -406,6 +406,44 @@ fn no_batch_waits_for_a_million_mappings() {
     assert!(kinds);
 }
 
+// ---- the pace of the sweep ----
+
+/// Number of mappings that one call checks.
+fn checked_by_one_call(lab: &mut Lab) -> u64 {
+    let (before, _) = lab.engine.departed();
+    lab.engine.advance(lab.now);
+    lab.engine.departed().0 - before
+}
+
+#[test]
+fn the_sweep_does_little_while_packets_come_and_much_while_none_come() {
+    const HOSTS: u32 = 40_000;
+    const IN_BUSY_TIME: u64 = 32;
+    const IN_IDLE_TIME: u64 = 512;
+    let all = guests(&[("10.0.0.0", 8)]);
+    let mut lab = Lab::new(&all);
+    for number in 0..HOSTS {
+        let host = Ipv4Addr::from_bits(u32::from_be_bytes([10, 1, 0, 0]) + number);
+        lab.out(&udp(&format!("{host}:4000"), REMOTE));
+    }
+    lab.force(&all);
+    let mut batch = vec![udp("192.0.2.1:4000", REMOTE); Engine::MAX_BATCH];
+    for _ in 0..3 {
+        let mut packets: Vec<Packet<'_>> =
+            batch.iter_mut().map(|bytes| Packet::new(bytes, 0)).collect();
+        let mut verdicts = [Verdict::Held; Engine::MAX_BATCH];
+        lab.engine.process(lab.now, Side::Inside, &mut packets, &mut verdicts);
+        assert_eq!(checked_by_one_call(&mut lab), IN_BUSY_TIME);
+        // The call at the start of a turn follows the one after the last batch.
+        assert!(checked_by_one_call(&mut lab) < IN_IDLE_TIME / 5);
+    }
+    let later: Vec<u64> = (0..40).map(|_| checked_by_one_call(&mut lab)).collect();
+    assert!(later.is_sorted(), "{later:?}");
+    assert_eq!(later.last(), Some(&IN_IDLE_TIME));
+    while lab.engine.advance(lab.now) {}
+    assert_eq!(lab.engine.departed(), (HOSTS.into(), [0; Departure::ALL.len()]));
+}
+
 // ---- mappings with many sessions ----
 
 const SESSIONS: usize = 20_000;

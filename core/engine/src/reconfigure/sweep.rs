@@ -6,11 +6,23 @@ use crate::endpoint::AddressPort;
 use crate::engine::Engine;
 use crate::timeouts::SETS;
 
-/// Slots of the table that one call of [`Engine::advance`] looks at.
-pub(super) const SLOTS_A_CALL: u32 = 512;
-/// Most mappings that one call checks, and the count of a removal among these.
-const ASKED_A_CALL: u32 = 128;
+/// Most mappings that one call of [`Engine::advance`] checks while full batches come, and while no
+/// packets come. In between, it checks the more mappings the fewer packets come.
+const ASKED_IN_BUSY_TIME: u32 = 32;
+const ASKED_IN_IDLE_TIME: u32 = 512;
+/// The count of a removal among these.
 const REMOVAL: u32 = 8;
+/// Slots of the table that one call looks at for each mapping that it may check.
+const SLOTS_EACH: u32 = 4;
+/// Each call forgets one in this number of the packets that came lately.
+const FORGETTING: u32 = 8;
+
+/// Mappings that a call checks if so many packets came lately.
+fn asked_a_call(packets: u32) -> u32 {
+    let full = Engine::MAX_BATCH as u32;
+    let fewer = (ASKED_IN_IDLE_TIME - ASKED_IN_BUSY_TIME) * packets.min(full) / full;
+    ASKED_IN_IDLE_TIME - fewer
+}
 
 /// Result of the check of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +45,10 @@ pub(crate) struct Sweep {
     /// The next slot to look at, and the slot after the last.
     next: u32,
     end: u32,
+    /// Packets that came before the last call, as far as they are not forgotten.
+    lately: u32,
+    /// Packets that have come since.
+    taken: u32,
     pub(super) stayed: u64,
     pub(super) removed: [u64; Departure::ALL.len()],
 }
@@ -41,6 +57,12 @@ impl Sweep {
     /// True if every mapping has been checked.
     pub(crate) fn is_done(&self) -> bool {
         self.next == self.end
+    }
+
+    /// Notes that a batch of packets has come.
+    #[inline(always)]
+    pub(crate) fn note_packets(&mut self, packets: u32) {
+        self.taken = self.taken.saturating_add(packets);
     }
 }
 
@@ -66,9 +88,13 @@ impl Engine {
         if self.sweep.is_done() {
             return true;
         }
-        let until = self.sweep.end.min(self.sweep.next + SLOTS_A_CALL);
+        let lately = self.sweep.lately.min(Self::MAX_BATCH as u32);
+        let lately = lately - lately.div_ceil(FORGETTING);
+        self.sweep.lately = lately.max(core::mem::take(&mut self.sweep.taken));
+        let most = asked_a_call(self.sweep.lately);
+        let until = self.sweep.end.min(self.sweep.next + most * SLOTS_EACH);
         let mut asked = 0;
-        while self.sweep.next < until && asked < ASKED_A_CALL {
+        while self.sweep.next < until && asked < most {
             let slot = self.sweep.next;
             if self.table.is_unasked(slot) {
                 if !self.has_room_for_events() {
