@@ -15,6 +15,7 @@ use natgate_ipv6::softwire::{
     RuleConflict, RuleError, SoftwireSettings,
 };
 use natgate_ipv6::{Pref64, Prefix6};
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -313,9 +314,6 @@ fn addresses_are_free(draft: &Draft, report: &Report<'_>) {
         overlaps(last.value, prefix).then_some(*last)
     };
     let remedy = "take the addresses out of one of them";
-    let fixed = |ipv4: Ipv4Addr| {
-        draft.statics.iter().map(|one| &one.external).find(|one| one.value.0 == ipv4)
-    };
     for one in draft.statics.iter().map(|one| &one.external) {
         let address = one.value.0.to_bits();
         let Some(map) = draft.ipv6.map.iter().find(|map| map.ipv4.value.contains(address)) else {
@@ -340,14 +338,18 @@ fn addresses_are_free(draft: &Draft, report: &Report<'_>) {
     }
     let rules: Vec<MapRule> = draft.ipv6.map.iter().map(|map| map.rule).collect();
     let domains = Domains::new(&rules, [0; 32]).ok();
+    let mut fixed: HashMap<Ipv4Addr, &Place> = HashMap::new();
+    for one in draft.statics.iter().map(|one| &one.external) {
+        fixed.entry(one.value.0).or_insert(&one.place);
+    }
     for binding in table.value.iter() {
         let ipv4 = binding.ipv4;
         let of_map = domains.as_ref().and_then(|domains| domains.find(ipv4.to_bits()));
         let rival = match (pool_of(Prefix::new(ipv4, 32)), of_map) {
             (Some(range), _) => &range.place,
             (None, Some(place)) => &draft.ipv6.map[place].ipv4.place,
-            (None, None) => match fixed(ipv4) {
-                Some(external) => &external.place,
+            (None, None) => match fixed.get(&ipv4) {
+                Some(place) => place,
                 None => continue,
             },
         };
