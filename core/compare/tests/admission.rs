@@ -8,7 +8,8 @@ use common::{EXTERNAL, REMOTE, START, Spec};
 use natgate_compare::{Divergence, Done, Pair};
 use natgate_engine::{
     AddressRange, Allocation, BlockConfig, Config, Endpoint, Limits, MapRequest, MappingInfo,
-    PeerRequest, PoolConfig, Pooling, Side, Timestamp, Verdict, WantedEndpoint,
+    Match, PeerRequest, PoolConfig, Pooling, Prefix, Rule, RuleAction, Side, Timestamp, Verdict,
+    WantedEndpoint,
 };
 use natgate_wire::protocol::{TCP, UDP};
 use natgate_wire::tcp::flags::{ACK, SYN};
@@ -57,8 +58,8 @@ fn config() -> impl Strategy<Value = Config> {
     );
     let ports = prop::sample::select(vec![(4096, 4127), (4096, 4103), (4096, 5119)]);
     let pooling = prop::sample::select(vec![Pooling::Paired, Pooling::Arbitrary]);
-    (limits, ports, 0_u32..3, any::<bool>(), pooling, any::<[bool; 2]>()).prop_map(
-        |(limits, ports, more, in_blocks, pooling, [session_events, overloading])| {
+    (limits, ports, 0_u32..3, any::<bool>(), pooling, any::<[bool; 3]>()).prop_map(
+        |(limits, ports, more, in_blocks, pooling, [session_events, overloading, several])| {
             let (subscribers, mappings, explicit_mappings, asking_share, held_ports) = limits;
             let last = (EXTERNAL.address.to_bits() + more).into();
             let addresses = vec![AddressRange { first: EXTERNAL.address, last }];
@@ -69,13 +70,25 @@ fn config() -> impl Strategy<Value = Config> {
                 max_per_subscriber: 2,
                 release_after: Duration::from_secs(2),
             };
+            let mut pools = vec![PoolConfig {
+                addresses,
+                ports,
+                overloading: overloading && more == 2 && !in_blocks,
+                ..base.pools[0].clone()
+            }];
+            let mut rules = Vec::new();
+            if several {
+                // Most hosts have a pool of their own: those of 10.0.1.0/28.
+                let address = (EXTERNAL.address.to_bits() + 8).into();
+                let addresses = vec![AddressRange { first: address, last: address }];
+                let name = "other".into();
+                pools.push(PoolConfig { name, addresses, ports, ..PoolConfig::default() });
+                let hosts = Prefix::new(internal(0, 0).address, 28);
+                rules.push(Rule::new(Match::Source(hosts, 0), RuleAction::Snat(1)));
+            }
             Config {
-                pools: vec![PoolConfig {
-                    addresses,
-                    ports,
-                    overloading: overloading && more == 2 && !in_blocks,
-                    ..base.pools[0].clone()
-                }],
+                pools,
+                rules,
                 allocation: if in_blocks { Allocation::Block(block) } else { Allocation::Random },
                 limits: Limits {
                     subscribers,

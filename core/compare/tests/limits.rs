@@ -4,8 +4,11 @@ mod common;
 
 use common::{A, EXTERNAL, REMOTE, START, Spec, end};
 use natgate_compare::{Divergence, Pair};
-use natgate_engine::{Config, DropReason, Endpoint, Engine, Limits, Side, StaticMapping, Verdict};
-use natgate_wire::protocol::{TCP, UDP};
+use natgate_engine::{
+    AddressRange, Config, DropReason, Endpoint, Engine, Limits, Side, StaticMapping, Verdict,
+};
+use natgate_wire::protocol::{GRE, TCP, UDP};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const WHOLE: Endpoint = end([203, 0, 113, 80], 0);
@@ -53,6 +56,36 @@ fn an_address_mapped_as_a_whole_is_full_some_time() -> Result<(), Divergence> {
     assert_eq!(send(&mut pair, Side::Inside, &packets, full)?, (19, 19));
     let into = Spec::new(UDP, REMOTE, Endpoint { port: 1, ..WHOLE }).bytes();
     assert_eq!(send(&mut pair, Side::Outside, &[into], full)?, (1, 0));
+    pair.check_state()
+}
+
+/// 5.13: of a pool of many addresses, some are looked at for a mapping without a port. Engine and
+/// model agree while the pool fills, and when it is full.
+#[test]
+fn a_pool_of_many_addresses_fills_with_mappings_without_ports() -> Result<(), Divergence> {
+    const ADDRESSES: u32 = 48;
+    const HOSTS: u32 = 250;
+    let last = Ipv4Addr::from_bits(EXTERNAL.address.to_bits() + ADDRESSES - 1);
+    let mut config = config();
+    config.pools[0].addresses = vec![AddressRange { first: EXTERNAL.address, last }];
+    config.limits.mappings = Some(4096);
+    let mut pair = Pair::new(&config, [0; 32], START)?;
+    let packet = |host: u32| {
+        let address = Ipv4Addr::from_bits(A.address.to_bits() + host);
+        Spec::new(GRE, Endpoint { address, port: 0 }, REMOTE).bytes()
+    };
+    let mut made = 0;
+    for _ in 0..4 {
+        for host in 0..HOSTS {
+            let (done, _) = pair.process(START, Side::Inside, &[packet(host)])?;
+            match done[0].verdict {
+                Verdict::Forward(Side::Outside) => {}
+                verdict => assert_eq!(verdict, Verdict::Drop(DropReason::Ambiguous)),
+            }
+        }
+        made = pair.engine.mappings().count();
+    }
+    assert_eq!(made, ADDRESSES as usize, "all addresses are found in the end");
     pair.check_state()
 }
 

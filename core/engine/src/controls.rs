@@ -155,17 +155,17 @@ impl Engine {
     }
 
     /// [`Engine::process`] of a packet of a control flow, whose mapping is doubted from then on.
+    /// Its host may become a subscriber.
     pub fn process_control(
         &mut self,
         now: Timestamp,
         from: Side,
         packet: &mut Packet<'_>,
     ) -> Verdict {
-        let mut verdict = [Verdict::Held];
         self.controls.marks = true;
-        self.process(now, from, core::slice::from_mut(packet), &mut verdict);
+        let verdict = self.process_unguarded(now, from, packet);
         self.controls.marks = false;
-        verdict[0]
+        verdict
     }
 
     /// Doubts the mapping of a control flow of an earlier process, by the external and the remote

@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::packet::Direction;
 use crate::parse::parse;
 use crate::sizes::Sizes;
-use crate::{Config, DropReason};
+use crate::{Config, DropReason, Packet, Side, Timestamp, Verdict};
 use core::net::Ipv4Addr;
 use core::ops::Range;
 
@@ -196,6 +196,52 @@ impl Engine {
     pub fn is_crowded(&self) -> bool {
         let subscribers = self.subscribers.filled();
         subscribers.used > subscribers.most / 2
+    }
+
+    /// Leaves packets alone from now on that would make a host a subscriber while the table of
+    /// subscribers is crowded ([`Engine::is_crowded`]): their verdict is [`Verdict::Held`], and
+    /// nothing is counted. The caller gives them to [`Engine::process_admitted`], or drops them.
+    /// Hosts that have numbers are not meant.
+    pub fn guard_newcomers(&mut self) {
+        self.guards_newcomers = true;
+    }
+
+    /// True if [`Engine::guard_newcomers`] has an effect on packets from a realm now.
+    pub fn guards(&self, realm: u16) -> bool {
+        self.guards_newcomers && self.is_crowded() && !self.has_numbers(realm)
+    }
+
+    /// True if a packet from inside with the verdict [`Verdict::Held`] is one that the engine has
+    /// left alone.
+    pub fn awaits_admission(&self, packet: &Packet<'_>) -> bool {
+        // All other packets with that verdict are fragments behind the first.
+        let field = packet.bytes().get(6..8).and_then(|field| <[u8; 2]>::try_from(field).ok());
+        let is_first = field.is_some_and(|field| u16::from_be_bytes(field) & 0x1fff == 0);
+        self.guards_newcomers && is_first && !self.has_numbers(packet.realm())
+    }
+
+    /// [`Engine::process`] of a packet from inside whose host may become a subscriber.
+    pub fn process_admitted(&mut self, now: Timestamp, packet: &mut Packet<'_>) -> Verdict {
+        self.process_unguarded(now, Side::Inside, packet)
+    }
+
+    pub(crate) fn process_unguarded(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packet: &mut Packet<'_>,
+    ) -> Verdict {
+        let mut verdict = [Verdict::Held];
+        let guards = core::mem::take(&mut self.guards_newcomers);
+        self.process(now, from, core::slice::from_mut(packet), &mut verdict);
+        self.guards_newcomers = guards;
+        verdict[0]
+    }
+
+    /// True if the caller has the last word about packets of a host now.
+    #[cold]
+    pub(crate) fn is_left_alone(&self, host: Host) -> bool {
+        self.guards(host.realm()) && !self.is_established(host.realm(), host.ip())
     }
 
     /// True if a mapping here, or an address that is mapped as a whole, takes this packet from

@@ -38,7 +38,7 @@ use crate::{Change, DropReason, Event, Timestamp};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-pub(crate) use removal::Rest;
+pub(crate) use removal::{Rest, SESSIONS_A_STEP};
 
 /// The latest time that the engine knows, nanoseconds.
 const LATEST: u64 = i64::MAX as u64;
@@ -101,6 +101,8 @@ pub struct Engine {
     pub(crate) may_be_short: bool,
     /// True if several engines divide the work.
     pub(crate) is_divided: bool,
+    /// True if the caller has the last word about new subscribers in a crowded table.
+    pub(crate) guards_newcomers: bool,
     /// True if the packet that [`Engine::poll_transmit`] gave last is hairpinned.
     pub(crate) turns: bool,
     /// Time of the latest exhaustion report of each pool, nanoseconds.
@@ -269,6 +271,11 @@ impl Engine {
         if !self.events.push(Timestamp(time), change) {
             self.counters.events_lost += 1;
         }
+    }
+
+    /// Says whether events that find no room in the queue are kept, too, from now on.
+    pub(crate) fn keep_all_events(&mut self, keeps_all: bool) {
+        self.events.keep_all(keeps_all);
     }
 
     /// True if the queue has room for the events of a few removals.

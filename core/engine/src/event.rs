@@ -2,6 +2,7 @@
 
 use crate::Timestamp;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec;
 use core::net::Ipv4Addr;
 
@@ -232,6 +233,10 @@ pub(crate) struct Events {
     len: usize,
     /// Time of the latest event.
     latest: Timestamp,
+    /// Events that found no room and must not be lost, oldest first. The ring is full meanwhile.
+    beyond: VecDeque<Event>,
+    /// True while no event may be lost.
+    keeps_all: bool,
 }
 
 impl Events {
@@ -242,7 +247,13 @@ impl Events {
         let nothing = Change::PoolExhausted { pool: 0, protocol: 0 };
         let ring = vec![Event { time: Timestamp(0), change: nothing }; Self::ROOM];
         let ring = ring.into_boxed_slice().try_into().expect("the ring has its length");
-        Self { ring, first: 0, len: 0, latest: Timestamp(0) }
+        let (latest, beyond) = (Timestamp(0), VecDeque::new());
+        Self { ring, first: 0, len: 0, latest, beyond, keeps_all: false }
+    }
+
+    /// Says whether events beyond [`Events::ROOM`] are kept, too, from now on.
+    pub(crate) fn keep_all(&mut self, keeps_all: bool) {
+        self.keeps_all = keeps_all;
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -258,7 +269,16 @@ impl Events {
             self.ring[(self.first + self.len) % Self::ROOM] = Event { time: self.latest, change };
             self.len += 1;
         }
-        room
+        room || self.push_beyond(time, change)
+    }
+
+    #[cold]
+    fn push_beyond(&mut self, time: Timestamp, change: Change) -> bool {
+        if self.keeps_all {
+            self.latest = self.latest.max(time);
+            self.beyond.push_back(Event { time: self.latest, change });
+        }
+        self.keeps_all
     }
 
     /// Takes the oldest event.
@@ -271,6 +291,34 @@ impl Events {
         self.len -= 1;
         // An empty ring begins anew: the next events take lines that are in the caches.
         self.first = if self.len == 0 { 0 } else { (self.first + 1) % Self::ROOM };
+        if let Some(next) = self.beyond.pop_front() {
+            self.ring[(self.first + self.len) % Self::ROOM] = next;
+            self.len += 1;
+        }
         Some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_must_not_be_lost_come_after_the_others_in_order() {
+        let mut events = Events::new();
+        let change = |number| Change::PoolExhausted { pool: number, protocol: 0 };
+        let full = Events::ROOM;
+        (0..full).for_each(|number| assert!(events.push(Timestamp(number as u64), change(number))));
+        assert!(!events.push(Timestamp(0), change(full)), "it is lost");
+        events.keep_all(true);
+        (full..full + 100).for_each(|number| assert!(events.push(Timestamp(0), change(number))));
+        events.keep_all(false);
+        assert!(!events.push(Timestamp(0), change(0)), "it is lost");
+        for number in 0..full + 100 {
+            assert_eq!(events.pop().map(|event| event.change), Some(change(number)));
+        }
+        assert_eq!(events.pop(), None);
+        assert!(events.push(Timestamp(0), change(7)));
+        assert_eq!(events.pop().map(|event| event.change), Some(change(7)));
     }
 }

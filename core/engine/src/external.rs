@@ -10,6 +10,7 @@ mod change;
 mod choice;
 mod handover;
 mod hold_down;
+mod index_set;
 mod linger;
 mod overload;
 mod ownership;
@@ -39,6 +40,7 @@ use change::{Definition, Work};
 pub use change::{Draining, PoolChange};
 use core::net::Ipv4Addr;
 pub(crate) use handover::HoldsCursor;
+use index_set::Members;
 use linger::Lingering;
 use natgate_wire::protocol;
 pub(crate) use ownership::{InUse, Release, ReleaseSearch};
@@ -67,6 +69,8 @@ pub(crate) const MAX_POOLS: usize = 4096;
 pub(crate) struct Pool {
     /// Indexes of the addresses that new mappings may have, in configured order.
     slots: Vec<u32>,
+    /// The same indexes, to be searched.
+    members: Members,
     ports: (u16, u16),
     /// The ports that an internal port below 1024, or another, may have.
     sides: [Range; 2],
@@ -103,6 +107,13 @@ struct Slot {
     mappings: [u32; PROTOCOLS.len() + 1],
     /// Number of ports that are used or held.
     busy: u32,
+}
+
+impl Pool {
+    /// Notes that `slots` has changed.
+    fn note_slots(&mut self) {
+        self.members = Members::of(&self.slots);
+    }
 }
 
 impl Slot {
@@ -231,6 +242,7 @@ impl ExternalPorts {
             self.join(index);
             self.renew_all(index);
         }
+        self.pools[number].note_slots();
     }
 
     /// Bytes that `addresses` addresses take, with the pools of the configuration. Room for more is

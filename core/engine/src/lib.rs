@@ -72,6 +72,7 @@ mod pair;
 mod parse;
 mod pools;
 mod prefetch;
+mod prefix_set;
 mod protocols;
 mod random;
 mod rate;

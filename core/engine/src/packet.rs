@@ -79,7 +79,9 @@ pub enum Verdict {
     /// divider of the work knows which. Only the sender's endpoint has been translated.
     HandOver,
     /// Forget the packet: it is a fragment before the first of its datagram, and the engine keeps a
-    /// copy. The copy comes out of `poll_transmit` later, or is dropped and counted then.
+    /// copy. The copy comes out of `poll_transmit` later, or is dropped and counted then. After
+    /// [`Engine::guard_newcomers`](crate::Engine::guard_newcomers), the packet may also be one that
+    /// the engine has left alone.
     Held,
 }
 

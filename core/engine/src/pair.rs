@@ -283,8 +283,8 @@ impl Engine {
                 let is_dynamic = !mapping.is_static() && !mapping.is_fixed();
                 is_dynamic && has(Ipv4Addr::from_bits(address))
             };
-            if is_stranger {
-                self.discard(slot);
+            if is_stranger && !self.discard_some(slot) {
+                return Some(slot);
             }
         }
         let next = from.saturating_add(most);

@@ -50,6 +50,7 @@ impl Engine {
         let config = self.external.switch();
         self.pool_reported.resize(config.pools.len(), None);
         self.used.resize(config.pools.len(), [0; 5]);
+        self.subscribers.unanswered.set_pools(config.pools.len());
         self.config.pools = config.pools;
         self.config.default_pool = config.default_pool;
         for (realm, new) in self.config.realms.iter_mut().zip(&config.realms) {

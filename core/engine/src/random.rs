@@ -28,16 +28,15 @@ impl Generator {
         ((u64::from(self.next_u32()) * u64::from(bound)) >> 32) as u32
     }
 
-    /// The numbers below `count`, from the better of two random ones on, in a circle. Loads become
-    /// even this way, although the least load is not known.
-    pub(crate) fn better_of_two<F: Fn(u32, u32) -> bool>(
+    /// The better of two random numbers below `count`. Loads become even this way, although the
+    /// least load is not known.
+    pub(crate) fn better_of_two(
         &mut self,
         count: u32,
-        first_is_better: F,
-    ) -> impl Iterator<Item = u32> + use<F> {
+        first_is_better: impl Fn(u32, u32) -> bool,
+    ) -> u32 {
         let (a, b) = (self.below(count), self.below(count));
-        let better = if first_is_better(a, b) { a } else { b };
-        (better..count).chain(0..better)
+        if first_is_better(a, b) { a } else { b }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::config::{AddressRange, Config, Prefix, RealmConfig, SideConfig};
 use crate::engine::Engine;
 use crate::external::ExternalPorts;
 use crate::host::Host;
+use crate::prefix_set::PrefixSet;
 use crate::respond::DEFAULT_MTU;
 use crate::rules::RuleSet;
 use crate::{ConfigError, DropReason, Side};
@@ -93,6 +94,8 @@ impl Config {
 /// State of the realms besides their configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Realms {
+    /// Addresses of the subscribers of each realm.
+    subscribers: Vec<PrefixSet>,
     /// The rules of realms from number 1 on.
     rules: Vec<RuleSet>,
     /// Facts about all realms: in order, the realms with rules that bypass translation or drop;
@@ -124,7 +127,9 @@ impl Realms {
             config.realms.iter().map(|realm| RuleSet::new(&realm.rules)).collect();
         let mtu = |realm| config.inside_of(realm).mtu.unwrap_or(DEFAULT_MTU);
         let inside_mtus: Vec<u16> = config.all_numbers().map(mtu).collect();
+        let subscribers = |realm| PrefixSet::of(config.subscribers_of(realm));
         let mut realms = Self {
+            subscribers: config.all_numbers().map(subscribers).collect(),
             rules: rules?,
             plain: Vec::with_capacity(config.realms.len() + 1),
             order: config.realms_in_order().collect(),
@@ -178,6 +183,13 @@ impl Realms {
             None => zero,
             Some(place) => &self.rules[place],
         }
+    }
+
+    /// True if a host has an address of its realm's subscribers.
+    #[inline]
+    pub(crate) fn has_subscriber(&self, host: Host) -> bool {
+        let of_realm = self.subscribers.get(usize::from(host.realm()));
+        of_realm.is_some_and(|subscribers| subscribers.has(host.address()))
     }
 
     /// The rules of the realms besides realm 0.

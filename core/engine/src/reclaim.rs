@@ -34,8 +34,8 @@ impl Engine {
         self.make_room()
     }
 
-    /// [`Engine::reclaim`] at the present time. It returns at once if nothing was taken, and no
-    /// mapping was removed, since it last found nothing scarce.
+    /// [`Engine::reclaim`] at the present time. It returns at once if nothing was taken since it
+    /// last found nothing scarce.
     #[inline(always)]
     pub(crate) fn make_room(&mut self) -> bool {
         self.may_be_short && self.reclaim_some()
@@ -134,29 +134,21 @@ impl Engine {
     /// never scarce, because it shares its ports instead.
     fn pool_is_scarce(&self, pool: usize) -> bool {
         let unanswered = &self.subscribers.unanswered;
-        let Some(used) = self.used.get(pool) else { return false };
         if self.config.pools[pool].overloading || self.external.is_deterministic(pool) {
             return false;
         }
-        // All mappings of answered subscribers, in all pools, may be in this pool. Only mappings
-        // beyond that number certainly belong to unanswered subscribers.
-        let all = self.table.filled().used;
-        let answered = (all as u64).saturating_sub(unanswered.mappings().into());
-        let surely = |used: u64| u32::try_from(used.saturating_sub(answered)).unwrap_or(u32::MAX);
-        let of = |thing| self.external.free_of(pool, thing) as usize;
+        let mappings = unanswered.mappings_of(pool);
+        let free = |thing| self.external.free_of(pool, thing) as usize;
         if self.external.has_blocks(pool) {
-            let used = PROTOCOLS.iter().map(|&protocol| used[place_of(protocol)]).sum();
-            let subscribers = unanswered.count(Queue::All).min(surely(used));
-            return self.is_scarce(of(PROTOCOLS.len()), subscribers);
+            let with_ports: u32 = mappings[..PROTOCOLS.len()].iter().sum();
+            let subscribers = unanswered.count(Queue::All).min(with_ports);
+            return self.is_scarce(free(PROTOCOLS.len()), subscribers);
         }
-        PROTOCOLS
-            .iter()
-            .enumerate()
-            .any(|(place, &protocol)| self.is_scarce(of(place), surely(used[place_of(protocol)])))
+        (0..PROTOCOLS.len()).any(|place| self.is_scarce(free(place), mappings[place]))
     }
 
     /// Removes at most `most` sessions of a mapping, the latest first. Returns their number.
-    fn reclaim_sessions(&mut self, slot: u32, most: u32) -> u32 {
+    pub(crate) fn reclaim_sessions(&mut self, slot: u32, most: u32) -> u32 {
         for removed in 0..most {
             let Some(session) = self.table.last_session(slot) else { return removed };
             self.tell_ended(session, slot, self.now);
@@ -187,8 +179,11 @@ impl Engine {
     #[cold]
     pub(crate) fn note_unanswered(&mut self, record: u32, slot: u32) {
         if let Some(entry) = self.subscribers.unanswered_entry(record) {
-            let created = self.created(self.table.mapping(slot));
-            let sibling = self.subscribers.unanswered.add_mapping(entry, slot, created);
+            let mapping = self.table.mapping(slot);
+            let created = self.created(mapping);
+            let pool = self.external.pool_of(mapping.external().index);
+            let of = (pool, place_of(mapping.protocol));
+            let sibling = self.subscribers.unanswered.add_mapping(entry, slot, created, of);
             self.table.set_listed(slot, sibling);
         }
         self.table.mapping_mut(slot).first.mark_unanswered();

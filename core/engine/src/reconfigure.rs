@@ -13,6 +13,7 @@
 mod differences;
 mod permits;
 mod statics;
+mod sweep;
 
 use crate::class::Classes;
 use crate::config::Config;
@@ -28,7 +29,7 @@ use crate::realms::Realms;
 use crate::respond::longest_inside;
 use crate::rules::{RuleSet, Ruling};
 use crate::statics::static_hosts;
-use crate::timeouts::{SETS, Timers};
+use crate::timeouts::Timers;
 use crate::{ConfigError, MappingId};
 use alloc::format;
 use alloc::vec::Vec;
@@ -38,12 +39,10 @@ use differences::{before, different_keys, same_sets};
 use permits::Asked;
 pub(crate) use permits::Permits;
 use statics::StaticChange;
+pub(crate) use sweep::{Checked, Sweep};
 
-/// Slots of the table that one call of [`Engine::advance`] looks at.
+/// Slots of the table that one call of [`Engine::review`] looks at.
 const SLOTS_A_CALL: u32 = 512;
-/// Most mappings that one call checks, and the count of a removal among these.
-const ASKED_A_CALL: u32 = 128;
-const REMOVAL: u32 = 8;
 
 /// Reason for the removal of a mapping after a change of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -182,27 +181,6 @@ pub struct Superseded {
     _static_hosts: Vec<Host>,
     _holds: Option<Holds>,
     _longest_inside: Vec<usize>,
-}
-
-/// Progress of the checks since the last reconfiguration.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sweep {
-    /// Conditions for mappings to stay. They are kept until the next reconfiguration.
-    permits: Option<Permits>,
-    /// New number of each earlier set of timeouts.
-    sets: [u8; SETS],
-    /// The next slot to look at, and the slot after the last.
-    next: u32,
-    end: u32,
-    stayed: u64,
-    removed: [u64; Departure::ALL.len()],
-}
-
-impl Sweep {
-    /// True if every mapping has been checked.
-    pub(crate) fn is_done(&self) -> bool {
-        self.next == self.end
-    }
 }
 
 /// Number of mappings that stay and go, and the first mappings that go.
@@ -409,74 +387,6 @@ impl Engine {
         (self.sweep.stayed, self.sweep.removed)
     }
 
-    fn begin_sweep(&mut self, permits: Permits) {
-        self.table.begin_epoch();
-        self.strangers = true;
-        let end = self.table.extent();
-        self.sweep = Sweep { permits: Some(permits), end, ..Sweep::default() };
-        if end == 0 {
-            self.end_sweep();
-        }
-    }
-
-    fn end_sweep(&mut self) {
-        // A host with a record now has mappings that may stay, so it is a subscriber, or rules
-        // translate it.
-        self.strangers = false;
-    }
-
-    /// Checks some of the mappings that have not been checked. Returns true if none is left.
-    pub(crate) fn sweep_some(&mut self) -> bool {
-        if self.sweep.is_done() {
-            return true;
-        }
-        let until = self.sweep.end.min(self.sweep.next + SLOTS_A_CALL);
-        let mut asked = 0;
-        while self.sweep.next < until && asked < ASKED_A_CALL {
-            let slot = self.sweep.next;
-            self.sweep.next += 1;
-            if self.table.is_unasked(slot) {
-                asked += if self.ask(slot) { 1 } else { REMOVAL };
-            }
-        }
-        if self.sweep.is_done() {
-            self.end_sweep();
-        }
-        self.sweep.is_done()
-    }
-
-    /// Checks an unchecked mapping. Removes it with its sessions if it may not stay.
-    #[cold]
-    pub(crate) fn ask(&mut self, slot: u32) -> bool {
-        let permits = self.sweep.permits.as_ref().expect("mappings are asked of a configuration");
-        let realm = self.table.mapping(slot).host().realm();
-        let why = self.judge(permits, self.rules_of(realm), slot, |asked, index| {
-            let (host, AddressPort { port, .. }) = (asked.internal.host, asked.external);
-            self.external.allows(asked.protocol, index, port, host)
-        });
-        match why {
-            None => {
-                self.sweep.stayed += 1;
-                let answers = self.first_answers(slot);
-                let mapping = self.table.mapping(slot);
-                let (host, set) =
-                    (mapping.host(), self.sweep.sets[usize::from(mapping.timeouts())]);
-                if let Some(record) = self.subscribers.find(host) {
-                    self.subscribers.settle(record);
-                }
-                self.table.set_timeouts(slot, set);
-                self.table.set_asked(slot);
-                self.set_answers(slot, answers);
-                true
-            }
-            Some(why) => {
-                self.sweep.removed[why as usize] += 1;
-                self.discard(slot);
-                false
-            }
-        }
-    }
-
     /// Reason why a mapping may not stay, by the rules of its realm. `pools_allow` decides whether
     /// its external endpoint, of the address with an index, still belongs to its subscriber.
     fn judge(
@@ -514,18 +424,6 @@ impl Engine {
             let stays = asked.is_static || pools_allow(&asked, index);
             (!stays).then_some(Departure::Pool)
         })
-    }
-
-    /// Removes a mapping with its sessions.
-    pub(crate) fn discard(&mut self, slot: u32) {
-        self.holds.lost += u64::from(self.table.mapping(slot).is_explicit());
-        while let Some(session) = self.table.last_session(slot) {
-            // Events of its sessions name the mapping as it was.
-            self.tell_ended(session, slot, self.now);
-            self.drop_session(session, slot, self.tick);
-        }
-        self.end_session_holds(slot);
-        self.remove_mapping(slot, self.now);
     }
 
     /// True if rules, the realm's network and its routes translate every packet between a mapping's

@@ -84,6 +84,7 @@ impl Sizes {
                 subscribers,
                 records: subscribers * config.pools.len(),
                 slots: room.dynamic + room.fixed,
+                pools: config.pools.len(),
             },
         }
     }

@@ -123,6 +123,8 @@ pub(crate) struct SubscriberRoom {
     pub(crate) records: usize,
     /// Slots of mappings.
     pub(crate) slots: usize,
+    /// Pools at the start.
+    pub(crate) pools: usize,
 }
 
 impl Subscribers {
@@ -149,7 +151,7 @@ impl Subscribers {
             made: 0,
             by_bucket: vec![0; 256],
             tenants: vec![0; addresses],
-            unanswered: Unanswered::new(room.records, room.slots),
+            unanswered: Unanswered::new(room.records, room.slots, room.pools),
         }
     }
 

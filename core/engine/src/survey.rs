@@ -11,6 +11,7 @@ mod filter;
 mod held;
 
 use crate::Engine;
+use crate::engine::SESSIONS_A_STEP;
 use crate::host::Host;
 use crate::protocols::{PROTOCOLS, has_ports, protocol_index};
 use crate::subscriber::Queue;
@@ -327,15 +328,29 @@ impl Engine {
         filter: &Filter,
     ) -> (u64, bool) {
         let (mut budget, mut cleared) = (most, 0);
+        // A mapping with many sessions may have a rest of the last call.
+        let is_of = |&(slot, session): &(u32, SessionRef)| self.table.is_of(session, slot);
+        let begun = cursor.session.take().filter(is_of);
+        let mut next = begun.map(|(slot, _)| slot);
         while self.has_room_for_events() {
-            let Some(slot) = self.next_match(cursor, &mut budget, filter) else { break };
-            if !self.table.mapping(slot).is_static() {
-                self.discard(slot);
-                cleared += 1;
-                budget = budget.saturating_sub(REMOVAL);
+            let matching = next.take().or_else(|| self.next_match(cursor, &mut budget, filter));
+            let Some(slot) = matching else { break };
+            if self.table.mapping(slot).is_static() {
+                continue;
             }
+            if !self.discard_some(slot) {
+                next = Some(slot);
+                budget = budget.saturating_sub(SESSIONS_A_STEP as usize);
+                if budget == 0 {
+                    break;
+                }
+                continue;
+            }
+            cleared += 1;
+            budget = budget.saturating_sub(REMOVAL);
         }
-        (cleared, matches!(cursor.stage, Stage::Done))
+        cursor.session = next.and_then(|slot| Some((slot, self.table.last_session(slot)?)));
+        (cleared, matches!((cursor.stage, cursor.session), (Stage::Done, None)))
     }
 
     /// [`Engine::clear_mappings`] for sessions. A dynamic mapping without another session is

@@ -79,6 +79,7 @@ impl Engine {
             self.counters.clock_backwards += 1;
         }
         self.observe(now);
+        self.sweep.note_packets(packets as u32);
         self.make_room();
     }
 

@@ -5,8 +5,8 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Allocation, Config, Cursor, Departure, DeterministicConfig, DropReason, Engine,
-    Filter, Limits, MappingKind, Match, Packet, PoolConfig, Prefix, Reconfiguration,
+    AddressRange, Allocation, Change, Config, Cursor, Departure, DeterministicConfig, DropReason,
+    Engine, Event, Filter, Limits, MappingKind, Match, Packet, PoolConfig, Prefix, Reconfiguration,
     ReconfigureError, Review, Rule, RuleAction, Side, StaticMapping, Timeouts, Timestamp, Verdict,
 };
 use std::net::Ipv4Addr;
@@ -404,6 +404,147 @@ fn no_batch_waits_for_a_million_mappings() {
     assert_eq!(lab.engine.mappings().count() as u32, many() - gone);
     let kinds = lab.engine.mappings().all(|one| one.id.kind == MappingKind::Dynamic);
     assert!(kinds);
+}
+
+// ---- the pace of the sweep ----
+
+/// Number of mappings that one call checks.
+fn checked_by_one_call(lab: &mut Lab) -> u64 {
+    let (before, _) = lab.engine.departed();
+    lab.engine.advance(lab.now);
+    lab.engine.departed().0 - before
+}
+
+#[test]
+fn the_sweep_does_little_while_packets_come_and_much_while_none_come() {
+    const HOSTS: u32 = 40_000;
+    const IN_BUSY_TIME: u64 = 32;
+    const IN_IDLE_TIME: u64 = 512;
+    let all = guests(&[("10.0.0.0", 8)]);
+    let mut lab = Lab::new(&all);
+    for number in 0..HOSTS {
+        let host = Ipv4Addr::from_bits(u32::from_be_bytes([10, 1, 0, 0]) + number);
+        lab.out(&udp(&format!("{host}:4000"), REMOTE));
+    }
+    lab.force(&all);
+    let mut batch = vec![udp("192.0.2.1:4000", REMOTE); Engine::MAX_BATCH];
+    for _ in 0..3 {
+        let mut packets: Vec<Packet<'_>> =
+            batch.iter_mut().map(|bytes| Packet::new(bytes, 0)).collect();
+        let mut verdicts = [Verdict::Held; Engine::MAX_BATCH];
+        lab.engine.process(lab.now, Side::Inside, &mut packets, &mut verdicts);
+        assert_eq!(checked_by_one_call(&mut lab), IN_BUSY_TIME);
+        // The call at the start of a turn follows the one after the last batch.
+        assert!(checked_by_one_call(&mut lab) < IN_IDLE_TIME / 5);
+    }
+    let later: Vec<u64> = (0..40).map(|_| checked_by_one_call(&mut lab)).collect();
+    assert!(later.is_sorted(), "{later:?}");
+    assert_eq!(later.last(), Some(&IN_IDLE_TIME));
+    while lab.engine.advance(lab.now) {}
+    assert_eq!(lab.engine.departed(), (HOSTS.into(), [0; Departure::ALL.len()]));
+}
+
+// ---- mappings with many sessions ----
+
+const SESSIONS: usize = 20_000;
+/// Most sessions that one step removes.
+const STEP: usize = 256;
+const BUSY: &str = "10.9.0.5:4000";
+
+/// A mapping with very many sessions, and a configuration in which its host is no subscriber.
+fn with_many_sessions() -> (Lab, Config) {
+    let mut config = guests(&[("10.0.0.0", 24), ("10.9.0.0", 24)]);
+    config.limits.sessions_per_mapping = SESSIONS as u16;
+    config.limits.sessions_per_subscriber = Some(SESSIONS as u32);
+    config.limits.extra_sessions = Some(16 * SESSIONS as u32);
+    config.session_events = true;
+    let mut lab = Lab::new(&config);
+    for number in 0..SESSIONS {
+        lab.out(&udp(BUSY, &format!("198.51.{}.{}:80", number / 200, 1 + number % 200)));
+    }
+    lab.events.clear();
+    config.subscribers = vec![prefix("10.0.0.0", 24)];
+    (lab, config)
+}
+
+impl Lab {
+    /// Takes the events of a step. Returns the number of sessions that have ended.
+    fn count_ended(&mut self) -> usize {
+        while let Some(event) = self.engine.poll_event() {
+            self.events.push(event);
+        }
+        let is_end = |event: &&Event| matches!(event.change, Change::SessionRemoved(_));
+        self.events.iter().filter(is_end).count()
+    }
+
+    /// True if each session's end has been told, and then that of the mapping.
+    #[track_caller]
+    fn assert_all_is_told(&mut self) {
+        assert_eq!((self.count_ended(), self.engine.counters().events_lost), (SESSIONS, 0));
+        let ends = |event: &Event| matches!(event.change, Change::MappingRemoved(_));
+        assert_eq!(self.events.iter().position(ends), Some(SESSIONS));
+    }
+}
+
+#[test]
+fn a_mapping_with_many_sessions_ends_in_steps() {
+    let (mut lab, after) = with_many_sessions();
+    lab.force(&after);
+    let mut ended = 0;
+    while lab.engine.advance(lab.now) {
+        let now = lab.count_ended();
+        assert!(now - ended <= STEP, "{} sessions in one step", now - ended);
+        ended = now;
+    }
+    assert_eq!(lab.engine.sessions().count(), 0);
+    assert_eq!(lab.engine.departed().1, [1, 0, 0, 0]);
+    lab.assert_all_is_told();
+}
+
+/// Each packet for the mapping removes some sessions and is dropped.
+#[test]
+fn packets_of_a_mapping_with_many_sessions_end_it_in_steps() {
+    let (mut lab, after) = with_many_sessions();
+    lab.force(&after);
+    let mapping = lab.engine.mappings().next().expect("it is there").id;
+    let external = format!("{}:{}", mapping.external.address, mapping.external.port);
+    for step in 1..=SESSIONS.div_ceil(STEP) {
+        let packet = udp("198.51.0.1:80", &external);
+        assert_eq!(lab.refused(Side::Outside, &packet), DropReason::NoMapping);
+        assert_eq!(lab.count_ended(), SESSIONS.min(step * STEP));
+    }
+    assert_eq!(lab.engine.mappings().count(), 0);
+    lab.assert_all_is_told();
+    lab.wait_s(0.0);
+    assert!(lab.engine.is_settled());
+}
+
+#[test]
+fn a_static_mapping_takes_the_place_of_one_with_many_sessions_at_once() {
+    let (mut lab, mut after) = with_many_sessions();
+    let mut forwarded = static_tcp(BUSY, "203.0.113.1:1025");
+    forwarded.protocol = Some(natgate_wire::protocol::UDP);
+    after.statics = vec![forwarded];
+    lab.force(&after);
+    lab.assert_all_is_told();
+    assert_eq!(lab.external_of(&udp(BUSY, REMOTE)), "203.0.113.1:1025");
+}
+
+#[test]
+fn a_mapping_with_many_sessions_is_cleared_in_steps() {
+    let (mut lab, _) = with_many_sessions();
+    let (mut cursor, mut ended, mut cleared) = (Cursor::default(), 0, 0);
+    loop {
+        let (count, is_done) = lab.engine.clear_mappings(&mut cursor, STEP, &Filter::default());
+        let now = lab.count_ended();
+        assert!(now - ended <= STEP, "{} sessions in one step", now - ended);
+        (ended, cleared) = (now, cleared + count);
+        if is_done {
+            break;
+        }
+    }
+    assert_eq!(cleared, 1);
+    lab.assert_all_is_told();
 }
 
 /// Prefixes that cover all addresses from 10.0.0.0 up to an end.

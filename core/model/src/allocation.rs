@@ -12,6 +12,9 @@ use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+/// Number of addresses that are looked at for a mapping without a port (5.13).
+const LOOKS: usize = 32;
+
 /// A pool, and the address of it that a rule names, if any (5.8).
 pub(crate) type Source = (usize, Option<Ipv4Addr>);
 
@@ -69,10 +72,32 @@ impl Model {
         source: Source,
         remote: Endpoint,
     ) -> Result<(Vec<Endpoint>, bool), DropReason> {
-        self.open_choices(key, source).map(|open| (open, false)).or_else(|reason| {
+        let open = self.open_choices(key, source).and_then(|open| {
+            let is_missed = self.may_be_missed(packet, key, source, &open);
+            if is_missed { Err(DropReason::Ambiguous) } else { Ok((open, false)) }
+        });
+        open.or_else(|reason| {
             let shared = self.overload(packet, key, source, remote); // 5.53
             if shared.is_empty() { Err(reason) } else { Ok((shared, true)) }
         })
+    }
+
+    /// 5.13: true if the engine chose none of the open endpoints and may have missed them, because
+    /// it looks at some addresses of a large pool only.
+    fn may_be_missed(
+        &self,
+        packet: &Packet,
+        key: Key,
+        (pool, fixed): Source,
+        open: &[Endpoint],
+    ) -> bool {
+        let config = &self.config.pools[pool];
+        let bound = fixed.or_else(|| self.pair_of(key.host(), pool));
+        !has_ports(key.protocol)
+            && packet.choice.is_none()
+            && *self.config.allocation_of(config) != Allocation::Address
+            && addresses(config).count() > LOOKS
+            && open.iter().all(|end| Some(end.address) != bound)
     }
 
     /// Makes a mapping. `destination` is the destination of its first packet.

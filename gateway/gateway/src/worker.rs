@@ -9,6 +9,7 @@ mod checked;
 mod families;
 mod leaving;
 mod legacy;
+mod newcomers;
 mod own;
 mod parts;
 mod serve;
@@ -101,6 +102,7 @@ impl Worker {
         let checked = (&settings.engine.services[..], &settings.health[..]);
         let mut engine = Engine::new(&config, seed, now).map_err(WorkerError::Engine)?;
         engine.populate();
+        engine.guard_newcomers();
         let mut pcp = PcpService::new(&settings.pcp, &settings.engine, now);
         if let Some(families) = &families {
             let b4s = settings.ipv6.dslite.as_ref().map_or(&[][..], |dslite| &dslite.b4);

@@ -127,8 +127,10 @@ impl Blocks {
             return None;
         }
         let unowned = |place: u32| self.count[open[place as usize] as usize][side];
-        let better = generator.better_of_two(open.len() as u32, |a, b| unowned(a) >= unowned(b));
-        better.map(|place| open[place as usize]).find_map(|index| {
+        let count = open.len() as u32;
+        let better = generator.better_of_two(count, |a, b| unowned(a) >= unowned(b));
+        let circle = (better..count).chain(0..better);
+        circle.map(|place| open[place as usize]).find_map(|index| {
             let will_do = has_port(index);
             will_do.then(|| self.draw(pool, index, side, protocol, generator)).flatten()
         })

@@ -6,6 +6,7 @@
 use super::Engine;
 use crate::calendar::{LANES, NONE, lane};
 use crate::event::{Change, Events};
+use crate::reconfigure::Checked;
 use crate::session::{Idle, State};
 use crate::table::{SessionRef, Table};
 use crate::time::{TICK, Timestamp, nanos};
@@ -314,8 +315,12 @@ impl Engine {
     #[inline(never)]
     fn any_session_due(&mut self, session: SessionRef, tick: u32) {
         let slot = self.table.mapping_of(session);
-        if !self.table.is_asked(slot) && !self.ask(slot) {
-            return;
+        if !self.table.is_asked(slot) {
+            match self.ask_some(slot) {
+                Checked::Stays => {}
+                Checked::Going if self.table.is_of(session, slot) => {}
+                Checked::Gone | Checked::Going => return,
+            }
         }
         let mapping = self.table.mapping(slot);
         if mapping.is_explicit()

@@ -8,6 +8,10 @@ use crate::protocols::{has_ports, place_of, quota_class};
 use crate::table::{Mapping, SessionRef};
 use crate::{Change, Endpoint, MappingId, MappingKind, SessionId};
 
+/// Most sessions that one step removes of a mapping that may not stay. Their events fit into the
+/// half of the queue that [`Engine::has_room_for_events`] finds free.
+pub(crate) const SESSIONS_A_STEP: u32 = 256;
+
 impl Engine {
     pub(crate) fn remove_session(&mut self, session: SessionRef, tick: u32) {
         let slot = self.table.mapping_of(session);
@@ -23,6 +27,27 @@ impl Engine {
             }
             self.note_change(slot);
         }
+    }
+
+    /// Removes a mapping with its sessions, however many. No event of it is lost.
+    pub(crate) fn discard(&mut self, slot: u32) {
+        self.keep_all_events(true);
+        while !self.discard_some(slot) {}
+        self.keep_all_events(false);
+    }
+
+    /// Removes some sessions of a mapping, the latest first, and the mapping if none is left.
+    /// Returns true if the mapping has gone.
+    pub(crate) fn discard_some(&mut self, slot: u32) -> bool {
+        // Events of its sessions name the mapping as it was.
+        self.reclaim_sessions(slot, SESSIONS_A_STEP);
+        if self.table.mapping(slot).sessions > 0 {
+            return false;
+        }
+        self.holds.lost += u64::from(self.table.mapping(slot).is_explicit());
+        self.end_session_holds(slot);
+        self.remove_mapping(slot, self.now);
+        true
     }
 
     /// Raises the event of a session's end, if session events are configured.
@@ -146,9 +171,6 @@ impl Engine {
     ) {
         let (protocol, external) = (mapping.protocol, mapping.external());
         let External { index, port } = external;
-        // With fewer mappings of answered subscribers, a larger part of the pool's mappings
-        // certainly belongs to unanswered ones.
-        self.may_be_short = true;
         if let Some(heir) = self.rings.leave(slot) {
             // The port becomes free when the last mapping that shares it goes.
             if self.external.owner(protocol, index, port) == Some(slot) {

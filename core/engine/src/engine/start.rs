@@ -93,6 +93,7 @@ impl Engine {
             events: Events::new(),
             pinned: Vec::new(),
             is_divided: false,
+            guards_newcomers: false,
             turns: false,
             pool_reported: vec![None; config.pools.len()],
             made: [0; 3],

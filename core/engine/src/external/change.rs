@@ -10,15 +10,16 @@
 
 mod wanted;
 
+use super::index_set::Members;
 use super::shares::{self, Mode};
 use super::{EMPTY, ExternalPorts, HELD, NO_POOL, PORTLESS, Pool, Range, Slot, WORDS};
 use crate::ConfigError;
 use crate::blocks::Blocking;
-use crate::config::{Allocation, Config, PoolConfig, StaticMapping};
+use crate::config::{Allocation, Config, PoolConfig};
 use crate::deterministic::Plan;
 use crate::host::Host;
 use crate::protocols::{PROTOCOLS, has_ports, protocol_index};
-use crate::statics::{permanent, served};
+use crate::statics::FixedPorts;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -133,7 +134,8 @@ impl ExternalPorts {
             true => [Range { first: ports.0, last: ports.1 }; 2],
             false => Range::sides(ports),
         };
-        self.pools[number] = Pool { slots, ports, sides, bits, mode, is_whole };
+        let members = Members::default();
+        self.pools[number] = Pool { slots, members, ports, sides, bits, mode, is_whole };
         self.note_shares();
         self.blocks.set_pool(number, cut);
         self.plans.set(number, plan);
@@ -144,7 +146,8 @@ impl ExternalPorts {
         let (ports, bits) = ((1, 1), vec![0; WORDS]);
         let sides = Range::sides(ports);
         let (mode, is_whole) = (Mode::Random, false);
-        let none = Pool { slots: Vec::new(), ports, sides, bits, mode, is_whole };
+        let (slots, members) = (Vec::new(), Members::default());
+        let none = Pool { slots, members, ports, sides, bits, mode, is_whole };
         self.pools.resize(pools, none);
         for ports in &mut self.ports {
             ports.pool_count.resize(pools, [0; 2]);
@@ -288,6 +291,7 @@ impl ExternalPorts {
                 }
             }
         }
+        self.pools.iter_mut().for_each(Pool::note_slots);
         for index in 0..self.slots.len() as u32 {
             self.begin_anew(index, &changed);
         }
@@ -435,31 +439,17 @@ impl ExternalPorts {
     }
 
     /// Number of ports that a pool gives out, used ports included, by the place of their protocol.
-    /// The last element is the number of blocks.
-    pub(crate) fn all_of(&self, pool: usize, config: &Config) -> [u32; PROTOCOLS.len() + 1] {
+    /// The last element is the number of blocks. `fixed` are the ports of the configuration's
+    /// static mappings.
+    pub(crate) fn all_of(&self, pool: usize, fixed: &FixedPorts) -> [u32; PROTOCOLS.len() + 1] {
         let mut all = [0; PROTOCOLS.len() + 1];
-        let open = (0..self.slots.len() as u32).filter(|&index| self.is_open(index, pool));
-        for index in open {
+        let slots = self.pools.get(pool).map_or(&[][..], |pool| &pool.slots[..]);
+        for index in slots.iter().copied().filter(|&index| self.is_open(index, pool)) {
             let address = self.address(index);
-            let statics: Vec<&StaticMapping> =
-                config.statics.iter().filter(|one| one.external.0.to_bits() == address).collect();
             let mut any = [0; WORDS];
             for (protocol, all) in all.iter_mut().take(PROTOCOLS.len()).enumerate() {
                 let mut bits: Vec<u64> = self.given_out(index, protocol).collect();
-                for (port, of) in statics.iter().flat_map(|one| {
-                    one.external
-                        .1
-                        .into_iter()
-                        .flat_map(|port| permanent(one).map(move |of| (port, of)))
-                }) {
-                    let kept = if protocol_index(of) == protocol { 1 << (port % 64) } else { 0 };
-                    bits[usize::from(port) / 64] &= !kept;
-                }
-                let services = config.services.iter().filter(|service| {
-                    let its = |of| protocol_index(of) == protocol;
-                    service.external.0.to_bits() == address && served(service).any(its)
-                });
-                for port in services.map(|service| service.external.1) {
+                for port in fixed.of(address, protocol) {
                     bits[usize::from(port) / 64] &= !(1 << (port % 64));
                 }
                 any.iter_mut().zip(&bits).for_each(|(any, bits)| *any |= bits);

@@ -10,6 +10,12 @@ use crate::protocols::protocol_index;
 use crate::random::Generator;
 use natgate_wire::protocol;
 
+/// Largest number of a pool's addresses that are looked at for one mapping without a port. Of a
+/// pool with more addresses, random ones are drawn until so many give out such mappings.
+const PORTLESS_LOOKS: usize = 32;
+/// Largest number of these draws.
+const PORTLESS_DRAWS: usize = 256;
+
 impl ExternalPorts {
     /// The ports of a pool that an internal port may have. ICMP identifiers are on no side of 1024.
     #[inline(always)]
@@ -58,7 +64,7 @@ impl ExternalPorts {
         tenants: &[u32],
         generator: &mut Generator,
     ) -> Option<u32> {
-        let slots = &self.pools[wish.pool].slots;
+        let Pool { slots, members, .. } = &self.pools[wish.pool];
         let ports = &self.ports[protocol_index(wish.protocol)];
         if Ports::in_range(ports.pool_count[wish.pool], range) == 0 {
             return None;
@@ -72,12 +78,14 @@ impl ExternalPorts {
                 && tenants(a) != tenants(b);
             if by_tenants { tenants(a) < tenants(b) } else { free(a) >= free(b) }
         };
-        let mut places = generator.better_of_two(slots.len() as u32, is_better);
-        places.find(|&place| free(place) > 0).map(|place| slots[place as usize])
+        let place = generator.better_of_two(slots.len() as u32, is_better);
+        let index = *slots.get(place as usize)?;
+        if free(place) > 0 { Some(index) } else { ports.next_free(members, index, range) }
     }
 
-    /// Chooses an external address for a mapping without a port: the wished address, or the first
-    /// address from a random one on that the pooling behavior permits and `is_free` accepts.
+    /// Chooses an external address for a mapping without a port: the wished address, or an address
+    /// that the pooling behavior permits and `is_free` accepts. It is the first one from a random
+    /// one on; in a large pool, the first of some random ones.
     pub(crate) fn choose_portless(
         &self,
         wish: &Wish,
@@ -85,11 +93,11 @@ impl ExternalPorts {
         is_free: impl Fn(u32) -> bool,
     ) -> Option<u32> {
         let &Wish { pool, paired, fixed, .. } = wish;
-        let fits = |index: &u32| {
+        let is_open = |index: &u32| {
             let slot = &self.slots[*index as usize];
-            let is_open = !slot.is_closed && usize::from(slot.pool) == pool;
-            is_open && slot.kept & PORTLESS == 0 && is_free(*index)
+            !slot.is_closed && usize::from(slot.pool) == pool && slot.kept & PORTLESS == 0
         };
+        let fits = |index: &u32| is_open(index) && is_free(*index);
         if fixed.is_some() {
             return fixed.filter(fits);
         }
@@ -103,9 +111,21 @@ impl ExternalPorts {
         let is_deterministic = self.pools[pool].mode == Mode::Deterministic;
         let answers_come = |index: &u32| is_deterministic || self.part.has_any(*index);
         let slots = &self.pools[pool].slots;
-        let start = generator.below(slots.len() as u32) as usize;
+        let count = slots.len() as u32;
+        if self.is_looked_at_in_part(pool) {
+            let drawn = (0..PORTLESS_DRAWS).map(|_| slots[generator.below(count) as usize]);
+            let open = drawn.filter(|index| answers_come(index) && is_open(index));
+            return open.take(PORTLESS_LOOKS).find(|index| is_free(*index));
+        }
+        let start = generator.below(count) as usize;
         let (before, after) = slots.split_at_checked(start)?;
         after.iter().chain(before).copied().find(|index| answers_come(index) && fits(index))
+    }
+
+    /// True if a pool has so many addresses that a mapping without a port may find none although
+    /// one is free.
+    pub(crate) fn is_looked_at_in_part(&self, pool: usize) -> bool {
+        self.pools[pool].slots.len() > PORTLESS_LOOKS
     }
 
     /// The pool's address that gives out ports, if there is exactly one.
@@ -188,6 +208,78 @@ impl ExternalPorts {
             (false, _) => Parity::Any,
             (true, 0) => Parity::Even,
             (true, _) => Parity::Odd,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{AddressRange, Config, PoolConfig};
+    use crate::external::WORDS;
+    use crate::random::HashKey;
+    use alloc::vec;
+    use core::cell::Cell;
+    use core::net::Ipv4Addr;
+
+    const FIRST: u32 = 0xcb00_7100;
+
+    /// The ports of one pool of this many addresses.
+    fn external(addresses: u32) -> ExternalPorts {
+        let last = Ipv4Addr::from_bits(FIRST + addresses - 1);
+        let range = AddressRange { first: Ipv4Addr::from_bits(FIRST), last };
+        let pool = PoolConfig { addresses: vec![range], ..PoolConfig::default() };
+        let config = Config { pools: vec![pool], ..Config::default() };
+        let key = HashKey::new(&mut Generator::new([1; 32]));
+        ExternalPorts::new(&config, addresses as usize, 1, key)
+    }
+
+    const WISH: Wish =
+        Wish { pool: 0, protocol: protocol::TCP, internal_port: 4000, paired: None, fixed: None };
+
+    #[test]
+    fn a_pool_without_a_free_address_is_left_after_a_few_looks() {
+        let mut generator = Generator::new([2; 32]);
+        for addresses in [1, 5, PORTLESS_LOOKS as u32, 300] {
+            let external = external(addresses);
+            let looks = Cell::new(0);
+            let chosen = external.choose_portless(&WISH, &mut generator, |_| {
+                looks.set(looks.get() + 1);
+                false
+            });
+            assert_eq!(chosen, None);
+            assert_eq!(looks.get(), (addresses as usize).min(PORTLESS_LOOKS), "{addresses}");
+        }
+    }
+
+    #[test]
+    fn the_only_address_with_free_ports_is_found() {
+        const COUNT: u32 = 150;
+        let mut generator = Generator::new([4; 32]);
+        let mut external = external(COUNT);
+        for index in 1..COUNT {
+            external.ports[0].renew(index, Some(0), false, &[0; WORDS]);
+        }
+        let mut usable = [0; WORDS];
+        usable[100] = 1 << 7;
+        for index in (0..COUNT).rev() {
+            external.ports[0].renew((index + 1) % COUNT, Some(0), false, &[0; WORDS]);
+            external.ports[0].renew(index, Some(0), false, &usable);
+            let chosen = external.choose(WISH, &[0; COUNT as usize], &mut generator);
+            assert_eq!(chosen, Some(External::new(index, 100 * 64 + 7)));
+            external.take(protocol::TCP, index, 100 * 64 + 7, 0);
+            let chosen = external.choose(WISH, &[0; COUNT as usize], &mut generator);
+            assert_eq!(chosen, None);
+        }
+    }
+
+    #[test]
+    fn a_small_pools_last_free_address_is_found() {
+        let mut generator = Generator::new([3; 32]);
+        let external = external(PORTLESS_LOOKS as u32);
+        for free in 0..PORTLESS_LOOKS as u32 {
+            let chosen = external.choose_portless(&WISH, &mut generator, |index| index == free);
+            assert_eq!(chosen, Some(free));
         }
     }
 }

@@ -8,7 +8,7 @@ use super::change::PoolChange;
 use super::shares::{Mode, cut};
 use super::{ExternalPorts, NO_POOL};
 use crate::blocks::Blocking;
-use crate::config::{Config, Pooling};
+use crate::config::{AddressRange, Config, Pooling};
 use crate::host::{Grouping, Host};
 use crate::{BlockId, ConfigError};
 use alloc::collections::BTreeMap;
@@ -85,8 +85,20 @@ pub(crate) fn pins(config: &Config) -> Result<Vec<Pin>, ConfigError> {
     let mut blocks: BTreeMap<(usize, Host), Vec<u32>> = BTreeMap::new();
     let cuts: Vec<Option<(Blocking, u16, u32)>> =
         config.pools.iter().map(|pool| cut(config, pool)).collect();
+    let mut ranges: Vec<(AddressRange, usize)> = config
+        .pools
+        .iter()
+        .enumerate()
+        .flat_map(|(number, pool)| pool.addresses.iter().map(move |range| (*range, number)))
+        .collect();
+    ranges.sort_unstable_by_key(|(range, _)| range.first);
+    let pool_of = |address: Ipv4Addr| {
+        let after = ranges.partition_point(|(range, _)| range.first <= address);
+        let (range, pool) = ranges[..after].last()?;
+        (address <= range.last).then_some(*pool)
+    };
     for ((address, port), host) in forwarded(config) {
-        let pool = config.pools.iter().position(|pool| pool.has(address));
+        let pool = pool_of(address);
         let Some((pool, (blocking, max, _))) = pool.and_then(|at| Some((at, cuts[at]?))) else {
             continue;
         };

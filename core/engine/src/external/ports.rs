@@ -5,6 +5,7 @@
 //! a random one on. If free ports are rare, they are counted instead, with the help of counts by
 //! group. So finding one of a few free ports takes at most some hundred steps.
 
+use super::index_set::{IndexSet, Members};
 use super::{GROUP_WORDS, GROUPS, PORTS, WORDS};
 use crate::calendar::{Calendar, lane};
 use crate::random::Generator;
@@ -61,6 +62,8 @@ pub(super) struct Ports {
     pub(super) free: Vec<u64>,
     /// By address.
     counts: Vec<Counts>,
+    /// Addresses with a free port below 1024, and with one from 1024 on.
+    some_free: [IndexSet; 2],
     /// Free ports a pool: below 1024, and from 1024 on.
     pub(super) pool_count: Vec<[u32; 2]>,
     /// An entry a port, [`PORTS`] an address.
@@ -82,6 +85,7 @@ impl Ports {
         Self {
             free: begun(vec![0; room * WORDS], addresses * WORDS),
             counts,
+            some_free: [(); 2].map(|()| IndexSet::new(room)),
             pool_count: Vec::new(),
             owner: begun(vec![EMPTY; room * PORTS], addresses * PORTS),
             holds: Calendar::new(MOST_HOLD + 1),
@@ -143,9 +147,21 @@ impl Ports {
         let in_group = &mut in_group[usize::from(port & 1)];
         *in_group = if is_more { *in_group + 1 } else { *in_group - 1 };
         let side = usize::from(port >= 1024);
-        for count in [&mut counts.free[side], &mut self.pool_count[pool][side]] {
+        let (free, all) = (&mut counts.free[side], &mut self.pool_count[pool][side]);
+        for count in [&mut *free, all] {
             *count = if is_more { *count + 1 } else { *count - 1 };
         }
+        // The first free port has come, or the last one has gone.
+        if *free == u32::from(is_more) {
+            self.note_some_free(address, side);
+        }
+    }
+
+    /// Notes whether an address has a free port on a side of port 1024.
+    #[cold]
+    fn note_some_free(&mut self, address: u32, side: usize) {
+        let has_any = self.counts[address as usize].free[side] > 0;
+        self.some_free[side].set(address, has_any);
     }
 
     /// Makes exactly those ports of an address free that are `usable` (by words) and have no owner.
@@ -183,6 +199,7 @@ impl Ports {
                 *all = *all + now - before;
             }
         }
+        (0..2).for_each(|side| self.note_some_free(address, side));
     }
 
     /// [`Ports::renew`] for some words of an address only. `usable` has all words.
@@ -212,6 +229,7 @@ impl Ports {
                 *count = *count + now.count_ones() - before.count_ones();
             }
         }
+        (0..2).for_each(|side| self.note_some_free(address, side));
     }
 
     /// Enters a port that is not free in the list of a tick of release.
@@ -261,6 +279,16 @@ impl Ports {
 
     pub(super) fn in_range([low, high]: [u32; 2], range: Range) -> u32 {
         (if range.first < 1024 { low } else { 0 }) + if range.last >= 1024 { high } else { 0 }
+    }
+
+    /// The first of a pool's addresses that has a free port in a range, from the address with index
+    /// `from` on, in a circle.
+    pub(super) fn next_free(&self, members: &Members, from: u32, range: Range) -> Option<u32> {
+        let [low, high] = &self.some_free;
+        members.next(from, |word| {
+            (if range.first < 1024 { low.word(word) } else { 0 })
+                | if range.last >= 1024 { high.word(word) } else { 0 }
+        })
     }
 
     /// Number of free ports in a range of an address.

@@ -50,6 +50,7 @@ impl ExternalPorts {
                 true => pool.slots.retain(|index| changed.binary_search(index).is_err()),
                 false => pool.slots.extend(changed.iter().copied().filter(is_its)),
             }
+            pool.note_slots();
         }
     }
 

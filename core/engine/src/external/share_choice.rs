@@ -1,7 +1,7 @@
 //! The choice of a port among a subscriber's own ports: blocks or a deterministic range.
 
 use super::shares::Chosen;
-use super::{ExternalPorts, Mode, Parity, Range, Wish};
+use super::{ExternalPorts, Mode, Parity, Pool, Range, Wish};
 use crate::DropReason;
 use crate::blocks::{HIGH, LOW};
 use crate::config::Pooling;
@@ -187,10 +187,14 @@ impl ExternalPorts {
         if self.plans.pool_free[wish.pool][protocol] == 0 {
             return None;
         }
-        let slots = &self.pools[wish.pool].slots;
-        let free = |place: u32| free(slots[place as usize]);
-        let mut places = generator.better_of_two(slots.len() as u32, |a, b| free(a) >= free(b));
-        places.find(|&place| free(place) > 0).map(|place| slots[place as usize])
+        let Pool { slots, members, .. } = &self.pools[wish.pool];
+        let at = |place: u32| free(slots[place as usize]);
+        let place = generator.better_of_two(slots.len() as u32, |a, b| at(a) >= at(b));
+        let index = *slots.get(place as usize)?;
+        if free(index) > 0 {
+            return Some(index);
+        }
+        members.next(index, |word| self.plans.some_free[protocol].word(word))
     }
 
     pub(super) fn choose_within(

@@ -3,6 +3,7 @@
 //! them with addresses and mappings. `blocks` knows the owners of blocks, `deterministic` the
 //! owners of ports by arithmetic.
 
+use super::index_set::IndexSet;
 use super::prefetch_within;
 use super::{Draw, ExternalPorts, NO_POOL, Pool, Ports, Range, WORDS, Wish};
 use crate::BlockId;
@@ -67,12 +68,19 @@ pub(super) struct Plans {
     /// Free dynamic ports by protocol, of each address and of each pool.
     pub(super) free: Vec<[u32; PROTOCOLS.len()]>,
     pub(super) pool_free: Vec<[u32; PROTOCOLS.len()]>,
+    /// Addresses with a free dynamic port, by protocol.
+    pub(super) some_free: [IndexSet; PROTOCOLS.len()],
 }
 
 impl Plans {
     pub(super) fn new(addresses: usize) -> Self {
         let zero = [0; PROTOCOLS.len()];
-        Self { plans: Vec::new(), free: vec![zero; addresses], pool_free: Vec::new() }
+        Self {
+            plans: Vec::new(),
+            free: vec![zero; addresses],
+            pool_free: Vec::new(),
+            some_free: PROTOCOLS.map(|_| IndexSet::new(addresses)),
+        }
     }
 
     /// Sets the plan of a pool.
@@ -102,6 +110,7 @@ impl Plans {
         {
             *free = if is_free { *free + 1 } else { *free - 1 };
         }
+        self.some_free[protocol].set(index, self.free[index as usize][protocol] > 0);
     }
 }
 
@@ -172,6 +181,7 @@ impl ExternalPorts {
                 let before = &mut self.plans.free[index as usize][protocol];
                 let all = &mut self.plans.pool_free[number][protocol];
                 *all = *all + free - core::mem::replace(before, free);
+                self.plans.some_free[protocol].set(index, free > 0);
             }
             _ => {}
         }

@@ -3,10 +3,11 @@
 //! the configuration alone, so that a trial gives the same result as the real change.
 
 use super::Departure;
-use crate::config::{AddressRange, Allocation, Begun, Config, PoolConfig, Prefix};
+use crate::config::{AddressRange, Allocation, Begun, Config, PoolConfig};
 use crate::deterministic::Plan;
 use crate::endpoint::{AddressPort, Internal};
 use crate::host::Host;
+use crate::prefix_set::PrefixSet;
 use crate::protocols::{has_ports, protocol_index};
 use crate::rules::{RuleSet, Ruling};
 use crate::statics::permanent;
@@ -80,7 +81,7 @@ fn end(protocol: u8, address: u64, port: u16) -> End {
 #[derive(Clone, Debug)]
 pub(crate) struct Permits {
     /// Subscribers by realm. `own` is by realm too.
-    subscribers: Vec<Vec<Prefix>>,
+    subscribers: Vec<PrefixSet>,
     /// Hosts that static mappings name, sorted.
     hosts: Vec<Host>,
     own: Vec<[u32; 2]>,
@@ -146,7 +147,7 @@ impl Permits {
             [config.inside_of(realm), &config.outside]
                 .map(|side| side.address.map_or(0, core::net::Ipv4Addr::to_bits))
         };
-        let subscribers = |realm| config.subscribers_of(realm).to_vec();
+        let subscribers = |realm| PrefixSet::of(config.subscribers_of(realm));
         Self {
             subscribers: config.all_numbers().map(subscribers).collect(),
             hosts: static_hosts(config),
@@ -192,8 +193,7 @@ impl Permits {
     }
 
     fn is_subscriber(&self, host: Host) -> bool {
-        let subscribers = &self.subscribers[usize::from(host.realm())];
-        subscribers.iter().any(|prefix| prefix.contains(host.address()))
+        self.subscribers[usize::from(host.realm())].has(host.address())
             || self.hosts.binary_search(&host).is_ok()
     }
 

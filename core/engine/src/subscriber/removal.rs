@@ -85,7 +85,7 @@ mod tests {
     /// The look-ahead of timers keeps the place of a record, and the record may go in the meantime.
     #[test]
     fn the_place_of_a_record_that_went_leads_to_the_present_one() {
-        let room = SubscriberRoom { subscribers: 4, records: 4, slots: 8 };
+        let room = SubscriberRoom { subscribers: 4, records: 4, slots: 8, pools: 1 };
         let classes = Classes::new(&Config::default());
         let key = HashKey::new(&mut Generator::new([3; 32]));
         let mut subscribers = Subscribers::new(room, 1, classes, Grouping::NONE, key);

@@ -11,6 +11,8 @@
 //!
 //! `reclaim.rs` decides when the oldest give way.
 
+use crate::protocols::PROTOCOLS;
+use alloc::vec;
 use alloc::vec::Vec;
 
 const NONE: u32 = u32::MAX;
@@ -62,6 +64,10 @@ struct Entry {
     /// The sibling entry of the subscriber's latest mapping, and the number of its mappings.
     latest: u32,
     mappings: u32,
+    /// The pool of the subscriber's first mapping, and the number of its mappings of that pool, by
+    /// the place of their protocol.
+    pool: u16,
+    of_pool: [u32; PROTOCOLS.len() + 1],
 }
 
 impl Entry {
@@ -72,6 +78,8 @@ impl Entry {
         is_asking: false,
         latest: NONE,
         mappings: 0,
+        pool: 0,
+        of_pool: [0; PROTOCOLS.len() + 1],
     };
 }
 
@@ -86,6 +94,9 @@ struct Sibling {
     slot: u32,
     /// Tick at which the mapping was made.
     created: u32,
+    /// The pool of its external address, and the place of its protocol.
+    pool: u16,
+    place: u8,
 }
 
 /// All unanswered subscribers. Each is known by the number of its entry.
@@ -99,11 +110,14 @@ pub(crate) struct Unanswered {
     free_sibling: u32,
     /// Number of mappings of all unanswered subscribers.
     mappings: u32,
+    /// These mappings by pool and by [`place_of`](crate::protocols::place_of).
+    by_pool: Vec<[u32; PROTOCOLS.len() + 1]>,
 }
 
 impl Unanswered {
-    /// Makes empty queues, with room for `records` records and `slots` slots of mappings.
-    pub(crate) fn new(records: usize, slots: usize) -> Self {
+    /// Makes empty queues, with room for `records` records, `slots` slots of mappings, and the
+    /// counts of `pools` pools.
+    pub(crate) fn new(records: usize, slots: usize, pools: usize) -> Self {
         Self {
             entries: Vec::with_capacity(records),
             queues: [Ends::NONE; QUEUES],
@@ -111,7 +125,13 @@ impl Unanswered {
             free_entry: NONE,
             free_sibling: NONE,
             mappings: 0,
+            by_pool: vec![[0; PROTOCOLS.len() + 1]; pools],
         }
+    }
+
+    /// Makes room for the counts of `pools` pools.
+    pub(crate) fn set_pools(&mut self, pools: usize) {
+        self.by_pool.resize(pools.max(self.by_pool.len()), [0; PROTOCOLS.len() + 1]);
     }
 
     /// Bytes that `records` records and `slots` slots take.
@@ -127,6 +147,12 @@ impl Unanswered {
     /// Number of mappings of unanswered subscribers.
     pub(crate) fn mappings(&self) -> u32 {
         self.mappings
+    }
+
+    /// Number of mappings of a pool that unanswered subscribers have, by the place of their
+    /// protocol.
+    pub(crate) fn mappings_of(&self, pool: usize) -> [u32; PROTOCOLS.len() + 1] {
+        self.by_pool.get(pool).copied().unwrap_or_default()
     }
 
     /// The oldest subscriber of a queue.
@@ -184,9 +210,21 @@ impl Unanswered {
     }
 
     /// Takes a subscriber out of all queues, and frees its entry: a remote endpoint has answered
-    /// it, or its record is removed.
+    /// it, or its record is removed. If it has mappings of several pools, the time of the call
+    /// grows with their number.
     pub(crate) fn leave(&mut self, at: u32) {
-        let Entry { is_asking, mappings, .. } = self.entries[at as usize];
+        let Entry { is_asking, mappings, pool, of_pool, mut latest, .. } =
+            self.entries[at as usize];
+        for (place, count) in (0..).zip(of_pool) {
+            self.count_of_pool(pool, place, -(count as i32));
+        }
+        let has_others = mappings > of_pool.iter().sum::<u32>();
+        while has_others && let Some(&sibling) = self.siblings.get(latest as usize) {
+            if sibling.pool != pool {
+                self.count_of_pool(sibling.pool, sibling.place, -1);
+            }
+            latest = sibling.older;
+        }
         self.remove(at, Queue::All);
         if is_asking {
             self.remove(at, Queue::Asking);
@@ -228,11 +266,19 @@ impl Unanswered {
 
     // ---- changes of their mappings ----
 
-    /// Notes a new mapping of a subscriber, made at tick `created`. Returns the mapping's sibling
-    /// entry.
-    pub(crate) fn add_mapping(&mut self, at: u32, slot: u32, created: u32) -> u32 {
+    /// Notes a new mapping of a subscriber, made at tick `created`, of this pool and with this
+    /// place of its protocol. Returns the mapping's sibling entry.
+    pub(crate) fn add_mapping(
+        &mut self,
+        at: u32,
+        slot: u32,
+        created: u32,
+        (pool, place): (usize, usize),
+    ) -> u32 {
+        let (pool, place) = (pool as u16, place as u8);
+        self.count_of_pool(pool, place, 1);
         let older = self.entries[at as usize].latest;
-        let sibling = Sibling { older, younger: NONE, slot, created };
+        let sibling = Sibling { older, younger: NONE, slot, created, pool, place };
         let number = match self.siblings.get_mut(self.free_sibling as usize) {
             Some(freed) => {
                 let next = core::mem::replace(freed, sibling).older;
@@ -247,6 +293,12 @@ impl Unanswered {
             older.younger = number;
         }
         let entry = &mut self.entries[at as usize];
+        if entry.mappings == 0 {
+            entry.pool = pool;
+        }
+        if entry.pool == pool {
+            entry.of_pool[usize::from(place)] += 1;
+        }
         entry.latest = number;
         entry.mappings += 1;
         self.mappings += 1;
@@ -255,8 +307,12 @@ impl Unanswered {
 
     /// Takes the mapping of a sibling entry out of the list of its subscriber, which is unanswered.
     pub(crate) fn remove_mapping(&mut self, at: u32, sibling: u32) {
-        let Sibling { older, younger, .. } = self.siblings[sibling as usize];
+        let Sibling { older, younger, pool, place, .. } = self.siblings[sibling as usize];
+        self.count_of_pool(pool, place, -1);
         let entry = &mut self.entries[at as usize];
+        if entry.pool == pool {
+            entry.of_pool[usize::from(place)] -= 1;
+        }
         entry.mappings -= 1;
         self.mappings -= 1;
         match self.siblings.get_mut(younger as usize) {
@@ -265,6 +321,13 @@ impl Unanswered {
         }
         if let Some(older) = self.siblings.get_mut(older as usize) {
             older.younger = younger;
+        }
+    }
+
+    fn count_of_pool(&mut self, pool: u16, place: u8, change: i32) {
+        if let Some(of_pool) = self.by_pool.get_mut(usize::from(pool)) {
+            let count = &mut of_pool[usize::from(place)];
+            *count = count.strict_add_signed(change);
         }
     }
 
@@ -281,6 +344,13 @@ mod tests {
     use proptest::prelude::*;
 
     type ByNumber<T> = BTreeMap<u32, T>;
+
+    const POOLS: usize = 3;
+
+    /// The pool of the mapping in a slot, and the place of its protocol.
+    fn pool_of(slot: u32) -> (usize, usize) {
+        (slot as usize % POOLS, slot as usize % 2 * PROTOCOLS.len())
+    }
 
     /// Compares a queue of subscribers, by the places of their records.
     fn check_queue(
@@ -303,6 +373,13 @@ mod tests {
     ) -> Result<(), TestCaseError> {
         let all: usize = mappings.values().map(Vec::len).sum();
         prop_assert_eq!(unanswered.mappings() as usize, all);
+        for pool in 0..POOLS {
+            let mut of_pool = [0; PROTOCOLS.len() + 1];
+            for slot in mappings.values().flatten().filter(|slot| pool_of(**slot).0 == pool) {
+                of_pool[pool_of(*slot).1] += 1;
+            }
+            prop_assert_eq!(unanswered.mappings_of(pool), of_pool);
+        }
         for (at, own) in mappings {
             prop_assert_eq!(unanswered.latest_mapping(entries[at]), own.last().copied());
         }
@@ -318,7 +395,8 @@ mod tests {
         fn behaves_as_queues_do(
             ops in prop::collection::vec((0_u8..5, 0_u32..8, 0_u32..4), 1..200),
         ) {
-            let mut unanswered = Unanswered::new(8, 64);
+            let mut unanswered = Unanswered::new(8, 64, 1);
+            unanswered.set_pools(POOLS);
             let mut order: VecDeque<u32> = VecDeque::new();
             let mut asking: VecDeque<u32> = VecDeque::new();
             let mut mappings: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -367,7 +445,8 @@ mod tests {
                                 }
                                 own.push(slot);
                                 let created = time as u32;
-                                let sibling = unanswered.add_mapping(entries[&at], slot, created);
+                                let (entry, pool) = (entries[&at], pool_of(slot));
+                                let sibling = unanswered.add_mapping(entry, slot, created, pool);
                                 siblings.insert(slot, (sibling, created));
                             }
                         }

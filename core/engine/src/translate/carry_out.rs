@@ -6,9 +6,11 @@ use super::Engine;
 use super::decide::{Decision, Silent};
 use super::mappings::Flow;
 use super::plan::{Act, Answer, NewFlow, Plan, SessionPlan, Unsettled};
+use crate::DropReason;
 use crate::endpoint::{AddressPort, Internal};
 use crate::packet::{Side, Verdict, direction_from};
 use crate::parse::Headers;
+use crate::reconfigure::Checked;
 use crate::respond::{Envelope, Message, echo_reply};
 use crate::rewrite::{Rewrite, apply, apply_embedded, apply_transit};
 use crate::session::Way;
@@ -44,7 +46,11 @@ impl Engine {
                     return;
                 }
                 Err(Unsettled::Mapping(slot)) => {
-                    self.ask(slot);
+                    if self.ask_some(slot) == Checked::Going {
+                        *plan = Plan::new(direction_from(from), headers.realm);
+                        plan.fate = Err(DropReason::NoMapping);
+                        return;
+                    }
                 }
                 Err(Unsettled::Subscriber(record)) => self.subscribers.settle(record),
             }

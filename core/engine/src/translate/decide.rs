@@ -108,6 +108,10 @@ impl<R: Recorder> Decision<'_, R> {
                 Err(reason)
             }
             Err(Stop::Unsettled(unsettled)) => return Err(unsettled),
+            Err(Stop::Newcomer) => {
+                (self.plan.act, self.plan.first) = (Act::Nothing, None);
+                Ok(Verdict::Held)
+            }
         };
         Ok(())
     }

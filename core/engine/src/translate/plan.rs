@@ -144,6 +144,9 @@ pub(super) enum Unsettled {
 pub(super) enum Stop {
     Drop(DropReason),
     Unsettled(Unsettled),
+    /// The packet would make its host a subscriber, and the caller has the last word about that
+    /// ([`Engine::guard_newcomers`]).
+    Newcomer,
 }
 
 impl From<DropReason> for Stop {

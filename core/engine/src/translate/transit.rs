@@ -89,9 +89,7 @@ impl Engine {
     }
 
     pub(crate) fn is_subscriber(&self, host: Host) -> bool {
-        let subscribers = self.config.subscribers_of(host.realm());
-        subscribers.iter().any(|prefix| prefix.contains(host.address()))
-            || self.static_hosts.binary_search(&host).is_ok()
+        self.realms.has_subscriber(host) || self.static_hosts.binary_search(&host).is_ok()
     }
 
     pub(super) fn count_portless(&mut self, headers: &Headers) {

@@ -8,6 +8,7 @@ use crate::external::ExternalPorts;
 use crate::host::Host;
 use crate::protocols::{PROTOCOLS, has_ports, protocol_index, quota_class};
 use crate::rate::REPORT_INTERVAL;
+use crate::statics::FixedPorts;
 use crate::threshold::{Marks, Watch};
 use crate::{Change, DropReason, Resource};
 use alloc::vec::Vec;
@@ -52,8 +53,12 @@ impl PoolWatches {
 
     /// Computes the number of ports and blocks that the pools give out.
     pub(crate) fn renew(&mut self, config: &Config, external: &ExternalPorts) {
+        if self.is_empty() {
+            return;
+        }
+        let fixed = FixedPorts::new(config);
         for (number, (pool, watch)) in config.pools.iter().zip(&mut self.0).enumerate() {
-            watch.all = external.all_of(number, config);
+            watch.all = external.all_of(number, &fixed);
             watch.marks = watch.all.map(|all| match all {
                 0 => Marks::NONE,
                 all => Marks::new(&pool.thresholds, all),

@@ -5,7 +5,8 @@ use crate::common::*;
 use crate::world::*;
 use natgate_engine::{
     Allocation, Behavior, BlockConfig, Change, Config, DropReason, Endpoint, Engine, MapRequest,
-    Packet, Side, Verdict, WantedEndpoint,
+    MappingInfo, Match, Packet, PoolConfig, Prefix, Rule, RuleAction, Side, Verdict,
+    WantedEndpoint,
 };
 use natgate_wire::protocol;
 use std::time::Duration;
@@ -223,6 +224,38 @@ fn forged_sources_leave_newcomers_blocks() {
     config.limits.subscribers = Some(200_000);
     config.allocation = Allocation::Block(BlockConfig { size: 16, ..BlockConfig::default() });
     newcomers_are_served_under_a_flood(&config);
+}
+
+/// Answered subscribers have more mappings of one pool than another pool has ports or blocks.
+/// Forged sources that take all of the other pool give way there all the same.
+#[test]
+fn forged_sources_give_way_in_a_pool_beside_a_pool_in_use() {
+    const PORTS: u32 = 64;
+    let block = BlockConfig { size: 16, max_per_subscriber: 1, ..BlockConfig::default() };
+    for (allocation, takers) in [(None, PORTS), (Some(Allocation::Block(block)), PORTS / 16)] {
+        let mut config = hasty();
+        config.limits.unanswered_kept = 0;
+        let small = pool("203.0.113.2", "203.0.113.2", (2048, 2048 + PORTS as u16 - 1));
+        config.pools.push(PoolConfig { name: "small".into(), allocation, ..small });
+        let of_small = Prefix::new("10.1.0.0".parse().unwrap(), 16);
+        config.rules = vec![Rule::new(Match::Source(of_small, 0), RuleAction::Snat(1))];
+        let mut lab = Lab::new(&config);
+        for host in 1..=2 * PORTS {
+            let external = lab.external_of(&udp(&format!("10.0.2.{host}:4000"), REMOTE));
+            lab.inward(&udp(REMOTE, &external));
+        }
+        for host in 1..=takers {
+            lab.out(&udp(&format!("10.1.0.{host}:4000"), REMOTE));
+        }
+        let newcomer = udp("10.1.1.1:4000", REMOTE);
+        assert_eq!(lab.refused(Side::Inside, &newcomer), DropReason::PoolExhausted);
+        lab.wait(Duration::from_millis(250));
+        lab.out(&newcomer);
+        assert!(lab.engine.counters().subscribers_reclaimed > 0);
+        let of_first = |info: &MappingInfo| info.id.internal.address.octets()[1] == 0;
+        let stay = lab.engine.mappings().filter(of_first).count();
+        assert_eq!(stay, 2 * PORTS as usize, "answered subscribers of the other pool stay");
+    }
 }
 
 /// If unanswered subscribers do not give way, as RFC 6888 has it, the first ones keep everything

@@ -217,24 +217,23 @@ impl Model {
         if config.overloading || matches!(allocation, Allocation::Deterministic(_)) {
             return false;
         }
-        let of_pool = |protocol: u8| {
-            let own = self.dynamic().filter(move |(key, _)| key.protocol == protocol);
+        let unanswered = |protocol: u8| {
+            let own = self.dynamic().filter(move |(key, _)| {
+                key.protocol == protocol && self.chapters.unanswered.contains_key(&key.host())
+            });
             let addresses = own.map(|(_, mapping)| mapping.external.address.to_bits());
             addresses.filter(|address| self.pool_of(*address) == Some(pool)).count()
         };
         let protocols = [TCP, UDP, ICMP, DCCP];
-        let answered = self.dynamic().count() - self.unanswered_mappings();
         if matches!(allocation, Allocation::Block(_) | Allocation::Address) {
-            let used: usize = protocols.into_iter().map(of_pool).sum();
+            let mappings: usize = protocols.into_iter().map(unanswered).sum();
             let (taken, all) = self.use_of_blocks(pool).unwrap_or_default();
-            return self.is_scarce(
-                (all - taken) as usize,
-                self.chapters.unanswered.len().min(used.saturating_sub(answered)),
-            );
+            let subscribers = self.chapters.unanswered.len().min(mappings);
+            return self.is_scarce((all - taken) as usize, subscribers);
         }
         protocols.into_iter().any(|protocol| {
             let free = self.pool_usage(pool, protocol).free as usize;
-            self.is_scarce(free, of_pool(protocol).saturating_sub(answered))
+            self.is_scarce(free, unanswered(protocol))
         })
     }
 

@@ -14,7 +14,7 @@ use std::net::Ipv4Addr;
 pub(crate) struct Exit<'r> {
     port: &'r Port,
     learnt: Option<&'r Table>,
-    /// Addresses with the same way, if no routes are learnt.
+    /// Addresses with the same way.
     run: Run,
     /// Header of the run's next hop; `None` if the run has no next hop with a known header.
     header: Option<LinkHeader>,
@@ -24,7 +24,7 @@ impl<'r> Exit<'r> {
     /// The way out by a link, with these learnt routes.
     #[inline]
     pub(super) fn new(port: &'r Port, learnt: Option<&'r Table>) -> Self {
-        let run = if learnt.is_none() { port.routes.latest() } else { Run::NONE };
+        let run = port.routes.latest(learnt);
         Self { port, learnt, run, header: run.via().and_then(|via| port.neighbors.header(via)) }
     }
 

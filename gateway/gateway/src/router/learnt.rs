@@ -5,16 +5,56 @@
 //! and returns the former. Several routers can share a table.
 
 use super::routes::{is_neighbor, key};
+use super::runs::{Best, Runs};
 use crate::settings::{Route, Settings};
 use natgate_engine::{Prefix, Side};
 use prefix_trie::PrefixMap;
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most learnt routes.
 pub const MOST_LEARNT: usize = 1 << 20;
 
-/// Routes of one side: next hop by prefix.
-pub(super) type Table = PrefixMap<(u32, u8), Ipv4Addr>;
+/// Number of the latest finished table.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// Routes of one side.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    /// Next hop by prefix.
+    routes: PrefixMap<(u32, u8), Ipv4Addr>,
+    /// The routes as runs, unless there are very many.
+    runs: Option<Runs<Ipv4Addr>>,
+    /// A number that no other finished table of this process has.
+    generation: u64,
+}
+
+impl Table {
+    /// Finishes a table of these routes.
+    fn settle(&mut self) {
+        self.runs = Runs::of(&self.routes);
+        self.generation = GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
+    }
+
+    #[inline]
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(super) fn runs(&self) -> Option<&Runs<Ipv4Addr>> {
+        self.runs.as_ref()
+    }
+
+    /// The longest prefix of a host, and its next hop.
+    pub(super) fn search(&self, host: (u32, u8)) -> Best<Ipv4Addr> {
+        self.routes.get_lpm(&host).map(|((_, len), via)| (len, *via))
+    }
+
+    /// Number of routes.
+    pub(super) fn len(&self) -> usize {
+        self.routes.len()
+    }
+}
 
 /// Learnt routes of both sides. Realms other than that of `[inside]` have none.
 #[derive(Debug, Default)]
@@ -39,11 +79,12 @@ impl LearntRoutes {
                 left_out += 1;
                 continue;
             }
-            let table = &mut learnt.tables[place];
+            let table = &mut learnt.tables[place].routes;
             let before = table.len();
             table.entry(key(prefix)).or_insert(via);
             left_out += usize::from(table.len() == before);
         }
+        learnt.tables.iter_mut().for_each(Table::settle);
         (learnt, left_out)
     }
 
@@ -51,7 +92,7 @@ impl LearntRoutes {
     pub fn iter(&self) -> impl Iterator<Item = Route> + '_ {
         let sides = [Side::Inside, Side::Outside].into_iter().zip(&self.tables);
         sides.flat_map(|(side, table)| {
-            table.iter().map(move |((first, len), via)| {
+            table.routes.iter().map(move |((first, len), via)| {
                 let prefix = Prefix::new(Ipv4Addr::from_bits(first), len);
                 Route { prefix, via: *via, side }
             })
@@ -60,7 +101,7 @@ impl LearntRoutes {
 
     /// Number of routes.
     pub fn len(&self) -> usize {
-        self.tables.iter().map(PrefixMap::len).sum()
+        self.tables.iter().map(Table::len).sum()
     }
 
     /// True if there are no routes.
@@ -70,7 +111,7 @@ impl LearntRoutes {
 
     /// Routes of a link, by its index; `None` if there are none.
     pub(super) fn of(&self, place: usize) -> Option<&Table> {
-        self.tables.get(place).filter(|table| !table.is_empty())
+        self.tables.get(place).filter(|table| table.len() > 0)
     }
 }
 

@@ -25,6 +25,7 @@ mod recent;
 mod renewal;
 mod resolution;
 mod routes;
+mod runs;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

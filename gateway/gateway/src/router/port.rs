@@ -95,6 +95,7 @@ impl Port {
         if let Some(gateway) = own.gateway {
             add(format!("{name}.gateway"), Prefix::new(Ipv4Addr::UNSPECIFIED, 0), gateway)?;
         }
+        routes.settle();
         let own_neighbors = realm.map_or(&settings.neighbors, |realm| &realm.neighbors);
         let fixed = own_neighbors.iter().filter(|one| one.side == side);
         let fixed = fixed.map(|one| (one.address, one.mac)).collect();

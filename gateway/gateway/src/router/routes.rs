@@ -1,12 +1,13 @@
 //! Routes of one link and their look-up: the longest matching prefix wins.
 //!
-//! All routes are in a trie. Most gateways have a handful: these are also laid out as runs of
-//! addresses with one target each, in which a look-up takes a few steps. The run of the latest
-//! look-up is remembered, because the next packet often goes there, too. [Learnt
-//! routes](super::LearntRoutes) are kept apart; if a configured and a learnt route have the same
-//! prefix, the configured route counts.
+//! All routes are in a trie. Unless there are very many, they are also laid out as runs of
+//! addresses with one target each. The run of the latest look-up is remembered, because the next
+//! packet often goes there, too. [Learnt routes](super::LearntRoutes) are kept apart, and the
+//! remembered run names the generation of the learnt routes that it is right for. If a configured
+//! and a learnt route have the same prefix, the configured route counts.
 
 use super::learnt::Table;
+use super::runs::{Best, Runs};
 use natgate_engine::Prefix;
 use prefix_trie::PrefixMap;
 use std::cell::Cell;
@@ -39,10 +40,10 @@ pub(super) enum Hop {
 pub(super) struct Routes {
     connected: Prefix,
     table: PrefixMap<(u32, u8), Target>,
-    /// Routes in the form of runs, if there are few.
-    few: Option<Stretches>,
-    /// Run of the latest look-up in `few`.
-    latest: Cell<Run>,
+    /// The routes as runs, unless there are very many, or some were added since.
+    runs: Option<Runs<Target>>,
+    /// The run of the latest look-up, and the generation of the learnt routes at that time.
+    latest: Cell<(u64, Run)>,
     /// Next hops of all routes.
     hops: HashSet<Ipv4Addr>,
 }
@@ -52,18 +53,31 @@ impl Routes {
     pub(super) fn new(connected: Prefix) -> Self {
         let mut table = PrefixMap::new();
         table.insert(key(connected), Target::Connected);
-        let few = Stretches::of(connected, &table);
-        Self { connected, table, few, latest: Cell::new(Run::NONE), hops: HashSet::new() }
+        let (runs, latest) = (None, Cell::new((0, Run::NONE)));
+        let mut routes = Self { connected, table, runs, latest, hops: HashSet::new() };
+        routes.settle();
+        routes
     }
 
     /// Adds a route; of two for the same prefix the earlier stays. Returns true if `via` is a valid
-    /// next hop: an address of a station on the link.
+    /// next hop: an address of a station on the link. Call [`Routes::settle`] after the last route.
     pub(super) fn add(&mut self, prefix: Prefix, via: Ipv4Addr) -> bool {
         self.table.entry(key(prefix)).or_insert(Target::Via(via));
         self.hops.insert(via);
-        self.few = Stretches::of(self.connected, &self.table);
-        self.latest.set(Run::NONE);
+        self.runs = None;
+        self.latest.set((0, Run::NONE));
         is_neighbor(self.connected, via)
+    }
+
+    /// Lays out the routes as runs. The broadcast addresses of the connected network are runs of
+    /// their own.
+    pub(super) fn settle(&mut self) {
+        self.runs = Runs::of(&self.table);
+        let (first, last) = (self.connected.first(), self.connected.last());
+        let after = [first, last].into_iter().filter_map(|address| address.checked_add(1));
+        if let Some(runs) = &mut self.runs {
+            [first, last].into_iter().chain(after).for_each(|address| runs.cut(address));
+        }
     }
 
     /// True if a single station of the connected network can have the address.
@@ -76,17 +90,20 @@ impl Routes {
         self.hops.contains(&address)
     }
 
-    /// Run of the latest look-up without learnt routes.
+    /// Run of the latest look-up, if it is right with these learnt routes.
     #[inline]
-    pub(super) fn latest(&self) -> Run {
-        self.latest.get()
+    pub(super) fn latest(&self, learnt: Option<&Table>) -> Run {
+        match self.latest.get() {
+            (generation, run) if generation == generation_of(learnt) => run,
+            _ => Run::NONE,
+        }
     }
 
     /// Finds the next hop for a destination, with these learnt routes besides the configured ones.
     #[inline]
     pub(super) fn next_hop(&self, destination: Ipv4Addr, learnt: Option<&Table>) -> Hop {
-        let latest = self.latest.get();
-        if learnt.is_none() && latest.contains(destination) {
+        let latest = self.latest(learnt);
+        if latest.contains(destination) {
             return latest.way.hop(destination);
         }
         self.look_up(destination, learnt)
@@ -95,15 +112,25 @@ impl Routes {
     /// Finds the next hop, and remembers the run of addresses with the same target.
     #[inline(never)]
     fn look_up(&self, destination: Ipv4Addr, learnt: Option<&Table>) -> Hop {
-        let way = match (&self.few, learnt) {
-            (Some(few), None) => {
-                let run = few.find(destination);
-                self.latest.set(run);
-                run.way
+        let way = |target| Way::of(self.connected, destination, target);
+        match self.run_of(destination.to_bits(), learnt) {
+            Some((first, last, target)) => {
+                let way = way(target);
+                let len = u64::from(last - first) + 1;
+                self.latest.set((generation_of(learnt), Run { first, len, way }));
+                way.hop(destination)
             }
-            _ => Way::of(self.connected, destination, self.search(destination, learnt)),
-        };
-        way.hop(destination)
+            None => way(self.search(destination, learnt)).hop(destination),
+        }
+    }
+
+    /// The first and the last of the addresses around one that have the same target, and the
+    /// target; `None`: the routes are not laid out as runs.
+    fn run_of(&self, address: u32, learnt: Option<&Table>) -> Option<(u32, u32, Option<Target>)> {
+        let (first, last, own) = self.runs.as_ref()?.find(address);
+        let Some(learnt) = learnt else { return Some((first, last, prefer(own, None))) };
+        let (other_first, other_last, other) = learnt.runs()?.find(address);
+        Some((first.max(other_first), last.min(other_last), prefer(own, other)))
     }
 
     /// Number of routes, and approximate memory, bytes.
@@ -114,16 +141,24 @@ impl Routes {
 
     fn search(&self, destination: Ipv4Addr, learnt: Option<&Table>) -> Option<Target> {
         let host = (destination.to_bits(), 32);
-        let own = self.table.get_lpm(&host);
-        let other = learnt.and_then(|learnt| learnt.get_lpm(&host));
-        match (own, other) {
-            (Some(((_, own), _)), Some(((_, other), via))) if other > own => {
-                Some(Target::Via(*via))
-            }
-            (None, Some((_, via))) => Some(Target::Via(*via)),
-            (own, _) => own.map(|(_, target)| *target),
-        }
+        let own = self.table.get_lpm(&host).map(|((_, len), target)| (len, *target));
+        prefer(own, learnt.and_then(|learnt| learnt.search(host)))
     }
+}
+
+/// The target of the longer one of a configured and a learnt prefix.
+fn prefer(own: Best<Target>, learnt: Best<Ipv4Addr>) -> Option<Target> {
+    match (own, learnt) {
+        (Some((own, _)), Some((other, via))) if other > own => Some(Target::Via(via)),
+        (None, Some((_, via))) => Some(Target::Via(via)),
+        (own, _) => own.map(|(_, target)| target),
+    }
+}
+
+/// Generation of learnt routes; 0: there are none.
+#[inline]
+fn generation_of(learnt: Option<&Table>) -> u64 {
+    learnt.map_or(0, Table::generation)
 }
 
 /// True if an address belongs to a single station of a network.
@@ -210,67 +245,6 @@ impl Run {
     }
 }
 
-/// All addresses, cut into runs with one way each.
-#[derive(Debug)]
-struct Stretches {
-    /// First address of each run, in order; the first is 0. Unused entries are [`u32::MAX`].
-    first: [u32; Self::MOST],
-    /// Way of each run. Unused entries repeat the last run's way.
-    ways: [Way; Self::MOST],
-}
-
-impl Stretches {
-    const MOST: usize = 32;
-
-    /// Lays out a few routes as runs; `None` if there are too many routes. The broadcast addresses
-    /// of the connected network are runs of their own.
-    fn of(connected: Prefix, table: &PrefixMap<(u32, u8), Target>) -> Option<Self> {
-        if table.len() > Self::MOST {
-            return None;
-        }
-        let mut cuts = vec![0, connected.last()];
-        cuts.extend(connected.first().checked_add(1));
-        for (first, len) in table.keys() {
-            let prefix = Prefix::new(Ipv4Addr::from_bits(first), len);
-            cuts.push(prefix.first());
-            cuts.extend(prefix.last().checked_add(1));
-        }
-        cuts.sort_unstable();
-        cuts.dedup();
-        if cuts.len() > Self::MOST {
-            return None;
-        }
-        let way = |first: u32| {
-            let target = table.get_lpm(&(first, 32)).map(|(_, target)| *target);
-            Way::of(connected, Ipv4Addr::from_bits(first), target)
-        };
-        let last = way(u32::MAX);
-        let mut stretches = Self { first: [u32::MAX; Self::MOST], ways: [last; Self::MOST] };
-        for (place, first) in cuts.into_iter().enumerate() {
-            (stretches.first[place], stretches.ways[place]) = (first, way(first));
-        }
-        Some(stretches)
-    }
-
-    /// Run of an address.
-    fn find(&self, destination: Ipv4Addr) -> Run {
-        let destination = destination.to_bits();
-        let mut place = 0;
-        let mut step = Self::MOST / 2;
-        while step > 0 {
-            // Invariant: the run at `place` begins at the destination or before.
-            place += step * usize::from(self.first[place + step] <= destination);
-            step /= 2;
-        }
-        let first = self.first[place];
-        // Unused entries begin at the last address, so the last run ends before it there. That
-        // address is then a run of its own.
-        let after = self.first.get(place + 1).map_or(1 << 32, |after| u64::from(*after));
-        let len = (after - u64::from(first)).max(1);
-        Run { first, len, way: self.ways[place] }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,6 +272,7 @@ mod tests {
         assert!(routes.add(prefix("10.0.0.0/8"), address("10.0.0.2")));
         assert!(routes.add(prefix("10.9.0.0/16"), address("10.0.0.3")));
         assert!(routes.add(prefix("10.0.0.128/25"), address("10.0.0.4")));
+        routes.settle();
         assert_eq!(next_hop(&routes, "10.0.0.7").as_deref(), Some("10.0.0.7"));
         assert_eq!(next_hop(&routes, "10.0.0.129").as_deref(), Some("10.0.0.4"));
         assert_eq!(next_hop(&routes, "10.1.2.3").as_deref(), Some("10.0.0.2"));

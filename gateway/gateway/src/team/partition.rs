@@ -17,7 +17,7 @@ use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, Side, bu
 use natgate_io::{MOST_STRETCHES, Share, Stretch};
 use natgate_ipv6::{Division, HostRealms};
 use natgate_wire::protocol;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Debug, Formatter};
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -205,9 +205,9 @@ impl Partition {
                 partition.add(address, before, owners, plan);
             }
         }
+        let mut known: HashSet<u32> = partition.rows.iter().map(|row| row.address).collect();
         for (place, address) in config.fixed_addresses().enumerate() {
-            let is_known = partition.rows.iter().any(|row| row.address == address.to_bits());
-            if !is_known {
+            if known.insert(address.to_bits()) {
                 partition.add(address, before, || Owners::new(|_| place % workers), None);
             }
         }

@@ -76,10 +76,13 @@ impl Stages {
                 break;
             }
             // An empty frame stays in the place of the packet. It is skipped, as its verdict says.
-            let (frame, realm) = packets.take(next);
-            self.carry_claimed(Arrived { now, from, realm }, frame.bytes(), transmitters);
+            let (mut frame, realm) = packets.take(next);
+            if !self.bars(now, from, &mut frame) {
+                self.carry_claimed(Arrived { now, from, realm }, frame.bytes(), transmitters);
+            }
             next += 1;
         }
+        self.admit_newcomers(now, from, &mut packets.frames, &mut verdicts[..all]);
         if verdicts[..all].contains(&Verdict::HandOver) {
             self.turn_over_some(now, packets, &mut verdicts);
         }
@@ -131,9 +134,11 @@ impl Stages {
         let (mut claimed, mut next) = (0_u64, Some(first));
         while let Some(number) = next {
             claimed |= 1 << number;
-            let (frame, realm) = packets.take(number);
+            let (mut frame, realm) = packets.take(number);
             let arrived = Arrived { now, from, realm };
-            self.carry_control(&mut algs, arrived, frame.bytes(), transmitters);
+            if !self.bars(now, from, &mut frame) {
+                self.carry_control(&mut algs, arrived, frame.bytes(), transmitters);
+            }
             // The packet may have named flows that later packets belong to.
             next = first_claimed(&algs.stage, from, &packets.frames, number + 1);
         }

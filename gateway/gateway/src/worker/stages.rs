@@ -22,7 +22,7 @@ use natgate_engine::{DropReason, Engine, Side, Timestamp, Verdict};
 use natgate_io::{BATCH, Batch, Frame, Lost, Transmit};
 use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Parts of a worker that packets need, and the stages of a batch in order of the methods.
@@ -122,8 +122,7 @@ impl Stages {
     /// Sorts the frames of a device: keeps those with packets for the gateway, as packets;
     /// processes ARP; counts the rest.
     pub(super) fn sort(&mut self, now: Timestamp, place: usize, packets: &mut Packets<'_>) {
-        let is_crowded = side_of(place) == Side::Inside && self.engine.is_crowded();
-        let usual = if is_crowded { None } else { self.usual(place) };
+        let usual = self.usual(place);
         let is_usual = |frame: &mut Frame<'_>| match &usual {
             Some(usual) => usual.take_from(frame),
             None => false,
@@ -135,7 +134,7 @@ impl Stages {
         for number in first_other..frames.len() {
             let frame = &mut frames[number];
             if !is_usual(frame) {
-                match self.sort_frame(now, (place, is_crowded), frame) {
+                match self.sort_frame(now, place, frame) {
                     Some(realm) => frame.set_realm(realm),
                     None => continue,
                 }
@@ -159,12 +158,7 @@ impl Stages {
 
     /// Sorts one frame; returns its realm if it has a packet for the translator. The frame is then
     /// the packet.
-    fn sort_frame(
-        &mut self,
-        now: Timestamp,
-        (place, is_crowded): (usize, bool),
-        frame: &mut Frame<'_>,
-    ) -> Option<u16> {
+    fn sort_frame(&mut self, now: Timestamp, place: usize, frame: &mut Frame<'_>) -> Option<u16> {
         let from = side_of(place);
         let Some((destination, source, kind)) = arp::read_ethernet(frame.bytes()) else {
             self.engine.count_foreign(from, 0);
@@ -198,7 +192,7 @@ impl Stages {
             ethertype::IPV4 => {
                 let (start, end) = frame.range();
                 frame.set_range(start + header_len, end);
-                return self.takes(now, (link, source), is_crowded, frame).then_some(realm);
+                return self.takes(now, (link, source), frame).then_some(realm);
             }
             _ => self.engine.count_foreign(from, frame.len() - header_len),
         }
@@ -220,37 +214,9 @@ impl Stages {
     }
 
     /// True if an IPv4 packet is for the translator of this worker.
-    fn takes(
-        &mut self,
-        now: Timestamp,
-        (link, source): (Link, Mac),
-        is_crowded: bool,
-        packet: &Frame<'_>,
-    ) -> bool {
+    fn takes(&mut self, now: Timestamp, (link, source): (Link, Mac), packet: &Frame<'_>) -> bool {
         !self.router.is_for_the_kernel(link, packet.bytes())
-            && (!is_crowded || self.is_admitted(now, link, source, packet))
             && (self.team.is_none() || self.is_here(now, link, source, packet))
-    }
-
-    /// True if a packet from inside may go to the translator while the table of subscribers is more
-    /// than half full: its host has a record already, or a neighbour entry agrees with its source.
-    /// So forged sources fill at most half of the table. Hosts of another worker are checked there.
-    #[cold]
-    pub(super) fn is_admitted(
-        &mut self,
-        now: Timestamp,
-        link: Link,
-        mac: Mac,
-        packet: &Frame<'_>,
-    ) -> bool {
-        if packet.bytes().first().is_some_and(|first| first >> 4 == 6) {
-            return true;
-        }
-        let octets = packet.bytes().get(12..16).and_then(|octets| <[u8; 4]>::try_from(octets).ok());
-        let Some(source) = octets.map(Ipv4Addr::from) else { return true };
-        self.team.as_ref().is_some_and(|team| !team.has(link.realm, source))
-            || self.engine.is_established(link.realm, source)
-            || self.router.vouches(now, link, source, mac)
     }
 
     /// Takes packets of a side through all stages.
@@ -310,6 +276,7 @@ impl Stages {
     ) {
         let verdicts = &mut verdicts[..packets.len()];
         self.engine.process(now, from, &mut packets.frames, verdicts);
+        self.admit_newcomers(now, from, &mut packets.frames, verdicts);
     }
 
     /// Translates an ICMP error of the router's own as if it had come in by `from`, and routes it.
@@ -458,6 +425,9 @@ impl Stages {
     //= rfc6887#section-8.2-interface
     #[cold]
     fn take_own(&mut self, now: Timestamp, realm: u16, frame: &mut Frame<'_>) {
+        if self.engine.guards(realm) && !self.is_admitted(now, frame) {
+            return;
+        }
         let hardware = serve::source(frame, self.router.mac(Link::inside(realm)));
         let packet = frame.bytes();
         let own = self.engine.config().inside_of(realm).address;

@@ -195,9 +195,11 @@ impl Stages {
         let is_crowded = self.engine.is_crowded();
         for (_, HandedPacket { kind, asked, buffer, start, end }) in parcels {
             if let Kind::Packet(link @ Link { side: Side::Inside, .. }, source) = *kind
-                && let Some(family) = self.request_family(link, &buffer[*start..*end])
+                && let Some(family) = self
+                    .request_family(link, &buffer[*start..*end])
+                    .or(is_crowded.then_some(ethertype::IPV4))
             {
-                // Requests for mappings are judged by their frames' sources.
+                // Requests for mappings, and new hosts, are judged by their frames' sources.
                 let mut header = [0; ETHERNET_LEN];
                 arp::write_ethernet(&mut header, self.router.mac(link), source, family);
                 buffer[*start - ETHERNET_LEN..*start].copy_from_slice(&header);
@@ -213,9 +215,7 @@ impl Stages {
                 self.overhear_ipv6(now, link, source, frame.bytes());
             } else if self.is_settled(now, (*kind, *asked), frame.bytes()) {
                 match *kind {
-                    Kind::Packet(link, source) => match link.side {
-                        Side::Inside
-                            if is_crowded && !self.is_admitted(now, link, source, &frame) => {}
+                    Kind::Packet(link, _) => match link.side {
                         Side::Inside => inside.push(frame, link.realm),
                         Side::Outside => outside.push(frame, 0),
                     },

@@ -3,7 +3,7 @@
 
 use crate::team::Team;
 use crate::world::*;
-use natgate_engine::{Direction, Outcome, Prefix, Side};
+use natgate_engine::{Direction, Match, Outcome, Prefix, Rule, RuleAction, Side};
 use natgate_gateway::{Route, Settings};
 use natgate_wire::arp::{Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
@@ -32,7 +32,11 @@ struct FloodedWorld(World);
 impl FloodedWorld {
     /// A world in which the server is a known neighbour, after a thousand forged sources.
     fn new() -> Self {
-        let mut world = World::with(&small());
+        Self::with(&small())
+    }
+
+    fn with(settings: &Settings) -> Self {
+        let mut world = World::with(settings);
         world.inside.send(&to_inside(&udp((SUBSCRIBER, 4000), (REMOTE, 53), b"first")));
         world.next_outside();
         let mut flooded = Self(world);
@@ -44,9 +48,12 @@ impl FloodedWorld {
 
     /// Sends a packet from a source and hardware address; returns true if it leaves outside.
     fn sends(&mut self, mac: Mac, source: Ipv4Addr) -> bool {
+        self.sends_packet(mac, &udp((source, 4000), (REMOTE, 53), b"hello"))
+    }
+
+    fn sends_packet(&mut self, mac: Mac, packet: &[u8]) -> bool {
         let before = self.0.packets(Direction::Outbound, Outcome::Forwarded);
-        let packet = udp((source, 4000), (REMOTE, 53), b"hello");
-        self.0.inside.send(&ethernet(INSIDE, mac, &packet));
+        self.0.inside.send(&ethernet(INSIDE, mac, packet));
         self.0.turn();
         self.0.packets(Direction::Outbound, Outcome::Forwarded) > before
     }
@@ -125,6 +132,25 @@ fn only_new_sources_of_the_connected_network_are_looked_into() {
     // Hosts behind routers have the routers' hardware addresses.
     assert!(flooded.sends(ATTACKER, BEYOND));
     assert_eq!(flooded.refused(), refused + 1);
+}
+
+/// Packets that take no record pass, whoever sends them: those of hosts that a rule forwards
+/// untranslated, for example. The gateway refuses only packets that would take one.
+#[test]
+fn packets_that_take_no_record_are_not_looked_into() {
+    let mut settings = small();
+    let remote = Match::Destination(Prefix::new(REMOTE, 32), 54);
+    settings.engine.rules = vec![Rule::new(remote, RuleAction::Bypass)];
+    let mut flooded = FloodedWorld::with(&settings);
+    let (refused, forged) = (flooded.refused(), Ipv4Addr::new(10, 3, 0, 1));
+    let before = flooded.0.packets(Direction::Outbound, Outcome::Dropped);
+    let packet = udp((forged, 4000), (REMOTE, 54), b"hello");
+    assert!(flooded.sends_packet(ATTACKER, &packet));
+    assert_eq!(flooded.refused(), refused);
+    // A refused packet is counted as dropped.
+    assert!(!flooded.sends(ATTACKER, forged));
+    assert_eq!(flooded.refused(), refused + 1);
+    assert_eq!(flooded.0.packets(Direction::Outbound, Outcome::Dropped), before + 1);
 }
 
 /// Forged packets that come to another worker than their sender's are judged by the sender's

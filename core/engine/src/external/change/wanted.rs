@@ -57,15 +57,19 @@ impl PoolChange {
         let mut statics: Vec<u32> = config.fixed_addresses().map(Ipv4Addr::to_bits).collect();
         statics.sort_unstable();
         statics.dedup();
+        let of_pools = wanted.len();
         for address in statics {
-            match wanted.binary_search_by_key(&address, |wanted| wanted.address) {
+            match wanted[..of_pools].binary_search_by_key(&address, |wanted| wanted.address) {
                 Ok(at) => wanted[at].is_static = true,
-                Err(at) => wanted.insert(
-                    at,
-                    Wanted { address, pool: NO_POOL, is_draining: false, is_static: true },
-                ),
+                Err(_) => wanted.push(Wanted {
+                    address,
+                    pool: NO_POOL,
+                    is_draining: false,
+                    is_static: true,
+                }),
             }
         }
+        wanted.sort_unstable_by_key(|wanted| wanted.address);
         Ok(Self { config, definitions, wanted })
     }
 

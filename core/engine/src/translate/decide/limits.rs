@@ -224,6 +224,9 @@ impl Engine {
             self.table.portless(wish.protocol, index, remote).is_none()
                 && self.may_take_portless((wish.protocol, index, remote.address), host)
         };
+        if self.external.is_looked_at_in_part(wish.pool) {
+            recorder.doubt();
+        }
         let index = self.external.choose_portless(&wish, generator, is_free);
         let index = index.ok_or(DropReason::Ambiguous)?;
         if R::KEEPS {

@@ -59,6 +59,9 @@ impl<R: Recorder> Decision<'_, R> {
         if self.headers.kind == (Kind::IcmpQuery { request: false }) {
             return Err(DropReason::NoMapping.into());
         }
+        if !R::KEEPS && engine.is_left_alone(self.headers.host()) {
+            return Err(Stop::Newcomer);
+        }
         let planned = self.map(snat, remote);
         if let Err(Stop::Drop(reason)) = planned {
             self.plan.refused = Some(snat.pool);

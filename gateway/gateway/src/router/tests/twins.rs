@@ -46,12 +46,24 @@ fn search(
     best
 }
 
+/// The next hop by that search, on a connected network of 24 bits.
+fn hop(connected: Prefix, own: &[Prefix], learnt: &[Prefix], destination: u32) -> Hop {
+    let address = Ipv4Addr::from_bits(destination);
+    match search(connected, own, learnt, destination) {
+        Some((_, Some(via))) => Hop::Neighbor(via),
+        Some((_, None)) if [0, 255].contains(&address.octets()[3]) => Hop::Everybody,
+        Some((_, None)) => Hop::Neighbor(address),
+        None => Hop::Nowhere,
+    }
+}
+
 fn check(own: &[Prefix], learnt: &[Prefix], more: &[u32]) {
     let connected = prefix("192.0.2.0", 24);
     let mut routes = Routes::new(connected);
     for (number, prefix) in own.iter().enumerate() {
         assert!(routes.add(*prefix, via(number)));
     }
+    routes.settle();
     let given = learnt.iter().enumerate();
     let given = given.map(|(number, prefix)| Route {
         prefix: *prefix,
@@ -62,14 +74,20 @@ fn check(own: &[Prefix], learnt: &[Prefix], more: &[u32]) {
     let all: Vec<Prefix> = own.iter().chain(learnt).copied().collect();
     for destination in destinations(&all).into_iter().chain(more.iter().copied()) {
         let address = Ipv4Addr::from_bits(destination);
-        let expected = match search(connected, own, learnt, destination) {
-            Some((_, Some(via))) => Hop::Neighbor(via),
-            Some((_, None)) if [0, 255].contains(&address.octets()[3]) => Hop::Everybody,
-            Some((_, None)) => Hop::Neighbor(address),
-            None => Hop::Nowhere,
-        };
-        assert_eq!(routes.next_hop(address, table.of(1)), expected, "{address}");
+        // The learnt routes come and go. What was remembered with others is not right then.
+        for (learnt, of_table) in [(learnt, table.of(1)), (&[], None)] {
+            let expected = hop(connected, own, learnt, destination);
+            assert_eq!(routes.next_hop(address, of_table), expected, "{address}");
+            assert!(routes.latest(of_table).contains(address), "{address} is remembered");
+            assert_eq!(routes.next_hop(address, of_table), expected, "{address} again");
+        }
         assert_eq!(table.of(0).map(|table| table.len()), None);
+    }
+    // A run answers for all of its addresses.
+    for destination in destinations(&all) {
+        let address = Ipv4Addr::from_bits(destination);
+        let expected = hop(connected, own, learnt, destination);
+        assert_eq!(routes.next_hop(address, table.of(1)), expected, "{address}");
     }
 }
 
@@ -83,6 +101,7 @@ proptest! {
         check(&own, &learnt, &more);
         check(&own, &[], &more);
         check(&own[..own.len().min(5)], &[], &more);
+        check(&own[..own.len().min(5)], &learnt[..learnt.len().min(3)], &more);
         check(&[], &learnt, &more);
     }
 }
