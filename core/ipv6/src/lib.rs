@@ -49,6 +49,7 @@ mod explanation;
 mod filter;
 mod forward;
 mod hosts;
+mod insiders;
 mod keyed;
 mod nat64;
 mod nptv6;

@@ -12,6 +12,7 @@ use crate::convert::{Converted, Converter, Cut, Hops, Refusal};
 use crate::errors::{Errors, Waiting};
 use crate::filter::Filter;
 use crate::forward::Network;
+use crate::insiders::{Insiders, has};
 use crate::nat64::Nat64;
 use crate::pairs::Pairs;
 use crate::quick::{Octets, OwnFolded};
@@ -104,39 +105,6 @@ pub struct Translator {
     taken_back: Counters,
     /// The run of packets that is being taken.
     pub(crate) run: Run,
-}
-
-/// IPv4 hosts inside, as ascending ranges of addresses.
-#[derive(Clone, Debug)]
-struct Insiders {
-    /// Addresses that are inside for all packets.
-    all: Vec<AddressRange>,
-    /// Remote addresses whose packets bypass translation, and the hosts that these reach.
-    remotes: Vec<AddressRange>,
-    subscribers: Vec<AddressRange>,
-}
-
-impl Insiders {
-    fn of(config: &Config) -> Self {
-        Self {
-            all: config.inside_ranges(),
-            remotes: config.bypassed_ranges(),
-            subscribers: config.subscriber_ranges(),
-        }
-    }
-
-    /// First octets of these hosts, of own addresses and of the engine's.
-    fn octets(&self, own: [Option<u32>; 2], externals: &[AddressRange]) -> Octets {
-        let bypassed = if self.remotes.is_empty() { &[][..] } else { &self.subscribers };
-        Octets::of(own, [externals, &self.all, bypassed].into_iter().flatten())
-    }
-}
-
-/// True if one of ascending ranges has an address.
-#[inline]
-fn has(ranges: &[AddressRange], address: u32) -> bool {
-    let after = ranges.partition_point(|range| range.first.to_bits() <= address);
-    after > 0 && address <= ranges[after - 1].last.to_bits()
 }
 
 /// The gateway's own IPv4 addresses, inside and outside.
@@ -428,8 +396,7 @@ impl Translator {
     /// table that names the destination may have the packet.
     #[inline]
     pub(crate) fn is_inside_ipv4(&self, (source, destination): (u32, u32)) -> bool {
-        let Insiders { all, remotes, subscribers } = &self.insiders;
-        has(all, destination) || has(remotes, source) && has(subscribers, destination)
+        self.insiders.have(source, destination)
     }
 
     /// Checks an IPv6 packet as every packet is checked, and cuts off bytes after its end.
