@@ -498,9 +498,12 @@ impl Sender {
     /// Begins a checkpoint in place of the former one. Returns `false` if keys are to be sent again
     /// because the copy differs: then there is none.
     pub fn begin_checkpoint(&mut self) -> bool {
-        let owed = if self.changed.len() == 0 { KeySet::default() } else { self.changed.clone() };
-        let checkpoint = Checkpoint { from: self.next, owed };
-        self.checkpoint = Some(checkpoint).filter(|_| self.repairs.is_empty());
+        self.checkpoint = None;
+        if self.repairs.is_empty() {
+            let none = self.changed.len() == 0;
+            let owed = if none { KeySet::default() } else { self.changed.clone() };
+            self.checkpoint = Some(Checkpoint { from: self.next, owed });
+        }
         self.checkpoint.is_some()
     }
 
