@@ -353,7 +353,8 @@ impl Args {
                  device"
             )));
         }
-        let needed = Engine::memory(&settings.engine) + team_memory(settings);
+        let tables = Engine::memory(&settings.engine) + settings.ipv6.memory(&settings.engine);
+        let needed = tables + team_memory(settings);
         // More memory may be free at another time, so this is not an error of the configuration.
         memory::require(needed, "the configuration").map_err(|lack| {
             anyhow!(

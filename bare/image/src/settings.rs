@@ -107,15 +107,15 @@ fn elsewhere(settings: &Settings) -> Option<String> {
     })
 }
 
-/// Bytes of the workers: their engines and hosts of IPv6, the queues between them, and the stacks of
-/// the workers beside the first.
+/// Bytes of the workers: their engines and tables of IPv6, the queues between them, and the stacks
+/// of the workers beside the first.
 fn needed_by(settings: &Settings) -> u64 {
     const STACK: u64 = 2 << 20;
     let (config, workers) = (&settings.engine, settings.workers.count as u64);
     let mut ipv6 = settings.ipv6.clone();
     ipv6.share.of = settings.workers.count as u16;
     let share = config.share(workers as u32);
-    let each = Engine::memory(&share) + ipv6.memory(&share.limits);
+    let each = Engine::memory(&share) + ipv6.memory(&share);
     match workers {
         1 => each,
         _ => workers * each + gateway::team_memory(settings) + (workers - 1) * STACK,
@@ -147,7 +147,7 @@ fn fit(settings: &mut Settings, memory: u64) -> Result<(), String> {
     };
     if !with(FEWEST) {
         settings.engine.limits.mappings = None;
-        let hosts = match settings.ipv6.memory(&settings.engine.limits) {
+        let hosts = match settings.ipv6.memory(&settings.engine) {
             0 => String::new(),
             bytes => format!(" beside {} MiB for hosts (limits.subscribers)", mebibytes(bytes)),
         };

@@ -1,4 +1,5 @@
-//! Text of counters and mappings, in lines of at most 80 characters, or more with an address of IPv6.
+//! Text of counters and mappings. A line has at most 80 characters, or more if it has an address of
+//! IPv6.
 
 use crate::log;
 use natgate_engine::{
@@ -90,8 +91,8 @@ pub fn mapping(info: &MappingInfo, host: Option<&HostName>, now: Timestamp) -> S
     )
 }
 
-/// Internal endpoint of a host with a number in the engine. A host behind a tunnel of DS-Lite stands
-/// behind the end of its tunnel.
+/// Internal endpoint of a host with a number in the engine. Before the endpoint of a host behind a
+/// tunnel of DS-Lite stands the end of its tunnel.
 fn internal(host: &HostName, of_number: natgate_engine::Endpoint) -> String {
     let HostName { address, prefix, len } = host;
     match (host.inner(), address) {

@@ -77,6 +77,11 @@ impl Filter {
         }
     }
 
+    /// Bytes of a filter with room for `most` endpoints.
+    pub(crate) fn memory(most: usize) -> u64 {
+        2 * Records::memory(most)
+    }
+
     /// Says whether errors answer requests that are refused. Without answers those that wait are
     /// forgotten.
     pub(crate) fn set_answers(&mut self, answers: bool) {

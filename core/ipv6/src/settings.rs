@@ -10,13 +10,14 @@ use crate::realms::{HostKind, HostRealms};
 use crate::share::Share;
 use crate::siit::is_forbidden;
 use crate::softwire::{DsliteSettings, Lw4o6Settings, MapSettings};
+use crate::translator::filter_records;
 use crate::{EamEntry, Nptv6, Pref64, Prefix6};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Display, Formatter};
 use core::net::{Ipv4Addr, Ipv6Addr};
-use natgate_engine::{Config, Limits, Prefix};
+use natgate_engine::{Config, Prefix};
 
 /// All settings of IPv6. The default has no translation and no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,12 +89,19 @@ impl Settings {
         }
     }
 
-    /// Bytes of the tables of hosts with numbers in a translator, whose part of the work is
-    /// [`share`](Self::share). Other tables are small or are in the settings.
-    pub fn memory(&self, limits: &Limits) -> u64 {
-        let most = limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
+    /// Bytes of the tables of a translator, whose part of the work is [`share`](Self::share):
+    /// hosts with numbers, prefixes of sessions, the filter. Other tables are small or are in the
+    /// settings.
+    pub fn memory(&self, config: &Config) -> u64 {
+        let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
         let tables = HostKind::ALL.iter().filter_map(|kind| self.host_bits(*kind));
-        tables.map(|bits| Hosts::memory(bits, most, self.share)).sum()
+        let hosts: u64 = tables.map(|bits| Hosts::memory(bits, most, self.share)).sum();
+        let prefixes = self.nat64.as_ref().map_or(0, |nat64| nat64.prefixes_memory(config));
+        let filter = match self.filter {
+            Filter::OutboundOnly => crate::filter::Filter::memory(filter_records(config)),
+            Filter::None => 0,
+        };
+        hosts + prefixes + filter
     }
 
     /// Bits by which several workers divide packets of IPv6: those that the addresses of a

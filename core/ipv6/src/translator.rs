@@ -37,6 +37,11 @@ pub const ERROR_ROOM: usize = natgate_wire::ipv6::MIN_MTU;
 /// Endpoints that the filter of RFC 6092 has room for at least.
 const FILTER_RECORDS: usize = 1 << 16;
 
+/// Endpoints that the filter of RFC 6092 has room for.
+pub(crate) fn filter_records(config: &Config) -> usize {
+    FILTER_RECORDS.max(config.session_room() as usize)
+}
+
 /// A packet that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
@@ -144,10 +149,8 @@ impl Translator {
             Nat64::new(nat64, (realm, settings.share), converter, config, seed)
         });
         let softwires = Softwires::new(settings, realms, config, seed)?;
-        let filter = (settings.filter == FilterKind::OutboundOnly).then(|| {
-            let records = FILTER_RECORDS.max(config.session_room() as usize);
-            Filter::new(records, config.answer_unsolicited_syn, seed)
-        });
+        let filter = (settings.filter == FilterKind::OutboundOnly)
+            .then(|| Filter::new(filter_records(config), config.answer_unsolicited_syn, seed));
         let (externals, insiders) = (config.external_ranges(), Insiders::of(config));
         Ok(Some(Self {
             realms,

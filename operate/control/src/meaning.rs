@@ -129,7 +129,7 @@ impl Meaning {
             true => limits.twice_sessions.map_or((mappings / 4).max(LEAST_TWICE), u64::from),
             false => 0,
         };
-        let memory_bytes = Engine::memory(config);
+        let memory_bytes = Engine::memory(config) + settings.ipv6.memory(config);
         let classes = config.classes.iter().map(|class| ClassMeaning::new(config, class));
         let (classes, realms) = (classes.collect(), realms::meanings(&settings));
         let (logs, pcp) = (services::logs(&settings), services::pcp(&settings));

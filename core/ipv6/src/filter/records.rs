@@ -21,6 +21,11 @@ const TRANSITORY: u64 = 240 * SECOND;
 const TRANSITORY_DCCP: u64 = 480 * SECOND;
 /// Records of which a new one may take the place of one when the table is full.
 const LOOKED_AT: usize = 64;
+/// Records of which a new one takes the place of one whose time is over, while the table could
+/// grow. So about a quarter of its records at most are such.
+const GLANCED_AT: usize = 4;
+/// Records up to which a table grows without a look at others.
+const FEW: usize = 1 << 16;
 /// Counters of records by /64, and by address: networks that share one by chance share its count.
 const COUNTERS: usize = 1 << 16;
 
@@ -100,6 +105,11 @@ impl Records {
         }
     }
 
+    /// Bytes of a table with room for `most` records.
+    pub(super) fn memory(most: usize) -> u64 {
+        (most * size_of::<Record>() + 2 * COUNTERS * size_of::<u32>()) as u64 + Index::memory(most)
+    }
+
     fn hash(&self, key: &Key) -> u64 {
         hash(self.key, key)
     }
@@ -134,12 +144,14 @@ impl Records {
         let counters = self.counters(key.address);
         let record =
             Record { key, expires: 0, is_established: false, is_answered: false, counters };
-        let at = if self.records.len() < self.most {
+        let has_room = self.records.len() < self.most;
+        let at = if has_room { self.expired(now) } else { self.replaceable(counters, now) };
+        let looked_at = if has_room { GLANCED_AT } else { LOOKED_AT };
+        self.next = (self.next + looked_at) % self.records.len().max(1);
+        let at = if has_room && at.is_none() {
             self.records.push(record);
             self.records.len() - 1
         } else {
-            let at = self.replaceable(counters, now);
-            self.next = (self.next + LOOKED_AT) % self.records.len().max(1);
             let at = at?;
             let old = self.records[at];
             let (secret, records) = (self.key, &self.records);
@@ -159,12 +171,21 @@ impl Records {
         [address >> 64, address].map(|part| crate::keyed::hash(self.key, part) as u16)
     }
 
+    /// Places of so many records that the next new one looks at.
+    fn places(&self, looked_at: usize) -> impl Iterator<Item = usize> + Clone + use<> {
+        let (count, first) = (self.records.len(), self.next);
+        (0..looked_at.min(count)).map(move |step| (first + step) % count)
+    }
+
+    /// A record whose time is over, if the table should not grow.
+    fn expired(&self, now: u64) -> Option<usize> {
+        let looked_at = if self.records.len() < FEW { 0 } else { GLANCED_AT };
+        self.places(looked_at).find(|at| self.records[*at].expires <= now)
+    }
+
     /// The record of a full table whose place a new one takes.
     fn replaceable(&self, new: [u16; 2], now: u64) -> Option<usize> {
-        let count = self.records.len();
-        let first = self.next;
-        let places = (0..LOOKED_AT.min(count)).map(|step| (first + step) % count);
-        let records = &self.records;
+        let (places, records) = (self.places(LOOKED_AT), &self.records);
         if let Some(at) = places.clone().find(|at| records[*at].expires <= now) {
             return Some(at);
         }

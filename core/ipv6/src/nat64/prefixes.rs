@@ -2,8 +2,9 @@
 //!
 //! A record has a host, a remote address, and the place of a prefix other than the first one. A
 //! record stays as long as a session of the host with the address: no record gives way to another.
-//! When there are more records than sessions are possible, a sweep over the engine's sessions finds
-//! the records without one. A packet whose record would find no room must be refused.
+//! When there are twice as many records as the last sweep has left, or more than sessions are
+//! possible, a sweep over the engine's sessions finds the records without one. A packet whose record
+//! would find no room must be refused.
 
 use crate::Prefix6;
 use crate::keyed::Index;
@@ -13,6 +14,8 @@ use natgate_engine::{Cursor, Engine, Filter, HashKey};
 
 /// Slots of mappings, sessions and records that one call of a sweep looks at.
 const STEP: usize = 256;
+/// Records up to which there is no sweep.
+const FEW: usize = 1 << 12;
 /// No record.
 const NONE: u32 = u32::MAX;
 /// Records that packets may make between the question for room and their note: those of a batch.
@@ -62,6 +65,8 @@ pub(super) struct Prefixes {
     is_off: bool,
     /// Most sessions that there may be.
     sessions: usize,
+    /// A sweep begins when there are more records.
+    due: usize,
     /// Most records.
     most: usize,
     records: Vec<Record>,
@@ -73,6 +78,11 @@ pub(super) struct Prefixes {
     found: bool,
 }
 
+/// Most records beside an engine that has at most so many sessions.
+fn room(sessions: usize) -> usize {
+    sessions + sessions / 4 + 2 * RESERVE
+}
+
 /// Both halves of an address.
 fn halves(host: u128) -> [u64; 2] {
     [host as u64, (host >> 64) as u64]
@@ -81,11 +91,12 @@ fn halves(host: u128) -> [u64; 2] {
 impl Prefixes {
     /// A table beside an engine that has at most so many sessions; `None`: there is one prefix.
     pub(super) fn new(sessions: Option<usize>, seed: [u8; 32]) -> Self {
-        let most = sessions.map_or(0, |sessions| sessions + sessions / 4 + 2 * RESERVE);
+        let most = sessions.map_or(0, room);
         Self {
             key: HashKey::from_seed(seed, 0x7072_6566),
             is_off: sessions.is_none(),
             sessions: sessions.unwrap_or(0),
+            due: FEW.min(sessions.unwrap_or(0)),
             most,
             records: Vec::with_capacity(most),
             free: NONE,
@@ -94,6 +105,12 @@ impl Prefixes {
             stage: Stage::Idle,
             found: false,
         }
+    }
+
+    /// Bytes of a table beside an engine that has at most so many sessions.
+    pub(super) fn memory(sessions: usize) -> u64 {
+        let most = room(sessions);
+        (most * size_of::<Record>()) as u64 + Index::memory(most)
     }
 
     /// True if there is one prefix only.
@@ -196,7 +213,7 @@ impl Prefixes {
         host_of: impl Fn(Ipv4Addr) -> Option<u128>,
     ) {
         match self.stage {
-            Stage::Idle if self.used <= self.sessions => {}
+            Stage::Idle if self.used <= self.due => {}
             Stage::Idle => {
                 self.found = !self.found;
                 self.stage = Stage::Sessions(Cursor::default());
@@ -221,6 +238,9 @@ impl Prefixes {
                 }
                 let is_done = to == self.records.len();
                 self.stage = if is_done { Stage::Idle } else { Stage::Records(to) };
+                if is_done {
+                    self.due = (2 * self.used + FEW).min(self.sessions);
+                }
             }
         }
     }
