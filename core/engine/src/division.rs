@@ -232,10 +232,18 @@ impl Engine {
         packet: &mut Packet<'_>,
     ) -> Verdict {
         let mut verdict = [Verdict::Held];
-        let guards = core::mem::take(&mut self.guards_newcomers);
-        self.process(now, from, core::slice::from_mut(packet), &mut verdict);
-        self.guards_newcomers = guards;
+        self.admitting(|engine| {
+            engine.process(now, from, core::slice::from_mut(packet), &mut verdict);
+        });
         verdict[0]
+    }
+
+    /// Does something, with packets whose hosts may become subscribers.
+    pub fn admitting<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        let guards = core::mem::take(&mut self.guards_newcomers);
+        let result = work(self);
+        self.guards_newcomers = guards;
+        result
     }
 
     /// True if the caller has the last word about packets of a host now.

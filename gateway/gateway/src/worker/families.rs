@@ -283,14 +283,20 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
     fn take(&mut self, from: Side, mut frame: Frame<'d>, realm: u16) {
         let before = self.sum();
         self.stages.captures.before(std::iter::once((frame.bytes(), realm)));
+        let moment = Moment { now: self.now, from, turned: false };
+        if !is_ipv6(frame.bytes()) && self.stages.bars(self.now, from, &mut frame) {
+            let verdict = Verdict::Drop(DropReason::MappingTableFull);
+            return self.stages.captures.after(moment, std::iter::once((frame.bytes(), verdict)));
+        }
         let (start, _) = frame.range();
         let mut packet = Packet::new(frame.buffer_mut(), start).in_realm(realm);
         let Self { stages, families, now, .. } = self;
-        let fate = families.translator.take(&mut stages.engine, *now, from, &mut packet);
+        let fate = stages
+            .engine
+            .admitting(|engine| families.translator.take(engine, *now, from, &mut packet));
         let (start, end) = (packet.start(), packet.end());
         frame.set_range(start, end);
         let verdict = self.verdict(fate, &before);
-        let moment = Moment { now: self.now, from, turned: false };
         self.stages.captures.after(moment, std::iter::once((frame.bytes(), verdict)));
         match fate {
             Fate::Local if from == Side::Inside => {

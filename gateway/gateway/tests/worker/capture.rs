@@ -9,7 +9,7 @@ use natgate_wire::protocol::ICMP;
 use std::thread;
 
 /// Starts a capture. The capture waits for the workers, so they take turns meanwhile.
-fn watch(team: &mut Team, filter: Filter) -> Capture {
+pub(crate) fn watch(team: &mut Team, filter: Filter) -> Capture {
     let commander = team.commander.clone();
     let begins = thread::spawn(move || Capture::begin(&commander, filter));
     while !begins.is_finished() {

@@ -32,7 +32,16 @@ fn settings_with_pcp() -> Settings {
     let mut settings = settings();
     settings.pcp = PcpSettings { enabled: true, announce: false, ..PcpSettings::default() };
     settings.engine.limits.explicit_mappings = 1000;
-    settings.ipv6 = Ipv6Settings {
+    settings.ipv6 = ipv6_settings();
+    let neighbors = ["2001:db8:1::5", "2001:db8:1::6", "2001:db8:1::ffff", "fe80::5"];
+    let neighbor = |address| StaticNeighbor6 { side: Side::Inside, address, mac: HOST };
+    settings.router6.neighbors.extend(neighbors.map(|text| neighbor(ipv6(text))));
+    settings
+}
+
+/// Settings with NAT64.
+pub(crate) fn ipv6_settings() -> Ipv6Settings {
+    Ipv6Settings {
         configured: true,
         inside: Side6 {
             address: Some((ipv6(OWN), 64)),
@@ -49,11 +58,7 @@ fn settings_with_pcp() -> Settings {
             static_hosts: Vec::new(),
         }),
         ..Ipv6Settings::default()
-    };
-    let neighbors = ["2001:db8:1::5", "2001:db8:1::6", "2001:db8:1::ffff", "fe80::5"];
-    let neighbor = |address| StaticNeighbor6 { side: Side::Inside, address, mac: HOST };
-    settings.router6.neighbors.extend(neighbors.map(|text| neighbor(ipv6(text))));
-    settings
+    }
 }
 
 fn world() -> World {

@@ -1,9 +1,12 @@
 //! Packets with forged sources while real subscribers come: forged sources get half of the table
 //! at most.
 
+use crate::capture::watch;
+use crate::nat64::ipv6_settings;
 use crate::team::Team;
 use crate::world::*;
 use natgate_engine::{Direction, Match, Outcome, Prefix, Rule, RuleAction, Side};
+use natgate_gateway::capture::Filter;
 use natgate_gateway::{Route, Settings};
 use natgate_wire::arp::{Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
@@ -60,14 +63,7 @@ impl FloodedWorld {
 
     /// Asks for the gateway by ARP, as a host does before its first packet.
     fn asks_for_gateway(&mut self, mac: Mac, source: Ipv4Addr) {
-        let request = Repr {
-            operation: Operation::Request,
-            sender_mac: mac,
-            sender: source,
-            target_mac: Mac::default(),
-            target: OWN_INSIDE,
-        };
-        self.0.inside.send(&request.frame(Mac::BROADCAST));
+        self.0.inside.send(&question(mac, source));
         self.0.turn();
     }
 
@@ -80,6 +76,18 @@ impl FloodedWorld {
         let frames = std::iter::from_fn(|| self.0.inside.take());
         frames.filter(|frame| frame[12..14] == ethertype::ARP.to_be_bytes()).collect()
     }
+}
+
+/// A host's question for the gateway by ARP.
+fn question(mac: Mac, source: Ipv4Addr) -> Vec<u8> {
+    let request = Repr {
+        operation: Operation::Request,
+        sender_mac: mac,
+        sender: source,
+        target_mac: Mac::default(),
+        target: OWN_INSIDE,
+    };
+    request.frame(Mac::BROADCAST).to_vec()
 }
 
 fn newcomer(number: u8) -> (Mac, Ipv4Addr) {
@@ -173,4 +181,30 @@ fn forged_sources_get_half_of_each_workers_table() {
     let refused = |worker: &mut natgate_gateway::Worker| worker.status(now).router.sources_refused;
     let refused: u64 = team.workers.iter_mut().map(refused).sum();
     assert_eq!(refused + mappings.iter().sum::<usize>() as u64, 1001);
+}
+
+/// Beside NAT64, a capture has each packet go alone.
+#[test]
+fn a_capture_changes_nothing_for_newcomers() {
+    let mut settings = small();
+    settings.ipv6 = ipv6_settings();
+    let mut team = Team::with(&settings, 1, || 0);
+    team.send_inside(&udp((SUBSCRIBER, 4000), (REMOTE, 53), b"first"));
+    let send = |team: &mut Team, mac: Mac, source: Ipv4Addr| {
+        let packet = udp((source, 4000), (REMOTE, 53), b"hello");
+        team.inside.send(&ethernet(INSIDE, mac, &packet));
+        team.turn();
+        team.mappings()[0].len()
+    };
+    for number in 0..1000 {
+        send(&mut team, ATTACKER, Ipv4Addr::from_bits(0x0a01_0000 + number));
+    }
+    let _capture = watch(&mut team, Filter::default());
+    let before = team.mappings()[0].len();
+    assert_eq!(before, MOST as usize / 2 + 1);
+    let (mac, source) = newcomer(1);
+    team.inside.send(&question(mac, source));
+    team.turn();
+    assert_eq!(send(&mut team, mac, source), before + 1, "it is admitted");
+    assert_eq!(send(&mut team, ATTACKER, Ipv4Addr::new(10, 3, 0, 1)), before + 1);
 }
