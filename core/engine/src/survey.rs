@@ -7,11 +7,11 @@
 //! [`Engine::scan_endpoints`] passes over external endpoints in order.
 
 mod blocks;
+mod clear;
 mod filter;
 mod held;
 
 use crate::Engine;
-use crate::engine::SESSIONS_A_STEP;
 use crate::host::Host;
 use crate::protocols::{PROTOCOLS, has_ports, protocol_index};
 use crate::subscriber::Queue;
@@ -24,9 +24,6 @@ pub use filter::Filter;
 use filter::Sought;
 pub use held::HeldPort;
 use natgate_wire::protocol;
-
-/// Cost of the removal of a mapping or a session, in slots looked at.
-const REMOVAL: usize = 16;
 
 /// Position of a survey between two calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -317,84 +314,6 @@ impl Engine {
             found.push((self.describe_session(slot, mapping.id, session), mapping));
         }
         matches!((cursor.stage, cursor.session), (Stage::Done, None))
-    }
-
-    /// Removes mappings that subscribers have made. Returns the number removed, and true if all
-    /// slots have been looked at. Poll the events before the next call.
-    pub fn clear_mappings(
-        &mut self,
-        cursor: &mut Cursor,
-        most: usize,
-        filter: &Filter,
-    ) -> (u64, bool) {
-        let (mut budget, mut cleared) = (most, 0);
-        // A mapping with many sessions may have a rest of the last call.
-        let is_of = |&(slot, session): &(u32, SessionRef)| self.table.is_of(session, slot);
-        let begun = cursor.session.take().filter(is_of);
-        let mut next = begun.map(|(slot, _)| slot);
-        while self.has_room_for_events() {
-            let matching = next.take().or_else(|| self.next_match(cursor, &mut budget, filter));
-            let Some(slot) = matching else { break };
-            if self.table.mapping(slot).is_static() {
-                continue;
-            }
-            if !self.discard_some(slot) {
-                next = Some(slot);
-                budget = budget.saturating_sub(SESSIONS_A_STEP as usize);
-                if budget == 0 {
-                    break;
-                }
-                continue;
-            }
-            cleared += 1;
-            budget = budget.saturating_sub(REMOVAL);
-        }
-        cursor.session = next.and_then(|slot| Some((slot, self.table.last_session(slot)?)));
-        (cleared, matches!((cursor.stage, cursor.session), (Stage::Done, None)))
-    }
-
-    /// [`Engine::clear_mappings`] for sessions. A dynamic mapping without another session is
-    /// removed too.
-    pub fn clear_sessions(
-        &mut self,
-        cursor: &mut Cursor,
-        most: usize,
-        filter: &Filter,
-    ) -> (u64, bool) {
-        let (mut budget, mut cleared) = (most, 0);
-        let Some(sought) = self.sought(filter) else { return (0, true) };
-        // A mapping with many sessions may have a rest of the last call.
-        let begun = cursor.session.take().filter(|(slot, _)| self.is_sought(*slot, &sought));
-        let mut at = begun.and_then(|(slot, session)| {
-            let is_there = self.table.is_of(session, slot);
-            let next = if is_there { Some(session) } else { self.table.last_session(slot) };
-            Some((slot, next?))
-        });
-        while self.has_room_for_events() && budget > 0 {
-            let next = match at.take() {
-                Some(next) => Some(next),
-                None => {
-                    let Some(slot) = self.next_match(cursor, &mut budget, filter) else { break };
-                    self.table.last_session(slot).map(|session| (slot, session))
-                }
-            };
-            // A static mapping may have no session.
-            let Some((slot, session)) = next else { continue };
-            let before = self.table.session_before(slot, session).map(|before| (slot, before));
-            budget = budget.saturating_sub(1);
-            if !self.is_remote_sought(session, &sought) {
-                at = before;
-                continue;
-            }
-            let is_last = self.table.mapping(slot).sessions == 1;
-            self.note_lost_session(slot, session);
-            self.remove_session(session, self.tick);
-            cleared += 1;
-            budget = budget.saturating_sub(REMOVAL);
-            at = before.filter(|_| !is_last);
-        }
-        cursor.session = at;
-        (cleared, matches!((cursor.stage, at), (Stage::Done, None)))
     }
 
     /// Looks at `most` records at most for subscribers that have mappings. The filter's realm,

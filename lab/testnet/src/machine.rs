@@ -67,8 +67,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Boots the image with a configuration for the network, and waits until it answers a ping. Adds
-    /// taps to the network.
+    /// Boots the image with a configuration for the network, and waits until it answers a ping.
+    /// Adds taps to the network.
     ///
     /// # Errors
     /// Output of the image if it ends at once or does not answer in time.

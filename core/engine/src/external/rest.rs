@@ -38,6 +38,9 @@ impl ExternalPorts {
                 self.renew_all(index);
             }
         }
+        if changed.is_empty() {
+            return;
+        }
         changed.sort_unstable();
         // The place of an address in a deterministic pool is a part of the arithmetic.
         let pools = self.pools.iter_mut().enumerate();
@@ -46,11 +49,14 @@ impl ExternalPorts {
                 let slot = &self.slots[*index as usize];
                 usize::from(slot.target) == number && !slot.is_draining
             };
+            let before = pool.slots.len();
             match is_foreign {
                 true => pool.slots.retain(|index| changed.binary_search(index).is_err()),
                 false => pool.slots.extend(changed.iter().copied().filter(is_its)),
             }
-            pool.note_slots();
+            if pool.slots.len() != before {
+                pool.note_slots();
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 /// Version of the format, and of what the gateway hands over beside the records. A reader refuses
 /// every other version.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// Subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,7 +46,11 @@ impl Engine {
                     return;
                 }
                 Err(Unsettled::Mapping(slot)) => {
-                    if self.ask_some(slot) == Checked::Going {
+                    // A step has more events than the queue may have room for within a batch.
+                    self.keep_all_events(true);
+                    let checked = self.ask_some(slot);
+                    self.keep_all_events(false);
+                    if checked == Checked::Going {
                         *plan = Plan::new(direction_from(from), headers.realm);
                         plan.fate = Err(DropReason::NoMapping);
                         return;

@@ -7,8 +7,8 @@ use crate::report::{Report, Table};
 /// Writes the text and the tables.
 pub(super) fn write(report: &mut Report, results: &Results) {
     report.text(format!(
-        "Times are processor time of a whole gateway with devices in memory, medians over {} rounds \
-         of {PACKETS} messages in batches of 64. How it is measured is in \
+        "Times are processor time of a whole gateway with devices in memory, medians over {} \
+         rounds of {PACKETS} messages in batches of 64. How it is measured is in \
          lab/bench/src/payloads/README.md.",
         results.rounds,
     ));
@@ -24,7 +24,7 @@ pub(super) fn write(report: &mut Report, results: &Results) {
         ]);
     }
     report.table(messages);
-    report.text("Packets that are of no gateway's protocol:");
+    report.text("Packets of protocols that no gateway reads:");
     let mut packets =
         Table::new(["way", "no gateway, ns", "all gateways, ns", "ratio", "10 % to 90 %"]);
     for one in &results.packets {
