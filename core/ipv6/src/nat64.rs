@@ -71,14 +71,6 @@ pub(crate) struct Nat64 {
     untranslated: Untranslated,
 }
 
-impl Nat64Settings {
-    /// Bytes of the table of prefixes by which hosts reach remote addresses.
-    pub(crate) fn prefixes_memory(&self, config: &Config) -> u64 {
-        let several = self.prefixes.len() > 1;
-        if several { Prefixes::memory(config.session_room() as usize) } else { 0 }
-    }
-}
-
 impl Nat64 {
     pub(crate) fn new(
         settings: Nat64Settings,

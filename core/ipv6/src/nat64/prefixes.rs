@@ -3,14 +3,15 @@
 //! A record has a host, a remote address, and the place of a prefix other than the first one. A
 //! record stays as long as a session of the host with the address: no record gives way to another.
 //! When there are twice as many records as the last sweep has left, or more than sessions are
-//! possible, a sweep over the engine's sessions finds the records without one. A packet whose record
-//! would find no room must be refused.
+//! possible, a sweep over the engine's sessions finds the records without one. A packet whose
+//! record would find no room must be refused.
 
 use crate::Prefix6;
 use crate::keyed::Index;
+use crate::settings::Nat64Settings;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use natgate_engine::{Cursor, Engine, Filter, HashKey};
+use natgate_engine::{Config, Cursor, Engine, Filter, HashKey};
 
 /// Slots of mappings, sessions and records that one call of a sweep looks at.
 const STEP: usize = 256;
@@ -86,6 +87,14 @@ fn room(sessions: usize) -> usize {
 /// Both halves of an address.
 fn halves(host: u128) -> [u64; 2] {
     [host as u64, (host >> 64) as u64]
+}
+
+impl Nat64Settings {
+    /// Bytes of the table of prefixes by which hosts reach remote addresses.
+    pub(crate) fn prefixes_memory(&self, config: &Config) -> u64 {
+        let several = self.prefixes.len() > 1;
+        if several { Prefixes::memory(config.session_room() as usize) } else { 0 }
+    }
 }
 
 impl Prefixes {
