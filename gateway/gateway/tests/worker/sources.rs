@@ -207,4 +207,6 @@ fn a_capture_changes_nothing_for_newcomers() {
     team.turn();
     assert_eq!(send(&mut team, mac, source), before + 1, "it is admitted");
     assert_eq!(send(&mut team, ATTACKER, Ipv4Addr::new(10, 3, 0, 1)), before + 1);
+    // The end of the capture would wait for the worker.
+    drop(team);
 }
