@@ -88,6 +88,8 @@ pub(super) struct Rig {
     gateway: Gateway,
     sessions: u64,
     hosts: u64,
+    /// Hosts that a remote host has answered.
+    is_answered: Vec<bool>,
     batch: usize,
     /// External endpoint of each session of NAT64.
     external: Vec<End>,
@@ -102,12 +104,15 @@ impl Rig {
         let room = if translation.is_stateful() { sessions } else { 1 };
         let external = vec![(u32::MAX, u16::MAX); room as usize];
         let buffers = vec![Buffer::EMPTY; ROUND];
+        let hosts = translation.hosts(sessions);
+        let is_answered = vec![false; hosts as usize];
         let resident_before = resident();
         Self {
             translation,
             gateway: Gateway::new(translation, config(room), batch),
             sessions,
-            hosts: translation.hosts(sessions),
+            hosts,
+            is_answered,
             batch,
             external,
             buffers,
@@ -135,10 +140,27 @@ impl Rig {
                 let len = buffer.packet().len();
                 self.external[session as usize] = buffer.source_ipv4(len);
             }
+            self.answer_hosts(sessions().map(|(_, session)| session));
             made(count);
             time
         };
         rounds.map(create).collect()
+    }
+
+    /// Sends an answer to each host of these sessions that has had none: while no remote host has
+    /// answered a host, the engine keeps more for each of its sessions.
+    fn answer_hosts(&mut self, sessions: impl Iterator<Item = u64>) {
+        let mut count = 0;
+        for session in sessions {
+            let host = (session % self.hosts) as usize;
+            if !std::mem::replace(&mut self.is_answered[host], true) {
+                self.write_inbound(count, session);
+                count += 1;
+            }
+        }
+        if count > 0 {
+            self.process(count, Mode::Inbound);
+        }
     }
 
     /// Sends the first answer of every session.

@@ -25,7 +25,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The full measurement: about a minute.
+    /// The full measurement: some seconds.
     pub fn full() -> Self {
         Self { rounds: 60 }
     }
