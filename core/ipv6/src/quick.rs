@@ -8,7 +8,7 @@
 use crate::convert::{Plain4, Plain6};
 use crate::softwire::quick::Gateway;
 use crate::translator::{Departure, Fate, Translator};
-use natgate_engine::{AddressRange, Direction, Outcome, Packet, Side, prefetch};
+use natgate_engine::{Direction, Outcome, Packet, Side, prefetch};
 
 /// Packets between the one that is taken and the one whose bytes are fetched.
 const AHEAD: usize = 4;
@@ -41,12 +41,8 @@ const fn martian() -> Octets {
 
 impl Octets {
     /// First octets of own addresses, and of ranges of others.
-    pub(crate) fn of<'r>(
-        own: [Option<u32>; 2],
-        ranges: impl Iterator<Item = &'r AddressRange>,
-    ) -> Self {
+    pub(crate) fn of(own: [Option<u32>; 2], ranges: impl Iterator<Item = (u32, u32)>) -> Self {
         let mut octets = Self::default();
-        let ranges = ranges.map(|range| (range.first.to_bits(), range.last.to_bits()));
         for (first, last) in ranges.chain(own.into_iter().flatten().map(|own| (own, own))) {
             for octet in first >> 24..=last >> 24 {
                 octets.0[octet as usize / 64] |= 1 << (octet % 64);

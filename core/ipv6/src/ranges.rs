@@ -4,7 +4,7 @@
 use crate::Prefix6;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use natgate_engine::Prefix;
+use natgate_engine::{AddressRange, Prefix};
 
 /// A set of addresses of one family.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,16 @@ impl<A: Copy + Ord> Ranges<A> {
         Self(apart.into_boxed_slice())
     }
 
+    /// True if no address is in the set.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first and the last address of each range.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (A, A)> + '_ {
+        self.0.iter().copied()
+    }
+
     /// True if an address is in the set.
     #[inline]
     pub(crate) fn has(&self, address: A) -> bool {
@@ -42,6 +52,11 @@ impl Ranges<u128> {
 }
 
 impl Ranges<u32> {
+    /// The addresses of ranges of IPv4.
+    pub(crate) fn of_ranges(ranges: &[AddressRange]) -> Self {
+        Self::new(ranges.iter().map(|range| (range.first.to_bits(), range.last.to_bits())))
+    }
+
     /// The addresses of prefixes of IPv4.
     pub(crate) fn of_ipv4<'p>(prefixes: impl IntoIterator<Item = &'p Prefix>) -> Self {
         Self::new(prefixes.into_iter().map(|prefix| (prefix.first(), prefix.last())))

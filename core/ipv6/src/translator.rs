@@ -12,7 +12,7 @@ use crate::convert::{Converted, Converter, Cut, Hops, Refusal};
 use crate::errors::{Errors, Waiting};
 use crate::filter::Filter;
 use crate::forward::Network;
-use crate::insiders::{Insiders, has};
+use crate::insiders::Insiders;
 use crate::nat64::Nat64;
 use crate::pairs::Pairs;
 use crate::quick::{Octets, OwnFolded};
@@ -25,8 +25,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use natgate_engine::{
-    AddressRange, Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Side,
-    Timestamp, Verdict,
+    Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Side, Timestamp, Verdict,
 };
 use natgate_wire::{Ipv4, Ipv6};
 
@@ -88,8 +87,8 @@ pub struct Translator {
     pub(crate) mtus: [u16; 2],
     /// Networks that are connected, inside and outside.
     pub(crate) networks: [Network; 2],
-    /// Ranges of addresses that the engine has for itself, ascending.
-    externals: Vec<AddressRange>,
+    /// Addresses that the engine has for itself.
+    externals: Ranges<u32>,
     insiders: Insiders,
     /// First octets of own addresses, of the engine's and of IPv4 hosts inside.
     octets: Octets,
@@ -151,7 +150,8 @@ impl Translator {
         let softwires = Softwires::new(settings, realms, config, seed)?;
         let filter = (settings.filter == FilterKind::OutboundOnly)
             .then(|| Filter::new(filter_records(config), config.answer_unsolicited_syn, seed));
-        let (externals, insiders) = (config.external_ranges(), Insiders::of(config));
+        let externals = Ranges::of_ranges(&config.external_ranges());
+        let insiders = Insiders::of(config);
         Ok(Some(Self {
             realms,
             octets: insiders.octets(own_ipv4(config), &externals),
@@ -181,7 +181,7 @@ impl Translator {
     /// Takes the addresses and the rate of errors of the engine's new configuration.
     pub fn renew(&mut self, config: &Config) {
         self.own_ipv4 = own_ipv4(config);
-        self.externals = config.external_ranges();
+        self.externals = Ranges::of_ranges(&config.external_ranges());
         self.insiders = Insiders::of(config);
         self.octets = self.insiders.octets(self.own_ipv4, &self.externals);
         self.refusal = config.refusal;
@@ -385,7 +385,7 @@ impl Translator {
 
     /// True if the engine has an IPv4 address for itself: an own or an external one.
     pub(crate) fn is_engines(&self, address: u32) -> bool {
-        self.own_ipv4.contains(&Some(address)) || has(&self.externals, address)
+        self.own_ipv4.contains(&Some(address)) || self.externals.has(address)
     }
 
     /// True if an IPv4 address is neither the engine's nor a host's of IPv4 inside, and no near
