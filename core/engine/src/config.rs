@@ -7,7 +7,7 @@ pub(crate) mod realms;
 mod statics;
 mod timeouts;
 
-pub(crate) use addresses::external_addresses;
+pub(crate) use addresses::{external_addresses, joined};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;

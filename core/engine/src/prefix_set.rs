@@ -1,6 +1,6 @@
 //! The addresses of many prefixes. A look-up takes a few steps for thousands of prefixes.
 
-use crate::config::Prefix;
+use crate::config::{Prefix, joined};
 use alloc::vec::Vec;
 
 /// Addresses in the form of runs, first to last: ascending, and with gaps between them.
@@ -10,17 +10,7 @@ pub(crate) struct PrefixSet(Vec<(u32, u32)>);
 impl PrefixSet {
     /// The addresses of these prefixes, which may overlap.
     pub(crate) fn of(prefixes: &[Prefix]) -> Self {
-        let mut all: Vec<(u32, u32)> =
-            prefixes.iter().map(|prefix| (prefix.first(), prefix.last())).collect();
-        all.sort_unstable();
-        let mut runs: Vec<(u32, u32)> = Vec::new();
-        for (first, last) in all {
-            match runs.last_mut() {
-                Some(run) if first <= run.1.saturating_add(1) => run.1 = run.1.max(last),
-                _ => runs.push((first, last)),
-            }
-        }
-        Self(runs)
+        Self(joined(prefixes.iter().map(|prefix| (prefix.first(), prefix.last())).collect()))
     }
 
     /// True if a prefix contains an address.

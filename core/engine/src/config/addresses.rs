@@ -79,19 +79,26 @@ impl Config {
     }
 }
 
-/// Joins ranges that overlap or touch each other.
-fn merged(mut ranges: Vec<(u32, u32)>) -> Vec<AddressRange> {
-    ranges.sort_unstable();
-    let mut merged = Vec::new();
-    let mut ranges = ranges.into_iter().peekable();
-    while let Some((first, mut last)) = ranges.next() {
-        while let Some((_, end)) = ranges.next_if(|(next, _)| *next <= last.saturating_add(1)) {
-            last = last.max(end);
-        }
+/// [`joined`] ranges of addresses.
+fn merged(ranges: Vec<(u32, u32)>) -> Vec<AddressRange> {
+    let range = |(first, last)| {
         let [first, last] = [first, last].map(Ipv4Addr::from_bits);
-        merged.push(AddressRange { first, last });
+        AddressRange { first, last }
+    };
+    joined(ranges).into_iter().map(range).collect()
+}
+
+/// Joins ranges that overlap or touch each other. The joined ones ascend.
+pub(crate) fn joined(mut ranges: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
+    ranges.sort_unstable();
+    let mut joined: Vec<(u32, u32)> = Vec::new();
+    for (first, last) in ranges {
+        match joined.last_mut() {
+            Some(before) if first <= before.1.saturating_add(1) => before.1 = before.1.max(last),
+            _ => joined.push((first, last)),
+        }
     }
-    merged
+    joined
 }
 
 /// All external addresses of a configuration: first the addresses of pools, then addresses that
