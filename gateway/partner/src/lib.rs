@@ -62,6 +62,7 @@
 
 mod budget;
 mod clock;
+mod congestion;
 mod dialer;
 mod error;
 mod farewell;

@@ -40,6 +40,8 @@ pub(crate) const COMPARE: Duration = Duration::from_secs(30);
 /// Longest time of a comparison, which is wrong by half of it at most.
 pub(crate) const COMPARISON: Duration = Duration::from_millis(500);
 
+/// Bytes that may always be on their way, however many are lost.
+pub(crate) const LEAST_WINDOW: u64 = 256 << 10;
 /// Datagrams that QUIC holds until congestion control lets them go, bytes.
 pub(crate) const DATAGRAM_BUFFER: usize = 256 << 10;
 /// Most bytes that QUIC adds to a datagram in that buffer.

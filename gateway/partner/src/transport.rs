@@ -1,5 +1,6 @@
 //! QUIC's settings, versions of the messages, and reasons of failures as sentences.
 
+use crate::congestion::Congestion;
 use crate::limits::{
     DATAGRAM_BUFFER, FIRST_ROUND_TRIP, HANDSHAKES, IDLE, KEEP_ALIVE, QUESTIONS, REASON,
     SOCKET_BUFFER, STREAMS,
@@ -63,6 +64,7 @@ pub(crate) fn transport() -> TransportConfig {
         .max_idle_timeout(Some(IDLE.try_into().expect("a short time")))
         .keep_alive_interval(Some(KEEP_ALIVE))
         .initial_rtt(FIRST_ROUND_TRIP)
+        .congestion_controller_factory(Arc::new(Congestion::default()))
         .allow_spin(false);
     transport
 }

@@ -77,3 +77,20 @@ fn with_a_fifth_of_all_packets_lost_the_others_arrive() {
     assert!(views > 100, "{views} views, seed {seed}");
     assert!(a.status().lost_packets > 100 && a.status().connections == 1, "seed {seed}");
 }
+
+/// The copy of many mappings ends: losses that are not due to load do not slow the link down. With
+/// the window that QUIC's own congestion control gives, the messages take more than the patience.
+#[test]
+fn with_a_fifth_of_all_packets_lost_many_messages_go() {
+    const MESSAGES: u64 = 60_000;
+    let seed = std::process::id().into();
+    println!("seed {seed}");
+    let (_rig, relay, [a, b]) = relayed(seed);
+    relay.lose(Loss::Fifth);
+    for _ in 0..MESSAGES {
+        send(&a, &[0; 1_000]);
+        while b.receive().is_some() {}
+    }
+    until_true("the last message", || a.status().sent == MESSAGES);
+    assert!(a.status().lost_packets > MESSAGES / 10, "seed {seed}");
+}
