@@ -3,7 +3,7 @@
 use super::{Output, command, live, mappings};
 use crate::Failure;
 use crate::demo::{Outage, Stage};
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use natgate_lab::bed::TAG;
 use natgate_lab::report::{Report, Table, progress};
 use serde::Serialize;
@@ -28,7 +28,7 @@ a minute.
 
 Examples:
 natgate bench pair --quick
-natgate bench pair --runs 9 --mappings 100k --losses 0,5 --out /tmp/pair";
+natgate bench pair --runs 1 --mappings 1M --losses 0,5 --out /tmp/pair";
 
 /// Measure what a kill of one of two gateways costs
 #[derive(clap::Args)]
@@ -54,8 +54,8 @@ pub(super) struct Args {
 
 /// Parses a number of mappings that the subscribers of the network can have.
 fn few_mappings(text: &str) -> Result<u32, String> {
-    let wrong = "a number of mappings is 1 to 100k here";
-    mappings(text).ok().filter(|count| *count <= 100_000).ok_or(wrong.into())
+    let wrong = "a number of mappings is 1 to 1M here";
+    mappings(text).ok().filter(|count| *count <= 1_000_000).ok_or(wrong.into())
 }
 
 /// Figures of all runs.
@@ -63,6 +63,14 @@ fn few_mappings(text: &str) -> Result<u32, String> {
 struct Results {
     mappings: u32,
     runs: Vec<Run>,
+    failed: Vec<Failed>,
+}
+
+/// A run that did not come to its end.
+#[derive(Serialize)]
+struct Failed {
+    loss_percent: u32,
+    why: String,
 }
 
 /// Figures of a run; times in milliseconds.
@@ -99,17 +107,27 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         (true, false) => LOSSES.to_vec(),
         (false, _) => args.losses,
     };
-    let mut results = Results { mappings, runs: Vec::new() };
+    let mut results = Results { mappings, runs: Vec::new(), failed: Vec::new() };
     let all = losses.iter().flat_map(|loss| (0..runs).map(move |run| (*loss, run)));
     let progress = progress(u64::from(runs) * losses.len() as u64);
     for (number, (loss, _)) in all.enumerate() {
         let name = format!("{TAG}{}-{number}", std::process::id());
-        let run = measure(&name, mappings, loss);
-        results.runs.push(run.with_context(|| format!("a run at {loss} % loss"))?);
+        match measure(&name, mappings, loss) {
+            Ok(run) => results.runs.push(run),
+            Err(error) => {
+                results.failed.push(Failed { loss_percent: loss, why: format!("{error:#}") });
+            }
+        }
         progress.inc(1);
     }
     progress.finish_and_clear();
-    args.output.deliver("pair", &report(&results))
+    args.output.deliver("pair", &report(&results))?;
+    match &results.failed[..] {
+        [] => Ok(()),
+        [Failed { loss_percent, why }, ..] => {
+            Err(anyhow!("a run at {loss_percent} % loss: {why}").into())
+        }
+    }
 }
 
 /// One run.
@@ -183,6 +201,7 @@ fn report(results: &Results) -> Report {
     let mut table = Table::new([
         "loss on the link",
         "runs",
+        "failed",
         "call silent, ms",
         "download silent, ms",
         "kept",
@@ -191,7 +210,10 @@ fn report(results: &Results) -> Report {
         "copied again, ms",
         "lost on return",
     ]);
-    let mut losses: Vec<u32> = results.runs.iter().map(|run| run.loss_percent).collect();
+    let failed = results.failed.iter().map(|run| run.loss_percent);
+    let mut losses: Vec<u32> =
+        results.runs.iter().map(|run| run.loss_percent).chain(failed.clone()).collect();
+    losses.sort_unstable();
     losses.dedup();
     for loss in losses {
         let runs: Vec<&Run> = results.runs.iter().filter(|run| run.loss_percent == loss).collect();
@@ -201,6 +223,7 @@ fn report(results: &Results) -> Report {
         table.push([
             format!("{loss} %"),
             runs.len().to_string(),
+            failed.clone().filter(|other| *other == loss).count().to_string(),
             spread(|run| run.call_ms),
             spread(|run| run.download_ms),
             format!("{:.3} %", kept as f64 / f64::from(results.mappings) * 100.0),

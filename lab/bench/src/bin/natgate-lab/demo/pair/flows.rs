@@ -57,7 +57,7 @@ impl Flows {
     /// Opens the sockets for this number of mappings.
     pub(super) fn prepare(network: &PairNetwork, count: u32) -> anyhow::Result<Self> {
         let node = network.node("sub");
-        node.ip_batch(&format!("route add local {PAIR_SUBSCRIBERS}/22 dev lo\n"))?;
+        node.ip_batch(&format!("route add local {PAIR_SUBSCRIBERS}/18 dev lo\n"))?;
         let ports = (FIRST_PORT..FIRST_PORT + EACH)
             .map(|port| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)));
         let ports = node.enter(|| ports.collect::<Result<_, _>>())??;

@@ -13,7 +13,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longest wait for a state of the pair.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Most mappings that the slices of the example have ports for, with room to spare.
+const FEW: u32 = 400_000;
+
+/// The slices of the example, and those for more mappings.
+const SLICES: [[&str; 2]; 3] = [
+    ["203.0.113.0/28", "203.0.113.0/25"],
+    ["203.0.113.0/29", "203.0.113.0/26"],
+    ["203.0.113.8/29", "203.0.113.64/26"],
+];
 
 /// Traffic before the kill, and after it.
 const BEFORE: Duration = Duration::from_secs(1);
@@ -68,7 +78,12 @@ impl Stage {
     }
 
     fn node(&self, name: &str) -> anyhow::Result<PairNode> {
-        let config = self.network.config(name, "");
+        let mut config = self.network.config(name, "");
+        if self.mappings > FEW {
+            for [few, many] in SLICES {
+                config = config.replace(few, many);
+            }
+        }
         Ok(self.network.start(&crate::gateway()?, name, &config)?)
     }
 
