@@ -70,7 +70,7 @@ pub(crate) struct Running<'p> {
 }
 
 impl<'p> Running<'p> {
-    /// Sends a packet of each flow, and records its external endpoint.
+    /// Sends a packet of each flow, records its external endpoint, and sends an answer.
     pub(crate) fn new(
         name: &'static str,
         mut subject: Subject<'p>,
@@ -91,8 +91,12 @@ impl<'p> Running<'p> {
         }
         let external: Option<Vec<End>> = external.into_iter().collect();
         let external = external.unwrap_or_else(|| panic!("{name}: some flows were not forwarded"));
-        subject.wires[1].send(vec![inbound(&external, 0, 64)], 64);
-        settle(&mut subject);
+        // The first answer changes the state of a flow, so it takes longer than the others.
+        for flows in (0..entries).collect::<Vec<_>>().chunks(ROUND) {
+            let answers = flows.iter().map(|flow| inbound(&external, *flow, 64)).collect();
+            subject.wires[1].send(answers, 64);
+            settle(&mut subject);
+        }
         Self { name, subject, external, round, random: Random::new(7) }
     }
 
