@@ -208,6 +208,8 @@ GARBAGE_SECONDS ?= 60
 PAIR_STATES ?= 100000000
 # How many histories of two engines with a replication link are simulated.
 PAIR_HISTORIES ?= 1000000
+# How many changed messages of control connections go through the application-level gateways.
+PAYLOAD_INPUTS ?= 100000000
 
 .PHONY: soak
 soak: root demo-tools build ## Check what always holds over a table as big as memory permits, against the model, and for two hours of mixed traffic; garbage to the image's cards
@@ -219,6 +221,8 @@ soak: root demo-tools build ## Check what always holds over a table as big as me
 		--test checked many_states -- --ignored --nocapture
 	@NATGATE_PAIR_HISTORIES=$(PAIR_HISTORIES) cargo test --quiet --locked --release -p natgate-pair \
 		--test engines -- --nocapture
+	@NATGATE_INPUTS=$(PAYLOAD_INPUTS) cargo test --quiet --locked --release -p natgate-payload \
+		--test mutated -- --nocapture
 	@NATGATE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --quiet --locked --release -p natgate --test live \
 		soak -- --nocapture
 	@$(call install,qemu-system-x86_64:qemu-system-x86)

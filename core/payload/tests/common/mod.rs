@@ -3,10 +3,12 @@
 
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
+pub(crate) mod arena;
 pub(crate) mod h323;
 pub(crate) mod host;
 pub(crate) mod link;
 pub(crate) mod pptp;
+pub(crate) mod recorded;
 pub(crate) mod spoken;
 pub(crate) mod telephone;
 
