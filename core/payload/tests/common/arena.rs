@@ -1,8 +1,8 @@
 //! What holds for each input, whatever its bytes are.
 //!
-//! A conversation over TCP is held twice, once in whole messages and once cut at random places: both
-//! streams and all expectations are the same. Datagrams leave whole. Segments with any numbers and
-//! flags do not panic. An expectation always is the internal host's own.
+//! A conversation over TCP is held twice, once in whole messages and once cut at random places:
+//! both streams and all expectations are the same. Datagrams leave whole. Segments with any numbers
+//! and flags do not panic. An expectation always is the internal host's own.
 
 use super::host::{datagram, transport_is_valid, wrap};
 use super::{Book, Link, Opening, Random};
