@@ -79,6 +79,9 @@ struct Waiting {
     packet: Vec<u8>,
 }
 
+/// Flows in a record, with their fingerprint.
+pub(crate) type Flows<'r> = (u64, &'r [u8]);
+
 /// What a ticket waits for: protocols and external ports of mappings.
 pub(crate) type Awaited = (u64, Vec<(u8, Endpoint)>);
 
@@ -134,7 +137,7 @@ fn joined(of_mapping: u64, of_flows: u64) -> u64 {
 
 /// The parts of a mapping's record: that of the mapping alone, and its flows with their
 /// fingerprint. `None`: it is damaged.
-pub(crate) fn divide(record: &[u8]) -> Option<(&[u8], Option<(u64, &[u8])>)> {
+pub(crate) fn divide(record: &[u8]) -> Option<(&[u8], Option<Flows<'_>>)> {
     let Some(rest) = record.strip_prefix(&FLOWS) else { return Some((record, None)) };
     let (print, rest) = rest.split_first_chunk()?;
     let (mapping, flows) = take_sized(rest)?;
@@ -142,7 +145,7 @@ pub(crate) fn divide(record: &[u8]) -> Option<(&[u8], Option<(u64, &[u8])>)> {
 }
 
 /// The fingerprint of a whole record, by that of its mapping.
-pub(crate) fn print_with(of_mapping: u64, flows: Option<(u64, &[u8])>) -> u64 {
+pub(crate) fn print_with(of_mapping: u64, flows: Option<Flows<'_>>) -> u64 {
     flows.map_or(of_mapping, |(of_flows, _)| joined(of_mapping, of_flows))
 }
 
@@ -353,7 +356,7 @@ impl Stage {
         engine: &mut Engine,
         now: Timestamp,
         (protocol, external): (u8, Endpoint),
-        flows: Option<(u64, &[u8])>,
+        flows: Option<Flows<'_>>,
     ) -> bool {
         self.forget_flows(protocol, external);
         let Some((print, flows)) = flows else { return true };

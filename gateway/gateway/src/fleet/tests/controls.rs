@@ -523,7 +523,7 @@ fn history(seed: u64, workers: Counts) {
     let mut talk = Talk::open(&mut pair);
     pair.wire().random = seed;
     let mut is_sure = true;
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         pair.wire().faults = 1;
         talk.loss = 8;
     }
@@ -550,7 +550,7 @@ fn history(seed: u64, workers: Counts) {
             27 if pair.a.is_some() => drop(pair.ask("a", FleetRequest::Move(0, "b".into()))),
             28 => drop(pair.ask("b", FleetRequest::Move(0, "a".into()))),
             29 => talk.at_a = pair.a.is_some() && pair.below(2) == 0,
-            30 if seed % 3 == 0 => pair.run(HOLD_DOWN),
+            30 if seed.is_multiple_of(3) => pair.run(HOLD_DOWN),
             31 => talk.run(&mut pair, 3.0),
             _ => talk.run(&mut pair, 0.02),
         }
