@@ -27,8 +27,7 @@ mod tests;
 
 use crate::config::Behavior;
 pub use export::{Export, Exported};
-pub use record::VERSION;
-pub(crate) use record::fingerprint;
+pub use record::{VERSION, fingerprint};
 pub use restore::{
     Copied, Copies, CopyEnds, HostIdentity, HostNumbers, NoNumber, NoNumbers, RealmNumber,
     Restoration, RestoreError, Restored,

@@ -225,8 +225,14 @@ impl Engine {
 
     /// True if a mapping here has an external port.
     pub fn is_mapped(&self, protocol: u8, Endpoint { address, port }: Endpoint) -> bool {
-        let index = self.external.index(address.to_bits()).filter(|_| has_ports(protocol));
-        index.is_some_and(|index| self.external.owner(protocol, index, port).is_some())
+        self.copy_key(protocol, Endpoint { address, port }).is_some()
+    }
+
+    /// The key of the mapping that has an external port, its slot. `None`: there is none, or the
+    /// protocol has no ports.
+    pub fn copy_key(&self, protocol: u8, Endpoint { address, port }: Endpoint) -> Option<u32> {
+        let index = self.external.index(address.to_bits()).filter(|_| has_ports(protocol))?;
+        self.external.owner(protocol, index, port)
     }
 
     /// True if a port rests.

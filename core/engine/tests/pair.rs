@@ -558,6 +558,35 @@ fn a_partner_confirms_requests_and_carries_none_out() {
     assert_eq!(ends(&b.inward(&udp(REMOTE, &external))).1, HOST);
 }
 
+/// An expectation of an application-level gateway is used up by one session at either node.
+#[test]
+fn a_copied_filter_for_one_session_admits_one_after_a_take_over() {
+    let (mut a, mut b) = (asked(&[A]), asked(&[B]));
+    let filter = |last| RemoteFilter {
+        address: u32::from_be_bytes([198, 51, 100, last]),
+        prefix_len: 32,
+        port: 0,
+    };
+    let filters = [filter(1), filter(2)];
+    let asked = MapRequest { filters: &filters, ..request(HOUR) };
+    let (external, _) = map(&mut a, &asked).expect("granted");
+    assert!(a.engine.admit_once(17, 0, endpoint(HOST), Some(filters[0])));
+    let mut copies = begin(&a, &mut b);
+    assert_eq!(follow(&mut a, &mut b, &mut copies), 1);
+    b.engine.set_duty(range(A), OWNER);
+    assert_eq!(ends(&b.inward(&udp("198.51.100.1:9", &external))).1, HOST);
+    assert!(!b.passes(Side::Outside, &udp("198.51.100.1:10", &external)), "the first uses it up");
+    for port in [9, 10] {
+        assert!(b.passes(Side::Outside, &udp(&format!("198.51.100.2:{port}"), &external)));
+    }
+    // What the record tells of holds is whole, or the record means nothing.
+    let mut record = Vec::new();
+    a.engine.copy_record(0, &NoNumbers, &mut record).expect("a record");
+    for record in [&record[..record.len() - 1], &[&record[..], &[0]].concat()] {
+        assert!(b.engine.copy(&mut copies, &mut NoNumbers, (0, record)).is_err());
+    }
+}
+
 #[test]
 fn changes_of_a_request_are_changes_for_the_partner() {
     let (mut a, mut b) = (asked(&[A]), asked(&[B]));

@@ -34,6 +34,7 @@
 
 extern crate alloc;
 
+mod awaited;
 mod digest;
 mod keys;
 mod ownership;

@@ -12,6 +12,7 @@
 //! or the partner may still have mappings without a key. It has none from
 //! [`Confirmation::is_swept`] on.
 
+use crate::awaited::Awaited;
 use crate::digest::{BUCKETS, Digests};
 use crate::keys::KeySet;
 use crate::packet::{self, Confirmation, PACKET_HEAD, RECORD_HEAD, StreamId, WINDOW};
@@ -139,6 +140,7 @@ pub struct Sender {
     /// Ports whose end is confirmed, before the partner has no mappings without a key.
     early: Vec<u128>,
     released: Vec<u128>,
+    awaited: Awaited,
     /// The workers of the partner. What counts is what all of them have confirmed.
     readers: Vec<Reader>,
     is_swept: bool,
@@ -177,6 +179,7 @@ impl Sender {
             resting: BTreeSet::new(),
             early: Vec::new(),
             released: Vec::new(),
+            awaited: Awaited::default(),
             readers: vec![Reader::default(); readers.clamp(1, MOST_READERS)],
             is_swept: false,
             checkpoint: None,
@@ -217,6 +220,28 @@ impl Sender {
     /// Ports whose rest has ended since the last call.
     pub fn released(&mut self) -> impl Iterator<Item = u128> + '_ {
         self.released.drain(..)
+    }
+
+    /// A ticket waits until all readers have confirmed the present record of a key, or a later one.
+    /// [`Sender::arrived`] tells so. The record is sent before others.
+    pub fn wait_for(&mut self, key: u32, ticket: u64, now: u64) {
+        if self.change(key, now) {
+            self.lost.insert(key);
+            self.awaited.add(key, self.next, ticket);
+        } else {
+            self.awaited.add_arrived(ticket);
+        }
+    }
+
+    /// Tickets that need not wait any more, since the last call. One that waits for several keys is
+    /// told for each.
+    pub fn arrived(&mut self) -> impl Iterator<Item = u64> + '_ {
+        self.awaited.arrived()
+    }
+
+    /// Tickets that wait: the stream is about to end.
+    pub fn give_up(&mut self) -> Vec<u64> {
+        self.awaited.give_up()
     }
 
     /// Ends the stream: the partner's process has ended, and with it all its copies. Returns the
@@ -265,7 +290,9 @@ impl Sender {
                 break;
             }
             self.changed.remove(key);
-            self.cursor = key + 1;
+            if !self.awaited.note_sent(key) {
+                self.cursor = key + 1;
+            }
             if is_known {
                 self.note_known(key);
             } else {
@@ -291,6 +318,9 @@ impl Sender {
     }
 
     fn next_changed(&mut self) -> Option<u32> {
+        if let Some(key) = self.awaited.urgent() {
+            return Some(key);
+        }
         let next = self.changed.next(self.cursor);
         if next.is_some() {
             return next;
@@ -404,6 +434,7 @@ impl Sender {
             {
                 checkpoint.owed.remove(key);
             }
+            self.awaited.settle(key, number);
             let ended = (key, 0, 0)..=(key, number, u128::MAX);
             let of_key: Vec<_> = self.resting.range(ended).copied().collect();
             for end in of_key {
@@ -423,6 +454,7 @@ impl Sender {
             if self.last[key as usize] == number as u32 {
                 self.lost.insert(key);
                 self.change(key, now);
+                self.awaited.note_lost(key);
             }
             self.owe(key, number);
         }

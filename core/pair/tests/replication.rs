@@ -50,6 +50,9 @@ struct Pair {
     now: u64,
     /// For each key the states since the checkpoint began that the partner may have.
     since: Option<BTreeMap<u32, BTreeSet<Option<Mapping>>>>,
+    /// For each ticket its key, and the states since the ticket was given.
+    waits: BTreeMap<u64, (u32, BTreeSet<Option<Mapping>>)>,
+    tickets: u64,
 }
 
 /// The two ends of a stream to a partner that has just started.
@@ -76,7 +79,16 @@ impl Pair {
             made: 0,
             now: 1_000,
             since: None,
+            waits: BTreeMap::new(),
+            tickets: 0,
         }
+    }
+
+    fn wait_for(&mut self, key: u32) {
+        self.tickets += 1;
+        self.waits.insert(self.tickets, (key, BTreeSet::new()));
+        self.sender.wait_for(key, self.tickets, self.now);
+        self.note_states();
     }
 
     fn begin_checkpoint(&mut self) {
@@ -87,8 +99,9 @@ impl Pair {
 
     /// Notes what a packet would tell now.
     fn note_states(&mut self) {
-        let Self { table, young, since, .. } = self;
-        for (key, states) in since.iter_mut().flatten() {
+        let Self { table, young, since, waits, .. } = self;
+        let waits = waits.values_mut().map(|(key, states)| (&*key, states));
+        for (key, states) in since.iter_mut().flatten().chain(waits) {
             states.insert(table.get(key).copied().filter(|_| !young.contains(key)));
         }
     }
@@ -167,6 +180,11 @@ impl Pair {
         for port in self.sender.released() {
             self.resting.remove(&(port as u64));
         }
+        for ticket in self.sender.arrived() {
+            let (key, states) = self.waits.remove(&ticket).expect("it waits");
+            let at_partner = self.copy.get(&key).copied();
+            assert!(states.contains(&at_partner), "{key}: {at_partner:?}, not {states:?}");
+        }
     }
 
     /// A port that both sides have leads to the same mapping.
@@ -223,6 +241,7 @@ enum Step {
     Expire(u64),
     Digests,
     Checkpoint,
+    Wait(u32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -239,6 +258,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0_u64..500).prop_map(Step::Expire),
         1 => Just(Step::Digests),
         1 => Just(Step::Checkpoint),
+        2 => (0..KEYS).prop_map(Step::Wait),
     ]
 }
 
@@ -269,6 +289,7 @@ fn run(pair: &mut Pair, step: Step) {
         Step::Expire(age) => pair.sender.expire(pair.now - age, pair.now),
         Step::Digests => pair.to_partner.push(pair.sender.digests()),
         Step::Checkpoint => pair.begin_checkpoint(),
+        Step::Wait(key) => pair.wait_for(key),
     }
     pair.note_states();
 }
@@ -287,6 +308,7 @@ proptest! {
         pair.note_states();
         pair.settle();
         prop_assert_eq!(&pair.copy, &pair.table);
+        prop_assert!(pair.waits.is_empty(), "{:?} wait", pair.waits);
         prop_assert!(pair.sender.has_arrived() != Some(false));
         prop_assert!(pair.resting.is_empty() && pair.sender.resting() == 0);
         prop_assert_eq!(pair.sender.lag(pair.now), 0);
@@ -433,6 +455,28 @@ fn checkpoints_arrive_although_the_copy_is_never_complete() {
     pair.settle();
     assert!(pair.sender.begin_checkpoint());
     assert_eq!(pair.sender.has_arrived(), Some(true), "nothing is owed");
+}
+
+#[test]
+fn an_awaited_record_is_sent_first_and_again_after_a_loss() {
+    let mut pair = Pair::new();
+    (0..KEYS).for_each(|key| pair.make(key, u64::from(key), false));
+    pair.wait_for(KEYS - 1);
+    assert!(pair.write(80), "one record has room");
+    pair.to_partner.clear();
+    pair.sender.expire(pair.now + 1, pair.now);
+    assert!(pair.sender.arrived().next().is_none());
+    assert!(pair.write(80));
+    let packet = pair.to_partner.pop().expect("a packet");
+    pair.at_partner(&packet);
+    assert_eq!(pair.copy.keys().copied().collect::<Vec<_>>(), [KEYS - 1]);
+    let answer = pair.to_owner.pop().expect("a confirmation");
+    pair.at_owner(&answer);
+    assert!(pair.waits.is_empty());
+    pair.wait_for(2);
+    pair.sender.wait_for(u32::MAX, 9, 0);
+    assert_eq!(pair.sender.arrived().collect::<Vec<_>>(), [9], "there is no such key");
+    assert_eq!(pair.sender.give_up(), [2]);
 }
 
 #[test]

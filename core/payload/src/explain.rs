@@ -190,6 +190,8 @@ impl Payloads {
         if is_read {
             let is_datagram = content.segment.is_none();
             let text = [copied.waiting, content.data].concat();
+            let known = self.known(content.number(), &packet);
+            let now = now.wrapping_add(known.map_or(0, |flow| flow.shift));
             let mut reader =
                 Reader { copied, now, from: packet.from, endpoints: &packet.endpoints, ports };
             reader.read(&text, is_datagram, &mut told);

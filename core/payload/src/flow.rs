@@ -19,10 +19,12 @@ use crate::stream::work::Pool;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::net::{SocketAddr, SocketAddrV4};
+use natgate_engine::fingerprint;
 use natgate_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 
-/// First byte of a saved flow: the format, which no other one begins with.
+/// First byte of a saved flow, which no other record begins with; and of one with another clock.
 const FORMAT: u8 = 0x81;
+const SHIFTED: u8 = 0x82;
 
 /// Lifetimes without packets, seconds: longer than those of the engine's sessions.
 const OPENING: u32 = 250;
@@ -44,6 +46,8 @@ pub(crate) struct Flow {
     budget: Budget,
     /// Time of its end without packets, seconds.
     pub(crate) expires: u32,
+    /// What the clock of the flow is ahead, seconds: the flow began at another node.
+    pub(crate) shift: u32,
     pub(crate) protocol: u8,
     opener: Side,
     /// The reason why the flow is no ALG's any more.
@@ -167,6 +171,7 @@ impl Flow {
             directions: [Direction::new(); 2],
             budget: Budget::new(now),
             expires: now + if opener == Side::Inside { OPENING } else { UNANSWERED },
+            shift: 0,
             protocol,
             opener,
             left: None,
@@ -182,8 +187,12 @@ impl Flow {
             self.endpoints();
         let mark = mark(realm)?;
         let mut to = Vec::new();
-        [FORMAT, self.alg.kind() as u8, self.protocol].save(&mut to);
+        let format = if self.shift == 0 { FORMAT } else { SHIFTED };
+        [format, self.alg.kind() as u8, self.protocol].save(&mut to);
         mark.save(&mut to);
+        if self.shift != 0 {
+            self.shift.save(&mut to);
+        }
         ((internal, remote_inside), (external, remote)).save(&mut to);
         number.save(&mut to);
         [self.opener == Side::Outside, self.is_closed, self.is_answered].save(&mut to);
@@ -204,7 +213,12 @@ impl Flow {
     ) -> Option<Self> {
         let from = &mut from;
         let [format, kind, protocol] = Saved::restore(from)?;
-        let realm = realm(Saved::restore(from)?).filter(|_| format == FORMAT)?;
+        let realm = realm(Saved::restore(from)?)?;
+        let shift = match format {
+            FORMAT => 0,
+            SHIFTED => Saved::restore(from)?,
+            _ => return None,
+        };
         let is_stream = protocol == natgate_wire::protocol::TCP;
         (is_stream || protocol == natgate_wire::protocol::UDP).then_some(())?;
         let kind = Kind::ALL.into_iter().find(|one| *one as u8 == kind)?;
@@ -227,6 +241,7 @@ impl Flow {
             directions: [first, Direction::new()],
             budget,
             expires,
+            shift,
             protocol,
             opener: if is_from_outside { Side::Outside } else { Side::Inside },
             left,
@@ -244,6 +259,25 @@ impl Flow {
             return None;
         }
         Some(flow)
+    }
+
+    /// Fingerprint of what the next bytes need, without the realm and its numbers, deadlines,
+    /// windows, timestamps and acknowledgments.
+    pub(crate) fn print(&self, pool: &Pool) -> u64 {
+        let (mut to, ends) = (Vec::new(), self.endpoints());
+        ((ends.internal, ends.remote_inside), (ends.external, ends.remote)).save(&mut to);
+        [self.alg.kind() as u8, self.protocol, u8::from(self.is_closed)].save(&mut to);
+        (self.opener == Side::Outside).save(&mut to);
+        self.left.map(|reason| reason as u8).save(&mut to);
+        self.alg.save(&mut to);
+        let is_read = self.left.is_none();
+        self.directions.iter().for_each(|direction| direction.essence(pool, is_read, &mut to));
+        fingerprint(&to)
+    }
+
+    /// The flow goes on at another node, with these endpoints and this difference of the clocks.
+    pub(crate) fn settle_in(&mut self, endpoints: Endpoints, shift: u32) {
+        (self.endpoints, self.shift) = (endpoints.into(), shift);
     }
 
     pub(crate) fn endpoints(&self) -> Endpoints {

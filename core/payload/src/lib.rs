@@ -22,6 +22,7 @@
 extern crate alloc;
 
 mod changes;
+mod copies;
 mod dns;
 mod expectation;
 mod explain;
@@ -47,6 +48,7 @@ mod stream;
 mod text;
 mod tftp;
 
+pub use copies::{CopiedHost, FlowKey};
 pub use expectation::{
     CallStep, Counterpart, Endpoints, Expectation, FurtherFlow, Ports, Uses, Wanted,
 };

@@ -9,7 +9,7 @@ use crate::expectation::{
     CallStep, Counterpart, Endpoints, Expectation, FurtherFlow, Ports, Uses, Wanted,
 };
 use crate::reason::Reason;
-use crate::saved::saved;
+use crate::saved::Saved;
 use crate::stream::edits::Edits;
 use crate::text::Family;
 use alloc::vec::Vec;
@@ -37,14 +37,27 @@ pub(crate) trait Protocol {
     fn read(&mut self, bytes: &[u8], context: &mut Context<'_>) -> Step;
 }
 
-/// Expectations that a flow may make now: a token bucket.
+/// Expectations that a flow may make now: a token bucket. The time is in bytes, so that it fits
+/// between others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
-    tokens: u16,
-    since: u32,
+    tokens: u8,
+    since: [u8; 4],
 }
 
-saved!(Budget { tokens, since });
+const _: () = assert!(Budget::BURST <= u8::MAX as u16);
+
+impl Saved for Budget {
+    fn save(&self, to: &mut Vec<u8>) {
+        u16::from(self.tokens).save(to);
+        self.since.save(to);
+    }
+
+    fn restore(from: &mut &[u8]) -> Option<Self> {
+        let tokens = u16::restore(from)?.min(Self::BURST) as u8;
+        Some(Self { tokens, since: Saved::restore(from)? })
+    }
+}
 
 impl Budget {
     /// Most expectations at once.
@@ -54,16 +67,17 @@ impl Budget {
 
     /// A full budget at a time in seconds.
     pub(crate) const fn new(now: u32) -> Self {
-        Self { tokens: Self::BURST, since: now }
+        Self { tokens: Self::BURST as u8, since: now.to_le_bytes() }
     }
 
     /// Takes `count` tokens. False: there are not so many.
     fn take(&mut self, count: u16, now: u32) -> bool {
-        let grown = now.saturating_sub(self.since).saturating_mul(Self::RATE);
+        let since = u32::from_le_bytes(self.since);
+        let grown = now.saturating_sub(since).saturating_mul(Self::RATE);
         let tokens = u32::from(self.tokens).saturating_add(grown).min(u32::from(Self::BURST));
-        self.since = now;
+        self.since = now.to_le_bytes();
         let left = (tokens as u16).checked_sub(count);
-        self.tokens = left.unwrap_or(tokens as u16);
+        self.tokens = left.unwrap_or(tokens as u16) as u8;
         left.is_some()
     }
 }

@@ -4,6 +4,7 @@
 //! is in seconds of the caller's choosing. [`Payloads::new`] makes the tables.
 
 use crate::Side;
+use crate::copies::Tracking;
 use crate::expectation::{Endpoints, Ports};
 use crate::flow::{Fate, Flow, LONGEST, Tools};
 use crate::index::{Index, Key};
@@ -114,11 +115,13 @@ const NOTES: usize = 64;
 #[derive(Debug)]
 pub struct Payloads {
     index: Index,
-    flows: Vec<Option<Flow>>,
+    pub(crate) flows: Vec<Option<Flow>>,
+    /// The flows with records, for the partner of a pair.
+    pub(crate) tracking: Option<Tracking>,
     free: Vec<u32>,
     /// Number of flows that began outside: at most half of all.
     from_outside: usize,
-    pool: Pool,
+    pub(crate) pool: Pool,
     scratch: Scratch,
     out: Vec<u8>,
     outbox: Outbox,
@@ -139,6 +142,7 @@ impl Payloads {
         Self {
             index: Index::new(flows, seed),
             flows: (0..flows).map(|_| None).collect(),
+            tracking: None,
             free: (0..flows).rev().collect(),
             from_outside: 0,
             pool: Pool::new(limits.buffers.min(u16::MAX - 1)),
@@ -188,7 +192,18 @@ impl Payloads {
         wanted: impl FnOnce(Kind, u8, &Endpoints) -> bool,
     ) -> Result<(), RestoreError> {
         let flow = Flow::restore(&mut self.pool, bytes, realm);
-        let mut flow = flow.ok_or(RestoreError::Damaged)?;
+        self.admit(flow.ok_or(RestoreError::Damaged)?, wanted)
+    }
+
+    /// Takes a flow that another process has read.
+    ///
+    /// # Errors
+    /// [`RestoreError`]. The flow is closed then.
+    pub(crate) fn admit(
+        &mut self,
+        mut flow: Flow,
+        wanted: impl FnOnce(Kind, u8, &Endpoints) -> bool,
+    ) -> Result<(), RestoreError> {
         let Endpoints { external, remote, .. } = flow.endpoints();
         let (key, opener) = (Key::new(flow.protocol, external, remote), flow.opener());
         let refusal = if !wanted(flow.alg.kind(), flow.protocol, &flow.endpoints()) {
@@ -204,8 +219,7 @@ impl Payloads {
             return Err(refusal.unwrap_or(RestoreError::Full));
         };
         self.from_outside += usize::from(opener == Side::Outside);
-        self.flows[at as usize] = Some(flow);
-        self.index.insert(key, at);
+        self.place(key, flow, at);
         Ok(())
     }
 
@@ -343,7 +357,7 @@ impl Payloads {
     ) -> Option<R> {
         let flow = self.flows[at as usize].as_mut()?;
         let mut tools = Tools {
-            now,
+            now: now.wrapping_add(flow.shift),
             pool: &mut self.pool,
             scratch: &mut self.scratch,
             out: &mut self.out,
@@ -353,6 +367,9 @@ impl Payloads {
             refused: &mut self.refused,
         };
         let result = take(flow, &mut tools);
+        if let Some(tracking) = &mut self.tracking {
+            tracking.note(flow);
+        }
         let counters = &mut self.counters[kind as usize];
         for reason in self.refused.drain(..) {
             counters.refused[reason as usize] += 1;
@@ -395,13 +412,23 @@ impl Payloads {
         let at = self.free.pop()?;
         let flow = Flow::new(endpoints, number, from, Alg::new(kind), now);
         self.from_outside += usize::from(from == Side::Outside);
-        self.flows[at as usize] = Some(flow);
-        self.index.insert(key, at);
+        self.place(key, flow, at);
         Some(at)
     }
 
-    fn remove(&mut self, at: u32) {
+    fn place(&mut self, key: Key, flow: Flow, at: u32) {
+        if let Some(tracking) = &mut self.tracking {
+            tracking.add(&flow, at);
+        }
+        self.flows[at as usize] = Some(flow);
+        self.index.insert(key, at);
+    }
+
+    pub(crate) fn remove(&mut self, at: u32) {
         if let Some(mut flow) = self.flows[at as usize].take() {
+            if let Some(tracking) = &mut self.tracking {
+                tracking.remove(&flow);
+            }
             let Endpoints { external, remote, .. } = flow.endpoints();
             self.index.remove(Key::new(flow.protocol, external, remote));
             flow.close(&mut self.pool);
@@ -410,14 +437,18 @@ impl Payloads {
         }
     }
 
-    /// Looks at the next 64 flows, and forgets those without packets for too long.
-    pub fn sweep(&mut self, now: u32) {
+    /// Looks at the next 64 flows, and forgets those without packets for too long. Flows that are
+    /// `kept` last on, and their time begins anew.
+    pub fn sweep(&mut self, now: u32, kept: impl Fn(&Endpoints) -> bool) {
         for _ in 0..self.flows.len().min(64) {
             self.swept = (self.swept + 1) % self.flows.len();
-            let flow = self.flows[self.swept].as_ref();
+            let Some(flow) = self.flows[self.swept].as_mut() else { continue };
+            let now = now.wrapping_add(flow.shift);
             // A time beyond that of any flow is none.
-            let is_over = |flow: &Flow| flow.expires <= now || flow.expires - now > LONGEST;
-            if flow.is_some_and(is_over) {
+            let is_over = flow.expires <= now || flow.expires - now > LONGEST;
+            if kept(&flow.endpoints()) {
+                flow.expires = now.saturating_add(LONGEST);
+            } else if is_over {
                 self.remove(self.swept as u32);
             }
         }
@@ -438,7 +469,7 @@ impl Payloads {
         self.outbox.pop(buffer)
     }
 
-    fn count(&mut self, kind: Kind, reason: Reason) {
+    pub(crate) fn count(&mut self, kind: Kind, reason: Reason) {
         self.counters[kind as usize].refused[reason as usize] += 1;
     }
 }

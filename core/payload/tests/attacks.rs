@@ -402,7 +402,7 @@ fn flows_have_a_limit_and_an_end() {
     second.say(Inside, "PORT 10,0,0,5,200,13\r\n");
     assert_eq!(second.heard(Outside), "PORT 10,0,0,5,200,13\r\n");
     assert!(refused(&second, Reason::NoFlow) >= 1);
-    second.payloads.sweep(100 + 7_700);
+    second.payloads.sweep(100 + 7_700, |_| false);
     assert_eq!(second.payloads.flows(), 0);
 }
 
@@ -426,7 +426,7 @@ fn forged_beginnings_take_half_of_the_places_for_a_short_time() {
     link.say(Outside, "220 ready\r\n");
     link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
     assert_eq!(link.heard(Outside), "PORT 203,0,113,1,234,98\r\n");
-    link.payloads.sweep(100 + 30);
+    link.payloads.sweep(100 + 30, |_| false);
     assert_eq!(link.payloads.flows(), 1);
 }
 
@@ -461,7 +461,7 @@ fn random_bytes_get_through() {
         }
         let mut sweeps = 0..10;
         while sweeps.next().is_some() {
-            link.payloads.sweep(u32::MAX);
+            link.payloads.sweep(u32::MAX, |_| false);
         }
         assert_eq!((link.payloads.flows(), link.payloads.free_buffers()), (0, 4), "seed {seed}");
     }

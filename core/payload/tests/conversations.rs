@@ -6,7 +6,9 @@ mod common;
 use common::recorded::{Conversation, conversations};
 use common::{Host, Link, Opening, Random, client_inside, mark, realm};
 use natgate_payload::Side::{self, Inside, Outside};
-use natgate_payload::{Expectation, Kind, Limits, Payloads, RestoreError};
+use natgate_payload::{CopiedHost, Expectation, FlowKey, Kind, Limits, Payloads, RestoreError};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// What came out: both streams, and the expectations.
 type Outcome = (Vec<u8>, Vec<u8>, Vec<Expectation>);
@@ -269,6 +271,90 @@ fn another_process_goes_on_between_any_two_segments() {
                 link.repeat_until_acknowledged(*from);
             }
             assert!(outcome(link) == expected, "{} by {size}", conversation.name);
+        }
+    }
+}
+
+/// What a partner has of the flows: their fingerprints and records.
+type Copies = BTreeMap<FlowKey, (u64, Vec<u8>)>;
+
+/// Seconds by which the clock of the partner is ahead.
+const AHEAD: u32 = 777;
+
+/// Brings what has changed to the partner. Equal fingerprints are no change.
+fn replicate(link: &mut Link, copies: &mut Copies) {
+    link.payloads.track();
+    for key in link.payloads.take_changed() {
+        let Some(print) = link.payloads.print(key) else {
+            copies.remove(&key);
+            continue;
+        };
+        if copies.get(&key).is_none_or(|(known, _)| *known != print) {
+            link.payloads.records(link.now, (key.0, key.1), |record, of_record| {
+                assert_eq!(of_record, print);
+                copies.insert(key, (print, record.to_vec()));
+            });
+        }
+    }
+}
+
+/// The partner goes on, with its own clock.
+fn take_over(link: &mut Link, copies: &Copies) {
+    let mut heir = Payloads::new(LIMITS, [9; 32]);
+    heir.track();
+    let now = link.now + AHEAD;
+    for (_, number, ends) in link.payloads.each() {
+        let Some((print, record)) = copies.get(&(number, ends.external, ends.remote)) else {
+            continue;
+        };
+        let address = match (ends.internal.ip(), ends.number) {
+            (_, Some(number)) => number,
+            (IpAddr::V4(address), None) => address,
+            (IpAddr::V6(_), None) => Ipv4Addr::new(1, 0, 0, 7),
+        };
+        let has_number = ends.internal.is_ipv6() || ends.number.is_some();
+        let host = CopiedHost { realm: ends.realm, address, has_number };
+        let of = (number, ends.external, host);
+        let copied = heir.take_copy(now, record, of, |_, _, _| true);
+        assert_eq!(copied, Ok(*print));
+        assert_eq!(heir.take_copy(now, record, of, |_, _, _| true), Ok(*print), "in its place");
+        let mut other = Payloads::new(LIMITS, [9; 32]);
+        for len in (0..record.len()).rev().take(40) {
+            let cut = other.take_copy(now, &record[..len], of, |_, _, _| true);
+            assert_eq!(cut, Err(RestoreError::Damaged), "{len} bytes are a flow");
+        }
+        let stranger = CopiedHost { address: Ipv4Addr::BROADCAST, has_number: false, ..host };
+        let of = (number, ends.external, stranger);
+        let copied = other.take_copy(now, record, of, |_, _, _| true);
+        assert_eq!((copied, other.free_buffers()), (Err(RestoreError::Damaged), 4));
+    }
+    (link.payloads, link.now) = (heir, now);
+}
+
+/// The partner lacks deadlines, windows and acknowledgments, and needs none of them.
+#[test]
+fn a_partner_with_old_acknowledgments_goes_on_between_any_two_segments() {
+    for conversation in &conversations() {
+        let expected = whole(conversation);
+        for (size, pace) in [(13, 1), (13, 2), (7, 5), (usize::MAX, 1), (usize::MAX, 3)] {
+            let (mut link, mut copies, mut steps) = (conversation.open(), Copies::new(), 0);
+            replicate(&mut link, &mut copies);
+            for (from, text) in &conversation.messages {
+                let start = link.write(*from, text);
+                for at in (0..text.len()).step_by(size.min(text.len())) {
+                    steps += 1;
+                    if steps % pace == 0 {
+                        take_over(&mut link, &copies);
+                        replicate(&mut link, &mut copies);
+                    }
+                    let end = at.saturating_add(size).min(text.len());
+                    link.send(*from, start + at, start + end);
+                    replicate(&mut link, &mut copies);
+                }
+                link.repeat_until_acknowledged(*from);
+                replicate(&mut link, &mut copies);
+            }
+            assert!(outcome(link) == expected, "{} by {size}, {pace}", conversation.name);
         }
     }
 }

@@ -348,7 +348,7 @@ fn questions_are_remembered_for_some_time_and_not_too_many() {
     world.now += 11;
     assert_ne!(world.send(Inside, &inverse(4, WEB_NAME).0), inverse(4, WEB_NAME).0);
     world.now += 11;
-    world.payloads.sweep(world.now);
+    world.payloads.sweep(world.now, |_| false);
     assert_eq!(world.payloads.flows(), 0);
 }
 

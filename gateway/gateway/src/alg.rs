@@ -18,6 +18,7 @@ mod further;
 mod gre;
 mod hairpin;
 mod nat64;
+mod paired;
 mod ports;
 mod settings;
 mod tunneled;
@@ -39,6 +40,8 @@ use natgate_ipv6::Translator;
 use natgate_payload::{ControlPacket, Endpoints, Fate, Limits, NewFlow, Payloads, Room};
 pub use natgate_payload::{Counters as AlgCounters, Kind};
 use natgate_wire::{Ipv4, protocol};
+use paired::Paired;
+pub(crate) use paired::{Part, divide, print_with};
 use ports::EnginePorts;
 pub use settings::{AlgSettings, RuleAlgs};
 use std::collections::{HashMap, VecDeque};
@@ -169,6 +172,8 @@ pub(crate) struct Stage {
     open: OpenList,
     /// Calls of PPTP.
     calls: Calls,
+    /// What a node of a pair needs.
+    paired: Option<Paired>,
     /// Identification of the last datagram that an edit made too long.
     identification: u16,
 }
@@ -200,6 +205,7 @@ impl Stage {
             made: VecDeque::new(),
             open: OpenList::default(),
             calls: Calls::new(seed),
+            paired: None,
             identification: u16::from_le_bytes([seed[0], seed[1]]),
         }
     }
@@ -261,7 +267,7 @@ impl Stage {
     /// True if no gateway is on, and nothing of former ones is left.
     fn is_over(&self) -> bool {
         let has_flows = self.payloads.flows() > 0;
-        let has_open = !self.open.is_empty() || !self.calls.is_empty();
+        let has_open = !self.open.is_empty() || !self.calls.is_empty() || self.has_kept();
         self.settings.is_off() && !has_flows && !has_open && self.made.is_empty()
     }
 
@@ -419,6 +425,9 @@ impl Stage {
         let Arrived { now, from, .. } = arrived;
         let host = Host::of((&*engine, translator), from, &control, room.bytes());
         let control = control.under_rules(engine, host);
+        let Some(control) = self.admit_paired(now, control, room.bytes()) else {
+            return self.drop_paired(&control);
+        };
         let Control { kind, endpoints, new_flow, .. } = control;
         let Self { addresses, calls, further, .. } = self;
         let mut ports = EnginePorts { engine, host, now, kind, addresses, calls, further };
@@ -434,12 +443,14 @@ impl Stage {
             self.identification = self.identification.wrapping_add(1);
             permit_cut(room.bytes_mut(), self.identification);
         }
+        let mut expected = Vec::new();
         while let Some(event) = self.payloads.poll_event() {
             let internal = host.in_engine(engine, event.opened.expectation.internal);
             let arrived = Arrived { realm: endpoints.realm, ..arrived };
             for made in AlgExpectation::of(arrived, &event, internal) {
                 if made.kind != Kind::Pptp {
                     self.open.add(made, &event);
+                    expected.push((made.protocol, made.external));
                 }
                 self.made.push_back(made);
             }
@@ -449,6 +460,7 @@ impl Stage {
         {
             self.calls.end_flow(&endpoints);
         }
+        self.await_partner(now, (room.bytes(), &endpoints), expected);
         fate
     }
 
@@ -500,7 +512,12 @@ impl Stage {
     /// Forgets old flows, expectations and calls.
     pub(crate) fn sweep(&mut self, engine: &mut Engine, now: Timestamp) {
         self.open.expire(now);
-        self.payloads.sweep(seconds(now));
+        let Self { payloads, paired, .. } = self;
+        let is_of_partner = |ends: &Endpoints| {
+            paired.as_ref().is_some_and(|paired| paired.is_of_partner(*ends.external.ip()))
+        };
+        payloads.sweep(seconds(now), is_of_partner);
+        self.sweep_paired();
         self.sweep_calls(engine, now);
         self.further.expire(seconds(now), || self.payloads.each());
         if self.further.take_change() {

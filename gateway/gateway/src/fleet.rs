@@ -6,6 +6,7 @@
 //! The number of the partner's workers comes with the partner's views.
 //! [`PartnerLink`] carries the messages; it has a thread of its own.
 
+mod binding;
 mod board;
 mod history;
 mod inbound;
@@ -26,6 +27,7 @@ pub use natgate_pair::{Node, ReceivedCounters, Sent};
 pub use refusal::Refusal;
 pub use status::{FleetStatus, LinkStatus, SliceChange, SliceOwner, SliceStatus};
 
+use crate::alg::Algs;
 use crate::pcp::CommonEpoch;
 use crate::team::Partition;
 use board::{AllFigures, Board, Order};
@@ -156,6 +158,8 @@ pub struct Fleet {
     /// State of the link at the last look.
     link_status: LinkStatus,
     next_look: Timestamp,
+    /// True if packets of control flows wait for the partner.
+    has_waiting: bool,
     /// Number of requested mappings that the engine has lost.
     lost: u64,
     /// Messages that are read before this time may have waited long, because the process stood
@@ -218,6 +222,7 @@ impl Fleet {
                 next_figures: Timestamp(0),
                 link_status: LinkStatus::default(),
                 next_look: Timestamp(0),
+                has_waiting: false,
                 lost: 0,
                 late_until: Timestamp(0),
             }
@@ -250,15 +255,19 @@ impl Fleet {
     }
 
     /// Does one turn's work, between two batches of packets. `hosts` are those with numbers in the
-    /// engine. `partition` is that of several workers.
+    /// engine. `algs` are the worker's gateways, and `partition` is that of several workers.
     pub(crate) fn turn(
         &mut self,
         now: Timestamp,
-        engine: &mut Engine,
+        (engine, algs): (&mut Engine, &mut Option<Box<Algs>>),
         hosts: &mut CopiedHosts<'_>,
         partition: Option<&Arc<Partition>>,
     ) {
         self.last_turn = now;
+        self.ports.algs = algs.take();
+        if let Some(stage) = self.ports.stage() {
+            stage.join_pair();
+        }
         self.board.count_turn(self.worker);
         self.ports.set_partition(partition);
         // A slice that is given away in this turn takes the loss along.
@@ -268,6 +277,7 @@ impl Fleet {
         }
         // Before messages: they may give a slot to another copy.
         self.note_changes(now, engine);
+        self.note_flows(now, engine);
         if let Some(lead) = &mut self.lead {
             lead.hear(now, &mut *self.link, &self.board);
         }
@@ -292,6 +302,40 @@ impl Fleet {
         if let Some(lead) = &mut self.lead {
             lead.tell(now, &mut *self.link);
         }
+        self.release_flows();
+        *algs = self.ports.algs.take();
+    }
+
+    /// Takes changes of control flows to the streams of their slices, and packets that wait.
+    fn note_flows(&mut self, now: Timestamp, engine: &Engine) {
+        let Self { ports, slices, .. } = self;
+        let Some(stage) = ports.stage() else { return };
+        for (protocol, external) in stage.changed_flows() {
+            if let Some(key) = engine.copy_key(protocol, external)
+                && let Some(outbound) = outbound_of(slices, external.address)
+            {
+                outbound.sender.change(key, now.0);
+            }
+        }
+        for (ticket, awaited) in stage.new_tickets() {
+            for (protocol, external) in awaited {
+                let outbound = outbound_of(slices, external.address);
+                match engine.copy_key(protocol, external).zip(outbound) {
+                    Some((key, outbound)) => outbound.sender.wait_for(key, ticket, now.0),
+                    None => stage.arrive(ticket),
+                }
+            }
+        }
+    }
+
+    /// Lets packets go for which the partner has what they tell of.
+    fn release_flows(&mut self) {
+        let Self { ports, slices, .. } = self;
+        let arrived: Vec<u64> = slices.iter_mut().flat_map(Slice::arrived).collect();
+        if let Some(stage) = ports.stage() {
+            arrived.into_iter().for_each(|ticket| stage.arrive(ticket));
+        }
+        self.has_waiting = ports.waits_since().is_some();
     }
 
     /// Time of the next turn that is due: at once if messages wait, for each turn takes some; at
@@ -302,7 +346,7 @@ impl Fleet {
         }
         let is_guarding = self.slices.iter().any(Slice::is_guarding);
         let is_done = self.ending.is_empty() && !self.ports.has_more() && !is_guarding;
-        let next = self.last_turn.plus(INTERVAL);
+        let next = self.last_turn.plus(if self.has_waiting { SETTLES } else { INTERVAL });
         if is_done { next } else { self.next_settle.max(self.last_turn).min(next) }
     }
 
@@ -394,6 +438,13 @@ impl Fleet {
             self.ending.extend(slice.obey((engine, &mut self.ports), order, now));
             slice.sweep(engine, |message| _ = self.link.send(message));
         }
+        let oldest = self.ports.waits_since();
+        for (number, slice) in self.slices.iter_mut().enumerate() {
+            let (ranges, part, doubted) = slice.part(now, oldest);
+            if let Some(stage) = self.ports.stage() {
+                stage.set_part(number, ranges, part, doubted);
+            }
+        }
     }
 
     fn report(&mut self) {
@@ -430,6 +481,8 @@ impl Fleet {
                     }
                 }
                 CopyChange::Ended(key, port) => {
+                    // Another host may get the port.
+                    self.ports.forget_flows(port);
                     let address = port.external.address;
                     let slice = self.slices.iter_mut().find(|slice| slice.has(address));
                     let send = |message| _ = self.link.send(message);

@@ -209,8 +209,8 @@ impl Worker {
         self.stages.engine.join_pair();
         self.stages.pcp.join_pair();
         let partition = self.stages.team.as_ref().map(|team| Arc::clone(team.partition()));
-        let (engine, mut hosts) = self.stages.copied(now);
-        fleet.turn(now, engine, &mut hosts, partition.as_ref());
+        let (engine, mut hosts, algs) = self.stages.copied(now);
+        fleet.turn(now, (engine, algs), &mut hosts, partition.as_ref());
         self.fleet = Some(Box::new(fleet));
     }
 
@@ -278,16 +278,17 @@ impl Worker {
             self.renew_checks(&settings, now);
             self.follow_mtus_anew();
             if let Some(fleet) = &mut self.fleet {
-                let (engine, hosts) = self.stages.copied(now);
+                let (engine, hosts, _) = self.stages.copied(now);
                 fleet.renew(engine, &hosts);
             }
             observer.reconfigured(settings);
         }
         if let Some(fleet) = &mut self.fleet {
             let partition = self.stages.team.as_ref().map(|team| Arc::clone(team.partition()));
-            let (engine, mut hosts) = self.stages.copied(now);
-            fleet.turn(now, engine, &mut hosts, partition.as_ref());
+            let (engine, mut hosts, algs) = self.stages.copied(now);
+            fleet.turn(now, (engine, algs), &mut hosts, partition.as_ref());
             self.stages.pcp.agree(&mut fleet.epoch(), now);
+            self.stages.send_kept(now, &mut transmitters(&mut self.devices));
         }
         if self.clerk.is_asked() {
             self.answer(now);

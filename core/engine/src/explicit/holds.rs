@@ -49,6 +49,18 @@ impl Filters {
         place.is_some()
     }
 
+    /// A bit for each filter that is for one session; the highest bit stands for a hold without
+    /// filters.
+    pub(crate) fn once(&self) -> u16 {
+        self.once
+    }
+
+    /// Limits filters to one session, by [`Filters::once`] of a copy.
+    pub(crate) fn set_once(&mut self, once: u16) {
+        let of_filters = (1_u16 << self.count) - 1;
+        self.once = once & if self.count == 0 { WITHOUT_FILTERS } else { of_filters };
+    }
+
     /// Removes the filter for one session by which a session has begun. Returns true if no remote
     /// endpoint is admitted any more.
     pub(crate) fn use_up(&mut self, remote: AddressPort) -> bool {

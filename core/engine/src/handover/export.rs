@@ -244,7 +244,7 @@ impl Engine {
     }
 
     /// The holds on a mapping. A mapping without a request has none.
-    fn holds_of(&self, slot: u32) -> impl Iterator<Item = HoldFields> + '_ {
+    pub(super) fn holds_of(&self, slot: u32) -> impl Iterator<Item = HoldFields> + '_ {
         let mapping = self.table.mapping(slot);
         let host = mapping.is_explicit().then(|| mapping.host());
         let all = host.into_iter().flat_map(|host| self.holds.of_subscriber(host));

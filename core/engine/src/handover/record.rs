@@ -352,7 +352,7 @@ impl Fields<'_> {
 }
 
 /// A hash of a record that is never 0. Two different records share it with a probability of 2^-64.
-pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+pub fn fingerprint(bytes: &[u8]) -> u64 {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let fold = |sum: u64, word: u64| {
         let product = u128::from(sum ^ word ^ SPREAD) * u128::from(SPREAD | 1 << 63);

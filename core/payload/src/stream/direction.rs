@@ -192,6 +192,20 @@ impl Direction {
         }
     }
 
+    /// Appends what the next bytes of the direction need: the sum of all changes, bytes that only the
+    /// framework has, and for a flow that is read the next byte and held bytes from there on.
+    pub(crate) fn essence(&self, pool: &Pool, is_read: bool, to: &mut Vec<u8>) {
+        let sum = self.next_forward(pool).wrapping_sub(self.next);
+        let is_kept = is_before(self.acked, self.confirmed);
+        [sum, if is_kept { self.confirmed } else { 0 }].save(to);
+        [self.is_started, self.is_ended, is_kept].save(to);
+        self.mss.save(to);
+        is_read.then_some(self.next).save(to);
+        if is_read && self.work != NO_WORK {
+            pool.get(self.work).held.save_from(self.next, to);
+        }
+    }
+
     /// Reads what [`Direction::save`] wrote. `None`: the bytes mean nothing, or no work is free.
     pub(crate) fn restore(pool: &mut Pool, from: &mut &[u8]) -> Option<Self> {
         let [next, acked, confirmed, older, stamp] = Saved::restore(from)?;

@@ -47,6 +47,19 @@ impl Held {
         }
     }
 
+    /// Appends the bytes from a number on, with their numbers.
+    pub(crate) fn save_from(&self, at: u32, to: &mut Vec<u8>) {
+        for (from, end) in self.ranges {
+            let start = self.base.wrapping_add(from.into());
+            let bytes = &self.bytes[usize::from(from)..usize::from(end)];
+            let skipped = distance(at, start).max(0).cast_unsigned();
+            if let Some(bytes) = bytes.get(skipped as usize..).filter(|bytes| !bytes.is_empty()) {
+                start.wrapping_add(skipped).save(to);
+                save_bytes(bytes, to);
+            }
+        }
+    }
+
     /// Reads what [`Held::save`] wrote. `None`: the bytes mean nothing.
     pub(crate) fn restore(&mut self, from: &mut &[u8]) -> Option<()> {
         self.reset(u32::restore(from)?);

@@ -5,11 +5,17 @@ use super::refusal::{Refusal, Refused, RefusedKey};
 use super::shared_ports::SharedPorts;
 use super::slice::{HELD, PROTOCOLS, arithmetic_of, fingerprint, is_in};
 use super::state::{Answer, State};
+use crate::alg::{divide, print_with};
 use crate::pcp::Told;
 use natgate_engine::{AddressRange, Arithmetic, Copied, Copies, CopyEnds, Engine, Timestamp};
 use natgate_ipv6::CopiedHosts;
 use natgate_pair::{Receiver, write_opinion, write_refused};
 use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// Age up to which the owner's word that it is sure counts. It waits longer before it lets anything
+/// out without the partner.
+const SURE: Duration = Duration::from_secs(10);
 
 /// The stream that this node receives.
 #[derive(Debug)]
@@ -28,6 +34,9 @@ pub(super) struct Inbound {
     /// was so.
     pub(super) completed: Option<Timestamp>,
     pub(super) is_complete: bool,
+    /// Time of the latest state in which the owner said that it let nothing out before this node
+    /// had it, of the owner's scale; 0: there was none.
+    sure: u64,
     /// The last loss of requested mappings, as the owner has just told it; and the mark of the one
     /// that this node has taken note of.
     pub(super) epoch: Option<Told>,
@@ -47,6 +56,7 @@ impl Inbound {
             latest: 0,
             completed: None,
             is_complete: false,
+            sure: 0,
             epoch: None,
             heard: 0,
             must_answer: false,
@@ -66,6 +76,7 @@ impl Inbound {
         };
         self.must_answer = true;
         self.latest = state.sent;
+        self.sure = if state.is_sure { state.sent } else { self.sure };
         self.epoch = state.epoch;
         self.receiver.observe(state.sent, now.0);
         self.arithmetic = Some(state.arithmetic);
@@ -77,6 +88,13 @@ impl Inbound {
         if self.is_complete {
             self.completed = Some(now);
         }
+    }
+
+    /// True if the owner let nothing out that this node does not have, if its process has ended by
+    /// now.
+    pub(super) fn is_sure(&self, now: Timestamp) -> bool {
+        let sure = self.receiver.translation().translate(self.sure).filter(|_| self.sure > 0);
+        sure.is_some_and(|sure| now.since(Timestamp(sure)) < SURE)
     }
 
     /// The answer to the latest state, once. `epoch` is the last loss of requested mappings that
@@ -114,9 +132,10 @@ impl Inbound {
         self.refused.refusal(self.differences.clone())
     }
 
-    /// The keys that were refused, because their subscribers have as many hosts as possible.
+    /// The keys that no place at this node helps: their subscribers have as many hosts as possible,
+    /// or a gateway is missing.
     pub(super) fn refused_keys(&self) -> Vec<u8> {
-        write_refused(self.receiver.id(), &RefusedKey::write(self.refused.of_full_subscribers()))
+        write_refused(self.receiver.id(), &RefusedKey::write(self.refused.incurable()))
     }
 
     /// Records that were refused because of their realm.
@@ -141,12 +160,26 @@ impl Inbound {
                 engine.set_clock_difference(copies, difference);
             }
             refused.forget(key);
+            let (record, flows) = divide(record)?;
             let before = copies.external(key);
-            let copied = match is_others(engine, ports, record) {
+            let is_passed = is_others(engine, ports, record);
+            let copied = match is_passed {
                 true => pass_by(engine, copies, (key, record)),
                 false => apply((engine, hosts, ports), copies, has, (key, record)),
             };
-            let after = copies.external(key);
+            let mut after = copies.external(key);
+            before.into_iter().for_each(|port| ports.forget_flows(port));
+            if let Some(port) = after
+                && !ports.copy_flows((engine, now), port, flows)
+            {
+                // Without its flows the mapping would lead connections astray.
+                engine.end_copy(copies, key);
+                if before != after {
+                    ports.note_end(engine, port);
+                }
+                refused.without_gateway(key, CopyEnds::read(record)?);
+                after = None;
+            }
             if let Some(port) = before.filter(|before| after != Some(*before)) {
                 ports.note_end(engine, port);
             }
@@ -154,7 +187,10 @@ impl Inbound {
                 ports.note_copy(port);
             }
             match copied? {
-                Copied::Made(fingerprint) => return Some(fingerprint),
+                Copied::Made(print) if after.is_some() || flows.is_none() || is_passed => {
+                    return Some(print_with(print, flows));
+                }
+                Copied::Made(_) => {}
                 Copied::NoPlace => {}
                 Copied::NoRealm if ports.tells_of_realms() => {
                     refused.without_realm(key, CopyEnds::realm(record).unwrap_or_default());

@@ -1,6 +1,7 @@
 //! The stream of a slice's records that this worker sends: first copy, changes, held ports, states
 //! and digests. All workers of the partner read it.
 
+use super::binding::Binding;
 use super::shared_ports::SharedPorts;
 use super::slice::{HELD, PROTOCOLS, YOUNG, arithmetic_of, fingerprint, is_in};
 use super::state::{Answer, State};
@@ -57,6 +58,8 @@ pub(super) struct Outbound {
     begun: u64,
     began: Timestamp,
     arrived: u64,
+    /// The latest checkpoint that has arrived but for mappings that have no place at the partner.
+    reached: u64,
     /// Held ports, which a planned move takes along.
     held: Held,
     /// The last answer of each worker of the partner to a state. The caller takes their losses.
@@ -67,6 +70,8 @@ pub(super) struct Outbound {
     /// workers of the partner when one was lost last.
     late: Duration,
     confirmed: Vec<u64>,
+    /// How packets of control flows depend on the partner.
+    pub(super) binding: Binding,
 }
 
 /// Records of held ports.
@@ -93,11 +98,13 @@ impl Outbound {
             begun: 0,
             began: now,
             arrived: 0,
+            reached: 0,
             held: Held::default(),
             answers: vec![Answer::default(); readers],
             told: 0,
             late: Duration::ZERO,
             confirmed: vec![0; readers],
+            binding: Binding::new(now),
         }
     }
 
@@ -180,7 +187,8 @@ impl Outbound {
         for _ in 0..most {
             let Self { sender, held, .. } = &mut *self;
             let source = |key, out: &mut Vec<u8>| {
-                held.present((engine, hosts), &is_its, (key, now, takes_all), young, out)
+                let state = (engine, hosts, ports);
+                held.present(state, &is_its, (key, now, takes_all), young, out)
             };
             match sender.write(now.0, (room, engine.copy_extent()), source) {
                 Written::Packet(packet) => {
@@ -209,10 +217,13 @@ impl Outbound {
             let mut origin = Vec::new();
             engine.copy_origin(&mut origin);
             let arithmetic = arithmetic_of(engine, hosts, ranges);
-            let state = State { origin: &origin, arithmetic, epoch, sent: now.0 };
+            let is_sure = self.binding.word(now);
+            let state = State { origin: &origin, arithmetic, epoch, sent: now.0, is_sure };
             send(write_state(self.sender.id(), is_complete, &state.write()));
-            let is_full = |answer: &Answer| answer.refusal.of_full_subscribers > 0;
-            if self.held.is_wanted && self.answers.iter().any(is_full) {
+            let is_incurable = |answer: &Answer| {
+                answer.refusal.of_full_subscribers > 0 || answer.refusal.without_gateway > 0
+            };
+            if self.held.is_wanted && self.answers.iter().any(is_incurable) {
                 send(write_ask_refused(self.sender.id()));
             }
         }
@@ -240,8 +251,11 @@ impl Outbound {
     }
 
     fn note_arrival(&mut self) {
-        if self.sender.has_arrived() == Some(true) && self.sender.missing() == 0 {
-            (self.arrived, self.completed) = (self.begun, Some(self.began));
+        if self.sender.has_arrived() == Some(true) {
+            self.reached = self.begun;
+            if self.sender.missing() == 0 {
+                (self.arrived, self.completed) = (self.begun, Some(self.began));
+            }
         }
     }
 
@@ -249,6 +263,12 @@ impl Outbound {
     /// drains.
     fn has_listed_all(&self) -> bool {
         self.fill.is_none() && self.held.next.is_none()
+    }
+
+    /// Lets packets of control flows wait for the partner, or not. `oldest`: the time since which
+    /// one waits.
+    pub(super) fn bind(&mut self, now: Timestamp, oldest: Option<Timestamp>) {
+        self.binding.look(now, oldest, (self.begun + 1, self.reached));
     }
 
     /// Number of the next checkpoint, which has everything that has changed until now.
@@ -325,7 +345,7 @@ impl Held {
     /// Writes the present record of a key. `takes_all`: of young mappings too.
     fn present(
         &self,
-        (engine, hosts): (&Engine, &CopiedHosts<'_>),
+        (engine, hosts, ports): (&Engine, &CopiedHosts<'_>, &SharedPorts),
         is_its: &impl Fn(&CopyFacts) -> bool,
         (key, now, takes_all): (u32, Timestamp, bool),
         young: &mut Young,
@@ -347,8 +367,10 @@ impl Held {
             }
             return Present::NotYet;
         }
-        engine
-            .copy_record(key, hosts, out)
-            .map_or(Present::Absent, |fingerprint| Present::Record { fingerprint })
+        let start = out.len();
+        let print = engine.copy_record(key, hosts, out);
+        print.map_or(Present::Absent, |print| Present::Record {
+            fingerprint: ports.add_flows(now, (start, print), out),
+        })
     }
 }

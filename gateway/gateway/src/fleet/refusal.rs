@@ -13,6 +13,10 @@ const MOST_NAMES: usize = 8;
 /// Longest name that is told, bytes.
 const LONGEST: usize = 64;
 
+/// In place of the length of a name: the number of mappings without a gateway follows, and nothing
+/// else. Earlier versions do not read it, and have no gateways.
+const GATEWAYS: u8 = u8::MAX;
+
 /// What a partner does not copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
@@ -25,6 +29,9 @@ pub struct Refusal {
     pub of_full_subscribers: u32,
     /// Mappings among `without_number` of hosts whose packets the partner does not translate.
     pub unfit: u32,
+    /// Mappings of control flows that have no copy, because the partner lacks their gateway, or has
+    /// no room for flows.
+    pub without_gateway: u32,
     /// The names of the missing realms, as far as they are told.
     pub realms: Vec<String>,
     /// Keys of the configuration that give ports to subscribers and differ between the nodes. If
@@ -35,7 +42,8 @@ pub struct Refusal {
 impl Refusal {
     /// True if the partner copies everything that it has room for.
     pub fn is_empty(&self) -> bool {
-        self.without_realm == 0 && self.without_number == 0 && self.differences.is_empty()
+        let counts = [self.without_realm, self.without_number, self.without_gateway];
+        counts == [0; 3] && self.differences.is_empty()
     }
 
     /// What two workers of the partner refuse together.
@@ -45,6 +53,7 @@ impl Refusal {
             (&mut self.without_number, other.without_number),
             (&mut self.of_full_subscribers, other.of_full_subscribers),
             (&mut self.unfit, other.unfit),
+            (&mut self.without_gateway, other.without_gateway),
         ];
         for (count, more) in counts {
             *count = count.saturating_add(more);
@@ -98,6 +107,13 @@ impl Refusal {
                  hosts"
             ));
         }
+        if self.without_gateway > 0 {
+            reasons.push(format!(
+                "{} mappings have no copy, because {who} lacks the gateway of their control \
+                 flows ([alg]), or has no room for more flows",
+                self.without_gateway
+            ));
+        }
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
@@ -114,6 +130,10 @@ impl Refusal {
             bytes.push(name.len() as u8);
             bytes.extend(name.as_bytes());
         }
+        if self.without_gateway > 0 {
+            bytes.push(GATEWAYS);
+            bytes.extend(self.without_gateway.to_le_bytes());
+        }
         bytes
     }
 
@@ -125,8 +145,12 @@ impl Refusal {
         let (unfit, rest) = rest.split_first_chunk()?;
         let (bits, mut rest) = rest.split_first_chunk()?;
         let bits = u16::from_le_bytes(*bits);
-        let mut realms = Vec::new();
+        let (mut realms, mut without_gateway) = (Vec::new(), 0);
         while let Some((len, after)) = rest.split_first() {
+            if *len == GATEWAYS {
+                without_gateway = u32::from_le_bytes(after.try_into().ok()?);
+                break;
+            }
             let (name, after) = after.split_at_checked(usize::from(*len))?;
             realms.push(shown(name));
             rest = after;
@@ -140,6 +164,7 @@ impl Refusal {
             without_number: u32::from_le_bytes(*without_number),
             of_full_subscribers: u32::from_le_bytes(*of_full_subscribers),
             unfit: u32::from_le_bytes(*unfit),
+            without_gateway,
             realms,
             differences: keys.filter(|(at, _)| bits >> at & 1 != 0).map(|(_, key)| key).collect(),
         })
@@ -201,6 +226,7 @@ pub(super) struct Refused {
     /// Records without a realm that were refused since the stream began.
     records: u64,
     numberless: BTreeMap<u32, Numberless>,
+    gatewayless: BTreeMap<u32, CopyEnds>,
 }
 
 /// A record whose host gets no number.
@@ -218,14 +244,20 @@ impl Refused {
         self.numberless.insert(key, Numberless { why, protocol, external });
     }
 
-    /// Keys that were refused, because their subscribers have as many hosts as possible.
-    pub(super) fn of_full_subscribers(&self) -> impl Iterator<Item = RefusedKey> {
-        let all = self.numberless.iter().filter(|(_, one)| one.why == NoNumber::Subscriber);
-        all.map(|(key, Numberless { protocol, external, .. })| RefusedKey {
-            key: *key,
-            protocol: *protocol,
-            external: *external,
-        })
+    /// The record of a key was refused, because this node lacks the gateway of its flows.
+    pub(super) fn without_gateway(&mut self, key: u32, ends: CopyEnds) {
+        self.gatewayless.insert(key, ends);
+    }
+
+    /// Keys that were refused for a reason that time does not cure: their subscribers have as many
+    /// hosts as possible, or a gateway is missing.
+    pub(super) fn incurable(&self) -> impl Iterator<Item = RefusedKey> {
+        let full = self.numberless.iter().filter(|(_, one)| one.why == NoNumber::Subscriber);
+        let full = full.map(|(key, one)| (*key, one.protocol, one.external));
+        let missing = self.gatewayless.iter();
+        let missing = missing.map(|(key, ends)| (*key, ends.protocol, ends.external));
+        let read = |(key, protocol, external)| RefusedKey { key, protocol, external };
+        full.chain(missing).map(read)
     }
 
     /// The record of a key was refused, because this node has no realm with this name.
@@ -240,6 +272,7 @@ impl Refused {
     /// A key has another record, or none.
     pub(super) fn forget(&mut self, key: u32) {
         self.numberless.remove(&key);
+        self.gatewayless.remove(&key);
         if self.keys.remove(&key) && self.keys.is_empty() {
             self.names.clear();
         }
@@ -261,6 +294,7 @@ impl Refused {
             without_number: self.numberless.len() as u32,
             of_full_subscribers: count(NoNumber::Subscriber),
             unfit: count(NoNumber::Unfit),
+            without_gateway: self.gatewayless.len() as u32,
             realms: self.names.iter().cloned().collect(),
             differences,
         }
@@ -297,7 +331,7 @@ mod tests {
             let external = (Ipv4Addr::new(203, 0, 113, 1), 2300);
             let ends = CopyEnds { protocol: 17, internal: (Ipv4Addr::LOCALHOST, 1), external };
             without.without_number(9, why, ends);
-            let keys: Vec<RefusedKey> = without.of_full_subscribers().collect();
+            let keys: Vec<RefusedKey> = without.incurable().collect();
             let bytes = RefusedKey::write(keys.iter().copied());
             let read: Vec<RefusedKey> = RefusedKey::read(&bytes).expect("keys").collect();
             assert_eq!(read, keys);
@@ -308,6 +342,14 @@ mod tests {
             assert!(text.starts_with(told), "{text}");
             assert!(!text.contains(';'), "{text}");
         }
+        without.forget(9);
+        let external = (Ipv4Addr::new(203, 0, 113, 1), 2300);
+        let ends = CopyEnds { protocol: 6, internal: (Ipv4Addr::LOCALHOST, 1), external };
+        without.without_gateway(9, ends);
+        let refusal = without.refusal(Vec::new());
+        assert_eq!(Refusal::read(&refusal.write()), Some(refusal.clone()));
+        assert!(!refusal.is_empty() && refusal.text("node b").is_some());
+        assert_eq!(without.incurable().map(|one| one.external).collect::<Vec<_>>(), [external]);
         without.forget(9);
         assert!(without.refusal(Vec::new()).is_empty());
         assert_eq!(Refusal::default().text("node b"), None);

@@ -1,5 +1,5 @@
 //! External ports that the workers of one node share: a copied mapping is at the worker of its
-//! host, and another worker may give out the mapping's port.
+//! host, and another worker may give out the mapping's port. And flows of gateways at such ports.
 //!
 //! The partition has the list of such ports, the strays. Before a node assigns ports of a slice,
 //! each worker guards the strays among its ports: no new mapping gets one. When a stray's mapping
@@ -7,8 +7,9 @@
 
 use super::board::Board;
 use super::{read_port, written};
+use crate::alg::{Algs, Stage};
 use crate::team::Partition;
-use natgate_engine::{AddressRange, Endpoint, Engine, PairPort};
+use natgate_engine::{AddressRange, CopyEnds, Endpoint, Engine, PairPort, Timestamp};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -41,12 +42,59 @@ pub(super) struct SharedPorts {
     left: usize,
     /// True if more ports have been given back than a turn takes.
     has_more: bool,
+    /// The worker's gateways, during a turn of the fleet.
+    pub(super) algs: Option<Box<Algs>>,
 }
 
 impl SharedPorts {
     /// The ports of a worker of several.
     pub(super) fn new(worker: usize, board: Arc<Board>) -> Self {
         Self { worker, board: Some(board), ..Self::default() }
+    }
+
+    /// The worker's gateways, if any is on.
+    pub(super) fn stage(&mut self) -> Option<&mut Stage> {
+        self.algs.as_mut().map(|algs| &mut algs.stage)
+    }
+
+    /// Time since which the oldest packet of a control flow waits for the partner.
+    pub(super) fn waits_since(&self) -> Option<Timestamp> {
+        self.algs.as_ref().and_then(|algs| algs.stage.waits_since())
+    }
+
+    /// Adds the flows of a mapping to its record, which begins at `start` of `out`. Returns the
+    /// fingerprint of the whole by that of the mapping.
+    pub(super) fn add_flows(
+        &self,
+        now: Timestamp,
+        (start, print): (usize, u64),
+        out: &mut Vec<u8>,
+    ) -> u64 {
+        let ends = self.algs.as_ref().and_then(|_| CopyEnds::read(&out[start..]));
+        self.algs.as_ref().zip(ends).map_or(print, |(algs, ends)| {
+            algs.stage.add_flows(now, (ends.protocol, ends.external), (start, print), out)
+        })
+    }
+
+    /// Takes the flows of a copied mapping with an external port. Returns false if one cannot be
+    /// taken.
+    pub(super) fn copy_flows(
+        &mut self,
+        (engine, now): (&mut Engine, Timestamp),
+        PairPort { protocol, external, .. }: PairPort,
+        flows: Option<(u64, &[u8])>,
+    ) -> bool {
+        match self.stage() {
+            Some(stage) => stage.copy_flows(engine, now, (protocol, external), flows),
+            None => flows.is_none(),
+        }
+    }
+
+    /// Forgets the flows of a mapping that has ended.
+    pub(super) fn forget_flows(&mut self, PairPort { protocol, external, .. }: PairPort) {
+        if let Some(stage) = self.stage() {
+            stage.forget_flows(protocol, external);
+        }
     }
 
     /// Begins the work of a turn.

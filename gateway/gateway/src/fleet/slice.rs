@@ -8,6 +8,7 @@ use super::refusal::{Refusal, RefusedKey};
 use super::shared_ports::{SearchPlace, SharedPorts};
 use super::state::Answer;
 use super::young::Young;
+use crate::alg::Part;
 use crate::pcp::Told;
 use natgate_engine::{AddressRange, Arithmetic, Duty, Engine, Timestamp};
 use natgate_ipv6::CopiedHosts;
@@ -65,6 +66,11 @@ pub(super) struct Slice {
     unguarded: Option<SearchPlace>,
     /// The next slot in the search for mappings without a key; `None`: none goes on.
     sweep: Option<u32>,
+    /// Time at which this node became the owner although the former one may have let changes of
+    /// control flows out that this node does not know.
+    doubted: Option<Timestamp>,
+    /// Tickets of packets that wait for a partner that there is no more.
+    given_up: Vec<u64>,
     /// Ports of copies that have ended by themselves. They rest until the partner has no mapping
     /// without a key, or has ended.
     orphans: BTreeSet<u128>,
@@ -93,6 +99,8 @@ impl Slice {
             is_moved: false,
             unguarded: Some(SearchPlace::default()),
             sweep: None,
+            doubted: None,
+            given_up: Vec::new(),
             orphans: BTreeSet::new(),
             ended_to_move: 0,
             awaited: (0, 0),
@@ -135,6 +143,30 @@ impl Slice {
         ended
     }
 
+    /// This node's part in control flows of the slice, and the time since which it does not know all
+    /// of them. `oldest`: the time since which a packet waits for the partner.
+    pub(super) fn part(
+        &mut self,
+        now: Timestamp,
+        oldest: Option<Timestamp>,
+    ) -> (&[AddressRange], Part, Option<Timestamp>) {
+        let part = match &mut self.outbound {
+            _ if !self.order.owns || self.order.ends > 0 => Part::Partner,
+            None => Part::Alone,
+            Some(outbound) => {
+                outbound.bind(now, oldest);
+                if outbound.binding.binds() { Part::Owner } else { Part::Alone }
+            }
+        };
+        (&self.ranges, part, self.doubted)
+    }
+
+    /// Tickets of packets that wait no more.
+    pub(super) fn arrived(&mut self) -> impl Iterator<Item = u64> + '_ {
+        let senders = self.outbound.iter_mut().flat_map(|outbound| outbound.sender.arrived());
+        self.given_up.drain(..).chain(senders)
+    }
+
     /// Makes the engine do its duty in the slice.
     fn set_duty(&mut self, engine: &mut Engine, assigns: bool, order: &Order) {
         let keeps = !order.owns || self.is_moved;
@@ -158,6 +190,10 @@ impl Slice {
         if self.order.epoch != order.epoch {
             self.is_moved |= order.is_given;
             self.unguarded = Some(SearchPlace::default());
+            let knows_all =
+                !self.inbound.is_empty() && self.inbound.iter().all(|inbound| inbound.is_sure(now));
+            let is_doubted = order.owns && !order.is_given && !knows_all;
+            self.doubted = is_doubted.then_some(now).or(self.doubted);
         }
         let copies = self.inbound.iter().filter_map(|inbound| inbound.copies.as_ref());
         let count = copies.map(|copies| copies.count() as u32).reduce(|sum, one| sum + one);
@@ -165,7 +201,8 @@ impl Slice {
         let (this, of_partner) = (self.workers.this, order.of_partner);
         let id = |stream| StreamId { slice: self.number, worker: this, reader: 0, stream };
         if self.outbound.as_ref().map(|one| one.sender.id()) != order.destination.map(id) {
-            if let Some(outbound) = self.outbound.take() {
+            if let Some(mut outbound) = self.outbound.take() {
+                self.given_up.extend(outbound.sender.give_up());
                 ended.extend(outbound.sender.abandon());
                 // The partner's process has ended; or this node has given the slice away, and
                 // assigns no port.

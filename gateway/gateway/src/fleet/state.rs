@@ -21,14 +21,18 @@ pub(super) struct State<'a> {
     pub(super) arithmetic: Arithmetic,
     /// The last loss of requested mappings.
     pub(super) epoch: Option<Told>,
-    /// Time of sending, nanoseconds of the owner's monotonic scale.
+    /// Time of sending, nanoseconds of the owner's monotonic scale. The lowest bit stands for
+    /// `is_sure`.
     pub(super) sent: u64,
+    /// True if the owner lets nothing of a control flow out before the partner has it.
+    pub(super) is_sure: bool,
 }
 
 impl<'a> State<'a> {
     /// The state as bytes.
     pub(super) fn write(&self) -> Vec<u8> {
-        let mut bytes = Vec::from(self.sent.to_le_bytes());
+        let sent = self.sent & !1 | u64::from(!self.is_sure);
+        let mut bytes = Vec::from(sent.to_le_bytes());
         put_loss(self.epoch, &mut bytes);
         self.arithmetic.write(&mut bytes);
         bytes.extend(self.origin);
@@ -41,7 +45,8 @@ impl<'a> State<'a> {
         let (epoch, rest) = read_loss(rest)?;
         let (arithmetic, origin) = rest.split_at_checked(Arithmetic::LEN)?;
         let arithmetic = Arithmetic::read(arithmetic)?;
-        Some(Self { origin, arithmetic, epoch, sent: u64::from_le_bytes(*sent) })
+        let sent = u64::from_le_bytes(*sent);
+        Some(Self { origin, arithmetic, epoch, sent: sent & !1, is_sure: sent & 1 == 0 })
     }
 }
 
@@ -92,12 +97,13 @@ mod tests {
 
     #[test]
     fn a_state_is_read_as_it_was_written() {
-        for epoch in [None, Some((Duration::from_secs(3), 7))] {
-            let state =
-                State { origin: b"origin", arithmetic: Arithmetic::default(), epoch, sent: 5 };
+        for (epoch, is_sure) in [(None, true), (Some((Duration::from_secs(3), 7)), false)] {
+            let arithmetic = Arithmetic::default();
+            let state = State { origin: b"origin", arithmetic, epoch, sent: 5, is_sure };
             let bytes = state.write();
             let read = State::read(&bytes).expect("whole");
-            assert_eq!((read.origin, read.epoch, read.sent), (&b"origin"[..], epoch, 5));
+            assert_eq!((read.origin, read.epoch, read.sent), (&b"origin"[..], epoch, 4));
+            assert_eq!(read.is_sure, is_sure);
             assert_eq!(read.arithmetic, state.arithmetic);
             for len in 0..bytes.len() - 6 {
                 assert!(State::read(&bytes[..len]).is_none(), "{len}");

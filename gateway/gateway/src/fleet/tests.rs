@@ -1,6 +1,7 @@
 //! Two nodes with their engines, over a link that loses, repeats and reorders.
 
 mod busy;
+mod controls;
 mod histories;
 mod hosts;
 mod lagging;
@@ -175,6 +176,8 @@ struct Process {
     /// Settings of the team, and a reload that has not reached all of its workers.
     settings: Option<crate::Settings>,
     reload: Option<workers::Reload>,
+    /// The gateways, if a test has some.
+    algs: Option<Box<Algs>>,
     /// The translator, if hosts have numbers.
     translator: Option<natgate_ipv6::Translator>,
     now: u64,
@@ -258,6 +261,7 @@ impl Process {
             still: Vec::new(),
             settings: None,
             reload: None,
+            algs: None,
             translator,
             now,
             allotment,
@@ -281,14 +285,16 @@ impl Process {
             member.trade(Timestamp(now), &mut self.engine);
         }
         let mut hosts = CopiedHosts::new(self.translator.as_mut(), Timestamp(now));
-        self.fleet.turn(Timestamp(now), &mut self.engine, &mut hosts, partition.as_ref());
+        let node = (&mut self.engine, &mut self.algs);
+        self.fleet.turn(Timestamp(now), node, &mut hosts, partition.as_ref());
     }
 
     /// A turn that keeps the engine's events.
     fn fleet_turn(&mut self, now: Timestamp, events: &mut Vec<Change>) {
         self.now = now.0;
         self.engine.advance(now);
-        self.fleet.turn(now, &mut self.engine, &mut CopiedHosts::new(None, now), None);
+        let node = (&mut self.engine, &mut self.algs);
+        self.fleet.turn(now, node, &mut CopiedHosts::new(None, now), None);
         while let Some(event) = self.engine.poll_event() {
             events.push(event.change);
         }

@@ -19,6 +19,7 @@ use crate::link::Link;
 use crate::tap::Moment;
 use natgate_engine::{Packet, Side, Timestamp, Verdict};
 use natgate_io::{BATCH, Batch, Frame, HEADROOM, Transmit};
+use natgate_ipv6::convert::Cut;
 use natgate_ipv6::{Departure, Fate, HostName};
 use natgate_payload::{Fate as AlgFate, Room};
 
@@ -204,7 +205,11 @@ impl Stages {
         let translator = self.families.as_deref().map(|families| &families.translator);
         let tools = (&mut self.engine, translator, self.router.losses_mut());
         let decided = algs.take(tools, arrived, packet.len());
-        let (verdict, realm, len) = decided.unwrap_or((Verdict::Held, realm, packet.len()));
+        let (mut verdict, realm, len) = decided.unwrap_or((Verdict::Held, realm, packet.len()));
+        if let (Verdict::Forward(side), true) = (verdict, algs.stage.must_wait()) {
+            algs.stage.keep(now, (side, realm), &algs.buffer[HEADROOM..HEADROOM + len]);
+            verdict = Verdict::Held;
+        }
         let frame = Frame::of(&mut algs.buffer, HEADROOM, HEADROOM + len);
         self.send_control(arrived, Packets::one(frame, realm), verdict, transmitters);
         self.send_of_algs(algs, now, transmitters);
@@ -251,13 +256,40 @@ impl Stages {
             &mut buffer[HEADROOM..],
             self.router.losses_mut(),
         ) {
-            if self.is_of_hosts(side, realm) {
-                let packet = &buffer[HEADROOM..HEADROOM + len];
-                self.send_made_to_host(now, (realm, packet), transmitters);
-                continue;
+            if stage.must_wait() {
+                stage.keep(now, (side, realm), &buffer[HEADROOM..HEADROOM + len]);
+            } else {
+                self.send_made(now, (side, realm), (buffer, len), transmitters);
             }
+        }
+        stage.let_go();
+    }
+
+    /// Sends a packet of `len` bytes behind headroom that is translated.
+    fn send_made(
+        &mut self,
+        now: Timestamp,
+        (side, realm): (Side, u16),
+        (buffer, len): (&mut [u8], usize),
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        if self.is_of_hosts(side, realm) {
+            let packet = &buffer[HEADROOM..HEADROOM + len];
+            self.send_made_to_host(now, (realm, packet), transmitters);
+        } else {
             self.send_own(now, Link::new(side, realm), (buffer, len), transmitters);
         }
+    }
+
+    /// Sends the packets of control flows that have waited for the partner of a pair.
+    pub(super) fn send_kept(&mut self, now: Timestamp, transmitters: &mut [&mut dyn Transmit]) {
+        let Some(mut algs) = self.algs.take() else { return };
+        let Algs { stage, buffer } = &mut *algs;
+        while let Some((to, packet)) = stage.next_kept(now) {
+            buffer[HEADROOM..][..packet.len()].copy_from_slice(&packet);
+            self.send_made(now, to, (buffer, packet.len()), transmitters);
+        }
+        self.algs = Some(algs);
     }
 
     /// Forgets old control flows and expectations.
@@ -281,6 +313,17 @@ impl Stages {
                 |families: &Families| families.translator.host(made.realm, made.internal.address);
             (made, families.and_then(name))
         })
+    }
+}
+
+/// Keeps a packet to the outside, or its fragments.
+fn keep_some(stage: &mut Stage, now: Timestamp, packet: &[u8], cut: Option<Cut>) {
+    let to = (Side::Outside, 0);
+    let Some(cut) = cut else { return stage.keep(now, to, packet) };
+    let mut fragments = cut.fragments(packet);
+    let mut buffer = vec![0; cut.limit];
+    while let Some(len) = fragments.write_next(&mut buffer) {
+        stage.keep(now, to, &buffer[..len]);
     }
 }
 
@@ -338,11 +381,15 @@ impl Passage<'_, '_, '_, '_> {
         let fate = translator.take(engine, *now, Side::Inside, &mut packet);
         let (start, mut end) = (packet.start(), packet.end());
         let mut is_held = false;
-        if let (Fate::Send(Departure { side: Side::Outside, .. }), Some(ends)) = (fate, ends) {
+        if let (Fate::Send(Departure { side: Side::Outside, cut, .. }), Some(ends)) = (fate, ends) {
             let mut room = Room::new(&mut buffer[start..], end - start);
             let edited = stage.edit_of_host(engine, translator, *now, ends, &mut room);
             end = start + room.bytes().len();
             is_held = edited == AlgFate::Held;
+            if !is_held && stage.must_wait() {
+                keep_some(stage, *now, &buffer[start..end], cut);
+                is_held = true;
+            }
         }
         if is_watched {
             let verdict = if is_held { Verdict::Held } else { self.verdict(fate, &before) };

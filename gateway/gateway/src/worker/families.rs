@@ -14,6 +14,7 @@ mod made;
 mod together;
 
 use super::stages::{Output, Packets, Stages, Verdicts};
+use crate::alg::Algs;
 use crate::bindings::BindingTaker;
 use crate::counters::{Origin, summed};
 use crate::limits::LONGEST;
@@ -101,10 +102,13 @@ impl Families {
 }
 
 impl Stages {
-    /// The engine, and the hosts that have numbers in it, for the partner of a pair.
-    pub(super) fn copied(&mut self, now: Timestamp) -> (&mut Engine, CopiedHosts<'_>) {
+    /// The engine, the hosts that have numbers in it, and the gateways, for the partner of a pair.
+    pub(super) fn copied(
+        &mut self,
+        now: Timestamp,
+    ) -> (&mut Engine, CopiedHosts<'_>, &mut Option<Box<Algs>>) {
         let translator = self.families.as_mut().map(|families| &mut families.translator);
-        (&mut self.engine, CopiedHosts::new(translator, now))
+        (&mut self.engine, CopiedHosts::new(translator, now), &mut self.algs)
     }
 
     /// True if a frame with IPv6 is for this gateway's translator. Its bytes are then the packet.

@@ -123,6 +123,7 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
             "without_number": slice.refusal.without_number,
             "of_full_subscribers": slice.refusal.of_full_subscribers,
             "unfit": slice.refusal.unfit,
+            "without_gateway": slice.refusal.without_gateway,
             "realms": slice.refusal.realms,
             "differences": slice.refusal.differences,
         },

@@ -63,7 +63,8 @@ fn slices(page: &mut Page, slices: &[SliceStatus]) {
         }),
         ("fleet_slice_refused_mappings", "Mappings that the partner refuses.", |slice| {
             let refusal = &slice.refusal;
-            Some(f64::from(refusal.without_realm) + f64::from(refusal.without_number))
+            let counts = [refusal.without_realm, refusal.without_number, refusal.without_gateway];
+            Some(counts.into_iter().map(f64::from).sum())
         }),
     ];
     for (name, help, read) in gauges {

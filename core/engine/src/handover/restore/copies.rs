@@ -76,6 +76,8 @@ struct Names<'a> {
     /// Remote addresses with the places of the prefixes by which the host reaches them, [`PATH`]
     /// bytes each.
     paths: &'a [u8],
+    /// For each hold the filters that are for one session, 2 bytes each; empty if there is none.
+    once: &'a [u8],
 }
 
 /// Identity of a copy: protocol, external endpoint, for a protocol without ports the remote
@@ -192,6 +194,10 @@ impl Engine {
             record.u16(paths.len() as u16);
             paths.iter().for_each(|(remote, path)| _ = record.u32(*remote).u8(*path));
         }
+        let once = || self.holds_of(key).map(|hold| hold.filters.once());
+        if once().any(|bits| bits != 0) {
+            once().for_each(|bits| _ = record.u16(bits));
+        }
         record.end();
         // The frame of the hand-over is not needed.
         out.drain(start..start + HEAD);
@@ -259,8 +265,12 @@ impl Engine {
         let mut fields = parts.read(&mut from).map_err(RestoreError::Damaged)?;
         let essence = essence(&fields, &parts, from.rest());
         let names = names_in(&mut from).ok_or(WRONG)?;
-        if !parts.are_valid() || fields.number != key {
+        let has_once = names.once.is_empty() || names.once.len() == 2 * parts.holds.len();
+        if !parts.are_valid() || fields.number != key || !has_once {
             return Err(WRONG);
+        }
+        for (hold, [low, high]) in parts.holds.iter_mut().zip(names.once.as_chunks().0) {
+            hold.filters.set_once(u16::from_le_bytes([*low, *high]));
         }
         let realm = names.realm.map_or(Some(0), |name| self.realm_named(copies, name, names.host));
         fields.realm = realm.unwrap_or(NO_REALM);
@@ -520,7 +530,7 @@ fn names_in<'a>(from: &mut Reader<'a>) -> Option<Names<'a>> {
     }
     let paths = if host.is_some() { usize::from(from.u16()?) } else { 0 };
     let paths = from.take(PATH * paths)?;
-    from.is_empty().then_some(Names { set, realm, host, paths })
+    Some(Names { set, realm, host, paths, once: from.rest() })
 }
 
 /// True if the hosts of a realm have numbers in place of their addresses.

@@ -140,13 +140,14 @@ fn messages_that_wait_make_the_next_turn_due_at_once() {
     let mut pair = Pair::of(Allotment::Random, Counts(2, 2));
     pair.run(1.0);
     let now = Timestamp(pair.now + SECOND);
-    let Worker { engine, fleet, member } = &mut pair.b().others[0];
+    let Worker { engine, fleet, member, .. } = &mut pair.b().others[0];
     let partition = Arc::clone(member.partition());
     while fleet.board.message(1).is_some() {}
     let message: Arc<[u8]> = vec![9; 4].into();
     (0..3 * TAKEN_A_TURN).for_each(|_| fleet.board.deliver(1, &message));
     for left in [2, 1, 0] {
-        fleet.turn(now, engine, &mut CopiedHosts::new(None, now), Some(&partition));
+        let node = (&mut *engine, &mut None);
+        fleet.turn(now, node, &mut CopiedHosts::new(None, now), Some(&partition));
         assert_eq!(fleet.board.waiting(1), left * TAKEN_A_TURN);
         let is_due = fleet.next_deadline() <= now;
         assert_eq!(is_due, left > 0, "work is left, or the worker sleeps");

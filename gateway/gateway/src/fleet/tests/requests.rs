@@ -256,7 +256,8 @@ fn a_loss_just_before_a_move_is_told_by_the_new_owner() {
         pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
         pair.a().clear(5);
         let (a, now) = (pair.a.as_mut().expect("it runs"), Timestamp(pair.now));
-        a.fleet.turn(now, &mut a.engine, &mut natgate_ipv6::CopiedHosts::new(None, now), None);
+        let node = (&mut a.engine, &mut a.algs);
+        a.fleet.turn(now, node, &mut natgate_ipv6::CopiedHosts::new(None, now), None);
         // No message but those that the move waits for: the old owner's process ends at once.
         for _ in 0..2000 {
             pair.run(0.01);

@@ -288,9 +288,10 @@ fn a_hundred_thousand_strays_are_guarded_in_shares_before_a_port_is_assigned() {
         pair.now += SECOND / 100;
         let (process, now) = (pair.b.as_mut().expect("it runs"), pair.now);
         process.turn(now);
-        let Worker { engine, fleet, member } = &mut process.others[0];
+        let Worker { engine, fleet, member, .. } = &mut process.others[0];
         let (now, partition) = (Timestamp(now), Arc::clone(member.partition()));
-        fleet.turn(now, engine, &mut CopiedHosts::new(None, now), Some(&partition));
+        let node = (&mut *engine, &mut None);
+        fleet.turn(now, node, &mut CopiedHosts::new(None, now), Some(&partition));
         let count = process.fleet.ports.guards();
         assert!(count - last <= A_TURN, "{count} after {last}");
         if count > last && count < STRAYS {

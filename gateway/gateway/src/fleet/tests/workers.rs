@@ -39,6 +39,7 @@ pub(super) struct Worker {
     pub(super) engine: Engine,
     pub(super) fleet: Fleet,
     pub(super) member: Member,
+    pub(super) algs: Option<Box<Algs>>,
 }
 
 /// A reload that reaches the workers one after the other.
@@ -85,10 +86,10 @@ impl Process {
             let mut engine = Engine::new(&share, [7; 32], Timestamp(now)).expect("it is right");
             member.divide(&mut engine);
             engine.join_pair();
-            Worker { engine, fleet, member }
+            Worker { engine, fleet, member, algs: None }
         };
         let mut workers = members.into_iter().zip(fleets).map(worker);
-        let Worker { engine, fleet, member } = workers.next().expect("there are several");
+        let Worker { engine, fleet, member, algs } = workers.next().expect("there are several");
         Self {
             engine,
             fleet,
@@ -97,6 +98,7 @@ impl Process {
             still: Vec::new(),
             settings: Some(of_team),
             reload: None,
+            algs,
             translator: None,
             now,
             allotment,
@@ -110,7 +112,7 @@ impl Process {
         if self.others.is_empty() || !lags(wire) && !self.still.contains(&0) {
             self.turn(now);
         }
-        for (number, Worker { engine, fleet, member }) in (1..).zip(&mut self.others) {
+        for (number, Worker { engine, fleet, member, algs }) in (1..).zip(&mut self.others) {
             if lags(wire) || self.still.contains(&number) {
                 continue;
             }
@@ -122,7 +124,8 @@ impl Process {
             }
             member.trade(at, engine);
             let partition = Arc::clone(member.partition());
-            fleet.turn(at, engine, &mut CopiedHosts::new(None, at), Some(&partition));
+            let node = (&mut *engine, algs);
+            fleet.turn(at, node, &mut CopiedHosts::new(None, at), Some(&partition));
         }
         self.now = now;
     }
@@ -201,7 +204,7 @@ impl Process {
                 (&mut self.engine, &mut self.fleet, member)
             }
             Some(other) => {
-                let Worker { engine, fleet, member } = &mut self.others[other];
+                let Worker { engine, fleet, member, .. } = &mut self.others[other];
                 (engine, fleet, member)
             }
         };

@@ -1,0 +1,179 @@
+//! Flows that the partner of a pair of gateways copies while this process runs
+//! (`docs/design/pair.md`): which have changed, their records, and copies of the partner's flows.
+//!
+//! A record is a saved flow behind the present time of its flow. A fingerprint tells two records
+//! apart. It covers what the next bytes need, and leaves out deadlines, windows, timestamps and
+//! acknowledgments: a copy that lacks these goes on as well. Datagrams of DNS have no records.
+
+use crate::expectation::Endpoints;
+use crate::flow::{Fate, Flow};
+use crate::kind::Kind;
+use crate::payloads::{Payloads, RestoreError};
+use crate::reason::Reason;
+use crate::saved::Saved;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use natgate_wire::protocol;
+
+/// A flow as it is known outside: IP protocol number, external endpoint, remote endpoint.
+pub type FlowKey = (u8, SocketAddrV4, SocketAddrV4);
+
+/// The internal host of a copied flow, as this node knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopiedHost {
+    /// Number of its realm.
+    pub realm: u16,
+    /// Its address; of a host with a number, the number.
+    pub address: Ipv4Addr,
+    /// True if the hosts of the realm have numbers.
+    pub has_number: bool,
+}
+
+/// Flows with records, and those that have changed.
+#[derive(Debug, Default)]
+pub(crate) struct Tracking {
+    flows: BTreeMap<FlowKey, u32>,
+    changed: BTreeSet<FlowKey>,
+}
+
+impl Tracking {
+    /// A flow has come to a place.
+    pub(crate) fn add(&mut self, flow: &Flow, at: u32) {
+        if has_record(flow) {
+            self.flows.insert(key_of(flow), at);
+            self.changed.insert(key_of(flow));
+        }
+    }
+
+    /// A flow may have changed.
+    pub(crate) fn note(&mut self, flow: &Flow) {
+        if has_record(flow) {
+            self.changed.insert(key_of(flow));
+        }
+    }
+
+    /// A flow is no more.
+    pub(crate) fn remove(&mut self, flow: &Flow) {
+        if self.flows.remove(&key_of(flow)).is_some() {
+            self.changed.insert(key_of(flow));
+        }
+    }
+}
+
+fn key_of(flow: &Flow) -> FlowKey {
+    let Endpoints { external, remote, .. } = flow.endpoints();
+    (flow.protocol, external, remote)
+}
+
+fn has_record(flow: &Flow) -> bool {
+    flow.alg.kind() != Kind::Dns || flow.protocol == protocol::TCP
+}
+
+impl Payloads {
+    /// Notes from now on which flows change. All that are there count as changed.
+    pub fn track(&mut self) {
+        if self.tracking.is_some() {
+            return;
+        }
+        let mut tracking = Tracking::default();
+        for (at, flow) in (0..).zip(&self.flows) {
+            flow.iter().for_each(|flow| tracking.add(flow, at));
+        }
+        self.tracking = Some(tracking);
+    }
+
+    /// The flows that may have changed, come or ended since the last call.
+    pub fn take_changed(&mut self) -> impl Iterator<Item = FlowKey> + use<> {
+        let changed = self.tracking.as_mut().map(|tracking| core::mem::take(&mut tracking.changed));
+        changed.into_iter().flatten()
+    }
+
+    /// Places of the flows with an external endpoint.
+    fn places(&self, number: u8, external: SocketAddrV4) -> impl Iterator<Item = u32> + '_ {
+        let end = |address, port| SocketAddrV4::new(Ipv4Addr::from_bits(address), port);
+        let range = (number, external, end(0, 0))..=(number, external, end(u32::MAX, u16::MAX));
+        let flows = self.tracking.iter().flat_map(move |all| all.flows.range(range.clone()));
+        flows.map(|(_, at)| *at)
+    }
+
+    /// Calls `each` with the record of each flow with an external endpoint, and its fingerprint, in
+    /// the order of remote endpoints.
+    pub fn records(
+        &self,
+        now: u32,
+        (number, external): (u8, SocketAddrV4),
+        mut each: impl FnMut(&[u8], u64),
+    ) {
+        for at in self.places(number, external) {
+            let Some(flow) = self.flows[at as usize].as_ref() else { continue };
+            let mut record = Vec::new();
+            now.wrapping_add(flow.shift).save(&mut record);
+            if let Some(saved) = flow.save(&self.pool, |_| Some(0)) {
+                record.extend(saved);
+                each(&record, flow.print(&self.pool));
+            }
+        }
+    }
+
+    /// The fingerprint of a flow. `None`: it is not known, or has no record.
+    pub fn print(&self, key: FlowKey) -> Option<u64> {
+        let at = *self.tracking.as_ref()?.flows.get(&key)?;
+        self.flows[at as usize].as_ref().map(|flow| flow.print(&self.pool))
+    }
+
+    /// Takes the record of a flow of the partner, which has the external endpoint `external` and
+    /// the host `host` here, in place of a flow with its endpoints. Returns its fingerprint.
+    ///
+    /// # Errors
+    /// [`RestoreError`]. Then there is no flow with these endpoints.
+    pub fn take_copy(
+        &mut self,
+        now: u32,
+        record: &[u8],
+        (number, external, host): (u8, SocketAddrV4, CopiedHost),
+        wanted: impl FnOnce(Kind, u8, &Endpoints) -> bool,
+    ) -> Result<u64, RestoreError> {
+        let mut from = record;
+        let then = u32::restore(&mut from).ok_or(RestoreError::Damaged)?;
+        let flow = Flow::restore(&mut self.pool, from, |_| Some(host.realm));
+        let mut flow = flow.ok_or(RestoreError::Damaged)?;
+        let ends = flow.endpoints();
+        let own = match ends.internal.ip() {
+            IpAddr::V4(_) if host.has_number => Some(Some(host.address)),
+            IpAddr::V4(address) => (address == host.address).then_some(None),
+            IpAddr::V6(_) => host.has_number.then_some(None),
+        };
+        let is_its = (flow.protocol, ends.external) == (number, external) && has_record(&flow);
+        let Some(own) = own.filter(|_| is_its) else {
+            flow.close(&mut self.pool);
+            return Err(RestoreError::Damaged);
+        };
+        flow.settle_in(Endpoints { number: own, ..ends }, then.wrapping_sub(now));
+        self.forget((number, external, ends.remote));
+        let print = flow.print(&self.pool);
+        self.admit(flow, wanted)?;
+        Ok(print)
+    }
+
+    /// Forgets a flow.
+    pub fn forget(&mut self, key: FlowKey) {
+        let at = self.tracking.as_ref().and_then(|tracking| tracking.flows.get(&key).copied());
+        if let Some(at) = at {
+            self.remove(at);
+        }
+    }
+
+    /// Forgets all flows with an external endpoint.
+    pub fn forget_all(&mut self, number: u8, external: SocketAddrV4) {
+        while let Some(at) = { self.places(number, external).next() } {
+            self.remove(at);
+        }
+    }
+
+    /// Counts a segment that was not let through. TCP sends it again.
+    pub fn count_dropped(&mut self, kind: Kind) -> Fate {
+        self.count(kind, Reason::Dropped);
+        Fate::Held
+    }
+}

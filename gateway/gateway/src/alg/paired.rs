@@ -1,0 +1,462 @@
+//! Gateways of one node of a pair (`docs/design/pair.md`): control flows go along in the records of
+//! their mappings.
+//!
+//! One node alone reads a connection, the owner of its external address. It lets nothing out that
+//! tells of a change before the partner has confirmed the change. So a partner that becomes the
+//! owner knows every byte of difference, however the owner ended. What it cannot know it does not
+//! let through.
+//!
+//! A packet that waits has a ticket. The fleet gets the keys whose records the ticket waits for,
+//! and says when they have arrived. A packet that has waited too long is dropped: its sender
+//! repeats it. If the partner confirms nothing for long, packets go without tickets, and the
+//! owner's word to the partner says so before ([`Part::Alone`]).
+
+use super::{Control, Stage, seconds};
+use natgate_engine::{AddressPort, AddressRange, Endpoint, Engine, Side, Timestamp};
+use natgate_payload::{CopiedHost, Endpoints, Fate, FlowKey, NewFlow};
+use natgate_wire::tcp::flags::SYN;
+use natgate_wire::{Ipv4, Tcp, protocol};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+/// Longest wait of a packet.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Most packets that wait, and their bytes.
+const MOST_PACKETS: usize = 256;
+const MOST_BYTES: usize = 1 << 20;
+
+/// Time without packets after which the framework forgets any flow.
+const FORGOTTEN: Duration = Duration::from_secs(7_700);
+
+/// Beginning of a record with flows. A mapping's record begins with a smaller number.
+const FLOWS: [u8; 4] = [0xfe, 0xff, 0xff, 0xff];
+
+/// This node's part in an external address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// No node tells the other of connections by the address: none is read.
+    #[default]
+    None,
+    /// The other node decides, or nobody: it alone reads.
+    Partner,
+    /// This node reads, and waits for nobody.
+    Alone,
+    /// This node reads, and the partner has everything first.
+    Owner,
+}
+
+/// Addresses of a slice.
+#[derive(Debug, Default)]
+struct Share {
+    ranges: Vec<AddressRange>,
+    part: Part,
+    /// Time at which connections may have been on their way whose numbers only a former owner knew.
+    doubted: Option<Timestamp>,
+}
+
+impl Share {
+    fn has(&self, address: Ipv4Addr) -> bool {
+        self.ranges.iter().any(|range| range.contains(address))
+    }
+}
+
+/// A ticket that waits.
+#[derive(Debug)]
+struct Wait {
+    /// Records that have not arrived.
+    left: usize,
+    since: Timestamp,
+}
+
+/// A packet that waits, translated: side and realm to send it to.
+#[derive(Debug)]
+struct Waiting {
+    ticket: u64,
+    since: Timestamp,
+    to: (Side, u16),
+    packet: Vec<u8>,
+}
+
+/// Flows in a record, with their fingerprint.
+pub(crate) type Flows<'r> = (u64, &'r [u8]);
+
+/// What a ticket waits for: protocols and external ports of mappings.
+pub(crate) type Awaited = (u64, Vec<(u8, Endpoint)>);
+
+/// What the gateways of a node of a pair need besides their flows.
+#[derive(Debug, Default)]
+pub(super) struct Paired {
+    shares: Vec<Share>,
+    /// The state of each connection at its last packet, and its last ticket.
+    flows: HashMap<FlowKey, (u64, u64)>,
+    tickets: u64,
+    waits: BTreeMap<u64, Wait>,
+    new: Vec<Awaited>,
+    /// Ticket of the packet in hand.
+    in_hand: Option<u64>,
+    packets: VecDeque<Waiting>,
+    bytes: usize,
+}
+
+impl Paired {
+    fn share(&self, address: Ipv4Addr) -> Option<&Share> {
+        self.shares.iter().find(|share| share.has(address))
+    }
+
+    /// True if the other node decides about an address, or nobody does.
+    pub(super) fn is_of_partner(&self, address: Ipv4Addr) -> bool {
+        self.part(address) == Part::Partner
+    }
+
+    fn part(&self, address: Ipv4Addr) -> Part {
+        self.share(address).map_or(Part::None, |share| share.part)
+    }
+}
+
+/// The flags of a whole segment. `None`: it is none.
+fn tcp_flags(packet: &[u8]) -> Option<u8> {
+    let ip = Ipv4::new_checked(packet).ok()?;
+    let is_tcp = ip.protocol() == protocol::TCP && ip.fragment_offset() == 0;
+    is_tcp.then(|| Tcp::new_checked(ip.payload()).map(|header| header.flags()))?
+}
+
+fn key_of(protocol: u8, ends: &Endpoints) -> FlowKey {
+    (protocol, ends.external, ends.remote)
+}
+
+fn end(end: SocketAddrV4) -> Endpoint {
+    Endpoint { address: *end.ip(), port: end.port() }
+}
+
+/// The fingerprint of a mapping's record with that of its flows.
+fn joined(of_mapping: u64, of_flows: u64) -> u64 {
+    (of_mapping ^ of_flows.rotate_left(32)).max(1)
+}
+
+/// The parts of a mapping's record: that of the mapping alone, and its flows with their
+/// fingerprint. `None`: it is damaged.
+pub(crate) fn divide(record: &[u8]) -> Option<(&[u8], Option<Flows<'_>>)> {
+    let Some(rest) = record.strip_prefix(&FLOWS) else { return Some((record, None)) };
+    let (print, rest) = rest.split_first_chunk()?;
+    let (mapping, flows) = take_sized(rest)?;
+    Some((mapping, Some((u64::from_le_bytes(*print), flows))))
+}
+
+/// The fingerprint of a whole record, by that of its mapping.
+pub(crate) fn print_with(of_mapping: u64, flows: Option<Flows<'_>>) -> u64 {
+    flows.map_or(of_mapping, |(of_flows, _)| joined(of_mapping, of_flows))
+}
+
+fn put_sized(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend((bytes.len() as u32).to_le_bytes());
+    out.extend(bytes);
+}
+
+fn take_sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(u32::from_le_bytes(*len) as usize)
+}
+
+impl Stage {
+    /// Becomes that of a node of a pair. No connection is read before [`Stage::set_part`].
+    pub(crate) fn join_pair(&mut self) {
+        self.payloads.track();
+        self.paired.get_or_insert_default();
+    }
+
+    /// Sets this node's part in the addresses of a slice. `doubted`: the time at which this node
+    /// became the owner although the former one may have let changes out that this node does not
+    /// know. These connections end: their segments are dropped.
+    pub(crate) fn set_part(
+        &mut self,
+        slice: usize,
+        ranges: &[AddressRange],
+        part: Part,
+        doubted: Option<Timestamp>,
+    ) {
+        let Self { paired: Some(paired), payloads, .. } = self else { return };
+        if paired.shares.len() <= slice {
+            paired.shares.resize_with(slice + 1, Share::default);
+        }
+        let share = &mut paired.shares[slice];
+        share.part = part;
+        if share.ranges != ranges {
+            ranges.clone_into(&mut share.ranges);
+        }
+        if std::mem::replace(&mut share.doubted, doubted) == doubted {
+            return;
+        }
+        let is_its = |(_, number, ends): &(_, u8, Endpoints)| {
+            *number == protocol::TCP && share.has(*ends.external.ip())
+        };
+        let doubted: Vec<_> = payloads.each().filter(is_its).collect();
+        doubted.iter().for_each(|(_, number, ends)| payloads.forget(key_of(*number, ends)));
+    }
+
+    /// What becomes of a packet of a control flow in a pair. `None`: the packet is dropped.
+    pub(super) fn admit_paired(
+        &mut self,
+        now: Timestamp,
+        control: Control,
+        packet: &[u8],
+    ) -> Option<Control> {
+        let Some(paired) = &self.paired else { return Some(control) };
+        let Some(flags) = tcp_flags(packet) else { return Some(control) };
+        let ends = control.endpoints;
+        let share = paired.share(*ends.external.ip());
+        let is_known = self.payloads.find(protocol::TCP, ends.external, ends.remote).is_some();
+        let unread = Control { new_flow: NewFlow::Off, ..control };
+        let doubted = share.and_then(|share| share.doubted);
+        let is_doubted = doubted.is_some_and(|since| now.since(since) < FORGOTTEN);
+        match share.map_or(Part::None, |share| share.part) {
+            Part::Partner if is_known => None,
+            Part::None | Part::Partner if is_known => Some(control),
+            Part::None | Part::Partner => Some(unread),
+            Part::Alone | Part::Owner => {
+                let is_strange = !is_known && flags & SYN == 0 && is_doubted;
+                (!is_strange || control.new_flow != NewFlow::Read).then_some(control)
+            }
+        }
+    }
+
+    /// Gives the packet in hand a ticket, if it tells of something that the partner has to have
+    /// before: a change of its connection, or expectations with these external ports.
+    pub(super) fn await_partner(
+        &mut self,
+        now: Timestamp,
+        (packet, ends): (&[u8], &Endpoints),
+        mut expectations: Vec<(u8, Endpoint)>,
+    ) {
+        let Self { paired: Some(paired), payloads, .. } = self else { return };
+        if paired.part(*ends.external.ip()) != Part::Owner {
+            return;
+        }
+        let Ok(ip) = Ipv4::new_checked(packet) else { return };
+        let key = key_of(ip.protocol(), ends);
+        let print = payloads.print(key).filter(|_| key.0 == protocol::TCP);
+        let before = paired.flows.get(&key).copied();
+        let is_opening = tcp_flags(packet).is_some_and(|flags| flags & SYN != 0);
+        let is_changed = print.is_some() && before.map(|(print, _)| print) != print && !is_opening;
+        let last = before.map(|(_, ticket)| ticket).filter(|last| paired.waits.contains_key(last));
+        let mut ticket = last;
+        if is_changed || !expectations.is_empty() {
+            paired.tickets += 1;
+            expectations.push((key.0, end(key.1)));
+            let left = expectations.len();
+            paired.waits.insert(paired.tickets, Wait { left, since: now });
+            paired.new.push((paired.tickets, expectations));
+            ticket = Some(paired.tickets);
+        }
+        match print {
+            Some(print) => _ = paired.flows.insert(key, (print, ticket.unwrap_or_default())),
+            None => _ = paired.flows.remove(&key),
+        }
+        paired.in_hand = ticket;
+    }
+
+    /// True if the packet in hand waits for the partner, and so do packets that it leads to.
+    pub(crate) fn must_wait(&self) -> bool {
+        self.paired.as_ref().is_some_and(|paired| paired.in_hand.is_some())
+    }
+
+    /// Keeps a translated packet that the packet in hand has become, or that it leads to. Without
+    /// room it is dropped.
+    pub(crate) fn keep(&mut self, now: Timestamp, to: (Side, u16), packet: &[u8]) {
+        let Some(paired) = &mut self.paired else { return };
+        let Some(ticket) = paired.in_hand else { return };
+        let bytes = paired.bytes + packet.len();
+        if paired.packets.len() < MOST_PACKETS && bytes <= MOST_BYTES {
+            paired.bytes = bytes;
+            paired.packets.push_back(Waiting { ticket, since: now, to, packet: packet.to_vec() });
+        }
+    }
+
+    /// The packet in hand and all that it leads to has been kept or sent.
+    pub(crate) fn let_go(&mut self) {
+        if let Some(paired) = &mut self.paired {
+            paired.in_hand = None;
+        }
+    }
+
+    /// The next packet that waits no more: the side and realm to send it to, and its bytes. Packets
+    /// that have waited too long are dropped.
+    pub(crate) fn next_kept(&mut self, now: Timestamp) -> Option<((Side, u16), Vec<u8>)> {
+        let paired = self.paired.as_mut()?;
+        let Paired { packets, waits, bytes, .. } = paired;
+        packets.retain(|one| {
+            let stays = !waits.contains_key(&one.ticket) || now.since(one.since) <= LONGEST_WAIT;
+            *bytes -= if stays { 0 } else { one.packet.len() };
+            stays
+        });
+        let place = packets.iter().position(|one| !waits.contains_key(&one.ticket))?;
+        let Waiting { to, packet, .. } = packets.remove(place)?;
+        *bytes -= packet.len();
+        Some((to, packet))
+    }
+
+    /// What new tickets wait for.
+    pub(crate) fn new_tickets(&mut self) -> Vec<Awaited> {
+        self.paired.as_mut().map_or(Vec::new(), |paired| std::mem::take(&mut paired.new))
+    }
+
+    /// One of the records that a ticket waits for has arrived, or cannot.
+    pub(crate) fn arrive(&mut self, ticket: u64) {
+        let Some(paired) = &mut self.paired else { return };
+        if let Some(wait) = paired.waits.get_mut(&ticket) {
+            wait.left = wait.left.saturating_sub(1);
+            if wait.left == 0 {
+                paired.waits.remove(&ticket);
+            }
+        }
+    }
+
+    /// Time since which the oldest ticket waits. `None`: none does.
+    pub(crate) fn waits_since(&self) -> Option<Timestamp> {
+        let (_, oldest) = self.paired.as_ref()?.waits.first_key_value()?;
+        Some(oldest.since)
+    }
+
+    /// External ports of mappings whose flows may have changed since the last call.
+    pub(crate) fn changed_flows(&mut self) -> impl Iterator<Item = (u8, Endpoint)> + use<> {
+        self.payloads.take_changed().map(|(protocol, external, _)| (protocol, end(external)))
+    }
+
+    /// Adds the flows of a mapping to its record, which begins at `start` of `out`. Returns the
+    /// fingerprint of the whole by that of the mapping.
+    pub(crate) fn add_flows(
+        &self,
+        now: Timestamp,
+        (protocol, external): (u8, (Ipv4Addr, u16)),
+        (start, of_mapping): (usize, u64),
+        out: &mut Vec<u8>,
+    ) -> u64 {
+        let (mut flows, mut of_flows) = (Vec::new(), 0_u64);
+        let external = SocketAddrV4::new(external.0, external.1);
+        self.payloads.records(seconds(now), (protocol, external), |record, print| {
+            put_sized(record, &mut flows);
+            of_flows = fold(of_flows, print);
+        });
+        if flows.is_empty() {
+            return of_mapping;
+        }
+        let mapping = out.split_off(start);
+        out.extend(FLOWS);
+        out.extend(of_flows.to_le_bytes());
+        put_sized(&mapping, out);
+        out.extend(flows);
+        joined(of_mapping, of_flows)
+    }
+
+    /// Takes the flows of the record of a mapping that has been copied, in place of those that are
+    /// there. Returns false if one cannot be taken: then the mapping has no flow here.
+    pub(crate) fn copy_flows(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        (protocol, external): (u8, Endpoint),
+        flows: Option<Flows<'_>>,
+    ) -> bool {
+        self.forget_flows(protocol, external);
+        let Some((print, flows)) = flows else { return true };
+        let is_taken = self.take_flows(engine, now, (protocol, external), (print, flows)).is_some();
+        if !is_taken {
+            self.forget_flows(protocol, external);
+        }
+        is_taken
+    }
+
+    fn take_flows(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        (number, external): (u8, Endpoint),
+        (print, mut flows): (u64, &[u8]),
+    ) -> Option<()> {
+        let facts = engine.copy_facts(engine.copy_key(number, external)?)?;
+        let (realm, address) = facts.host;
+        let place = usize::from(realm).checked_sub(1);
+        let config = place.and_then(|place| engine.config().realms.get(place));
+        let has_number = config.is_some_and(|config| config.host_bits.is_some());
+        let host = CopiedHost { realm, address, has_number };
+        let external = SocketAddrV4::new(external.address, external.port);
+        let mut sum = 0;
+        while !flows.is_empty() {
+            let (record, rest) = take_sized(flows)?;
+            let Self { payloads, settings, servers, .. } = self;
+            let is_wanted = |kind, protocol, ends: &Endpoints| {
+                let server = servers.get(&(protocol, ends.external)).map(|(kind, _)| *kind);
+                server.or_else(|| settings.kind(protocol, ends.remote.port())) == Some(kind)
+            };
+            let of = (number, external, host);
+            sum = fold(sum, payloads.take_copy(seconds(now), record, of, is_wanted).ok()?);
+            flows = rest;
+        }
+        (sum == print).then_some(())?;
+        let port = |end: SocketAddrV4| AddressPort::new(end.ip().to_bits(), end.port());
+        let is_its = |(_, protocol, ends): &(_, u8, Endpoints)| {
+            (*protocol, ends.external) == (number, external)
+        };
+        for (_, protocol, ends) in self.payloads.each().filter(is_its) {
+            engine.doubt_control(protocol, port(ends.external), port(ends.remote));
+        }
+        Some(())
+    }
+
+    /// Forgets the flows of a mapping.
+    pub(crate) fn forget_flows(&mut self, protocol: u8, Endpoint { address, port }: Endpoint) {
+        self.payloads.forget_all(protocol, SocketAddrV4::new(address, port));
+    }
+
+    /// Forgets what is kept of connections that are no more.
+    pub(super) fn sweep_paired(&mut self) {
+        let Self { paired: Some(paired), payloads, .. } = self else { return };
+        paired.flows.retain(|key, _| payloads.find(key.0, key.1, key.2).is_some());
+    }
+
+    /// Drops a segment of a connection that this node may not read.
+    pub(super) fn drop_paired(&mut self, control: &Control) -> Fate {
+        self.payloads.count_dropped(control.kind)
+    }
+
+    /// Number of control flows.
+    #[cfg(test)]
+    pub(crate) fn flows(&self) -> usize {
+        self.payloads.flows()
+    }
+
+    /// True if packets wait.
+    pub(super) fn has_kept(&self) -> bool {
+        self.paired.as_ref().is_some_and(|paired| !paired.packets.is_empty())
+    }
+}
+
+/// The fingerprint of flows with one more.
+fn fold(sum: u64, print: u64) -> u64 {
+    sum.rotate_left(9).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ print
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_divided_as_it_was_put_together_and_not_in_part() {
+        assert_eq!(divide(b"mapping"), Some((&b"mapping"[..], None)));
+        let mut record = FLOWS.to_vec();
+        record.extend(7_u64.to_le_bytes());
+        put_sized(b"mapping", &mut record);
+        put_sized(b"flow", &mut record);
+        let (mapping, flows) = divide(&record).expect("whole");
+        let (print, flows) = flows.expect("flows");
+        assert_eq!((mapping, print), (&b"mapping"[..], 7));
+        assert_eq!(take_sized(flows), Some((&b"flow"[..], &b""[..])));
+        for len in FLOWS.len()..record.len() - b"....flow".len() {
+            assert_eq!(divide(&record[..len]), None, "{len}");
+        }
+        assert_eq!(print_with(5, None), 5);
+        assert_ne!(print_with(5, Some((7, b""))), 5);
+        assert_ne!(fold(fold(0, 1), 2), fold(fold(0, 2), 1));
+    }
+}
