@@ -217,8 +217,14 @@ fn ports_of_a_channel_that_are_no_pair_are_expected_one_by_one() {
         let message = with(h323::OPEN_ACK, &[(MEDIA, media), (MEDIA_CONTROL, control)]);
         assert_ne!(says(&mut link, Inside, &message), message);
     }
+    // The host has used both ports before, and their external ones do not follow each other.
+    link.book.has_no_pair = true;
+    let ends = |media, control| with(h323::OPEN_ACK, &[(MEDIA, media), (MEDIA_CONTROL, control)]);
+    let heard = says(&mut link, Inside, &ends("10.0.0.5:5008", "10.0.0.5:5009"));
+    assert_eq!(heard, ends("203.0.113.1:60010", "203.0.113.1:60012"));
     let wanted: Vec<_> = link.book.made.iter().map(|made| made.wanted).collect();
-    assert_eq!(wanted, [Wanted::AddressOfFlow; 4]);
+    assert_eq!(wanted, [Wanted::AddressOfFlow; 6]);
+    assert_eq!(refused(&link, Reason::NoPort), 0);
 }
 
 #[test]

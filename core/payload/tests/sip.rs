@@ -73,6 +73,59 @@ fn media_become_pairs_and_the_length_follows() {
     assert_eq!(heard, offer("203.0.113.1", &media(60002, 60004, 60005)));
 }
 
+/// RFC 3605: a host that has sent from both ports before has two external ones that do not follow
+/// each other.
+#[test]
+fn media_without_a_pair_name_the_port_of_rtcp() {
+    let one = Wanted::AddressOfFlow;
+    for (media, heard, asked) in [
+        (
+            "m=audio 4000 RTP/AVP 0\r\na=sendrecv\r\na=x\r\n",
+            "m=audio 60002 RTP/AVP 0\r\na=rtcp:60004\r\na=sendrecv\r\na=x\r\n",
+            &[4000, 4001][..],
+        ),
+        (
+            "m=audio 4000 RTP/AVP 0\r\n",
+            "m=audio 60002 RTP/AVP 0\r\na=rtcp:60004\r\n",
+            &[4000, 4001],
+        ),
+        (
+            "m=audio 4000 RTP/AVP 0\nb=AS:64\n",
+            "m=audio 60002 RTP/AVP 0\nb=AS:64\na=rtcp:60004\n",
+            &[4000, 4001],
+        ),
+        (
+            "m=audio 4000 RTP/AVP 0\r\na=rtcp:4001\r\n",
+            "m=audio 60002 RTP/AVP 0\r\na=rtcp:60004\r\n",
+            &[4000, 4001],
+        ),
+        // No place for the line.
+        ("m=audio 4000 RTP/AVP 0", "m=audio 60002 RTP/AVP 0", &[4000, 4001]),
+        (
+            "m=audio 4000 RTP/AVP 0\r\nm=video 4002 RTP/AVP 31\r\nc=IN IP4 10.0.0.5\r\n",
+            "m=audio 60002 RTP/AVP 0\r\nm=video 60006 RTP/AVP 31\r\nc=IN IP4 203.0.113.1\r\n\
+             a=rtcp:60008\r\n",
+            &[4000, 4001, 4002, 4003],
+        ),
+        ("m=audio 4001 RTP/AVP 0\r\n", "m=audio 60002 RTP/AVP 0\r\n", &[4001]),
+    ] {
+        let mut telephone = client();
+        telephone.book.has_no_pair = true;
+        let answer = |address: &str, media: &str| {
+            message("SIP/2.0 200 OK", "Call-ID: 1\r\n", &description(address, media))
+        };
+        // A repeated answer has the same ports.
+        for _ in 0..2 {
+            let said = telephone.send(Inside, &answer("10.0.0.5", media));
+            assert_eq!(said, answer("203.0.113.1", heard), "{media}");
+        }
+        let made = telephone.book.made.iter().map(|made| (made.internal.port(), made.wanted));
+        let expected = asked.iter().chain(asked).map(|port| (*port, one));
+        assert!(made.eq(expected), "{media}");
+        assert_eq!(telephone.refused(Reason::NoPort), 0);
+    }
+}
+
 #[test]
 fn media_of_an_answer_come_from_the_offers_address() {
     let mut telephone = client();
