@@ -328,6 +328,36 @@ fn media_get_two_ports_that_follow_each_other() {
     }
 }
 
+/// A telephone that is called may send from its ports before it answers. Then they have external
+/// ports that do not follow each other.
+#[test]
+fn media_that_have_begun_before_the_answer_keep_their_ports() {
+    let mut world = World::new();
+    let begun = ["10.0.0.5:4000", "10.0.0.5:4001"].map(|own| {
+        let bytes = datagram(end(own), end("198.51.100.9:7000"), "0123456789ab");
+        world.pass(Side::Inside, &bytes).0.port()
+    });
+    assert_ne!(begun[0] + 1, begun[1], "another seed is needed");
+    let body = "v=0\r\nc=IN IP4 10.0.0.5\r\nm=audio 4000 RTP/AVP 0\r\n";
+    let text = format!(
+        "SIP/2.0 200 OK\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    for _ in 0..2 {
+        let bytes = datagram(end("10.0.0.5:5060"), end("198.51.100.2:5060"), &text);
+        let (_, _, heard) = world.pass(Side::Inside, &bytes);
+        let [media, control] = begun;
+        let wanted = format!("m=audio {media} RTP/AVP 0\r\na=rtcp:{control}\r\n");
+        assert!(heard.ends_with(&wanted), "{heard}");
+        for (own, external) in [4000, 4001].into_iter().zip(begun) {
+            let made = world.stage.poll_expectation().expect("an expectation");
+            assert_eq!((made.internal.port, made.external.port), (own, external));
+        }
+    }
+    let counters = world.stage.counters().find(|(kind, _)| *kind == Kind::Sip);
+    assert_eq!(counters.expect("SIP is on").1.refused.iter().sum::<u64>(), 0);
+}
+
 #[test]
 fn a_message_that_grows_past_the_link_may_be_cut() {
     let message = |len: usize| {
