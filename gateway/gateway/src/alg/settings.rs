@@ -8,12 +8,30 @@ use natgate_wire::protocol::{TCP, UDP};
 const REQUESTED_MAPPINGS: u32 = 65_536;
 
 /// Ports of the servers of each protocol; a protocol without ports is off.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlgSettings {
     ports: Vec<(Kind, Vec<u16>)>,
+    /// Most control flows of a worker.
+    flows: u32,
+}
+
+impl Default for AlgSettings {
+    fn default() -> Self {
+        Self { ports: Vec::new(), flows: natgate_payload::Limits::default().flows }
+    }
 }
 
 impl AlgSettings {
+    /// Sets the number of control flows that a worker has room for.
+    pub fn set_flows(&mut self, flows: u32) {
+        self.flows = flows;
+    }
+
+    /// The number of control flows that a worker has room for.
+    pub(crate) fn flows(&self) -> u32 {
+        self.flows
+    }
+
     /// The usual ports of a protocol's servers.
     pub fn usual_ports(kind: Kind) -> &'static [u16] {
         match kind {

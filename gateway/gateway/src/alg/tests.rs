@@ -716,7 +716,7 @@ fn gateways_are_set_aside_and_taken_again() {
     let (mut aside, mut on) = (Aside::new([7; 32]), None);
     let off = AlgSettings::default();
     assert!(aside.renew(&mut on, None, &off, &config).is_none() && on.is_none());
-    let spare = aside.renew(&mut on, Some(Algs::spare()), &ftp_at(21), &config);
+    let spare = aside.renew(&mut on, Some(Algs::spare(&ftp_at(21))), &ftp_at(21), &config);
     assert!(spare.is_none());
     let counted = |on: &Option<Box<Algs>>| -> Vec<Kind> {
         on.iter().flat_map(|algs| algs.counters()).map(|(kind, _)| kind).collect()
@@ -728,8 +728,25 @@ fn gateways_are_set_aside_and_taken_again() {
     aside.put(&mut on);
     assert!(on.is_none());
     // The ones that were set aside are taken before new ones.
-    let spare = aside.renew(&mut on, Some(Algs::spare()), &ftp_at(21), &config);
+    let spare = aside.renew(&mut on, Some(Algs::spare(&ftp_at(21))), &ftp_at(21), &config);
     assert!(spare.is_some() && on.is_some());
+}
+
+#[test]
+fn a_worker_has_room_for_as_many_flows_as_the_settings_say() {
+    let mut settings = ftp_at(21);
+    settings.set_flows(3);
+    let mut world = World::of(&settings, 21, "203.0.113.1:2121".parse().unwrap());
+    for client in 0..5 {
+        let from = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 5), 40_000 + client);
+        let from = Box::leak(from.to_string().into_boxed_str());
+        let syn = Short { from, to: SERVER, numbers: (1, 0), flags: SYN, data: "" };
+        assert_eq!(world.send(Side::Inside, &segment(syn)).len(), 1);
+    }
+    assert_eq!(world.stage.payloads.flows(), 3);
+    let counters = world.stage.counters().find(|(kind, _)| *kind == Kind::Ftp).expect("it is on");
+    assert_eq!(counters.1.refused[natgate_payload::Reason::NoFlow as usize], 2);
+    assert_eq!(Algs::spare(&settings).stage.payloads.flows(), 0);
 }
 
 /// Rules for a client inside and for all servers outside, which name these protocols.
