@@ -442,7 +442,7 @@ impl Medium {
 
     /// True if RTCP has the port above this one.
     fn may_be_pair(&self, port: u16) -> bool {
-        port % 2 == 0 && !self.is_tcp
+        port.is_multiple_of(2) && !self.is_tcp
     }
 
     /// Expects the first port of the medium, in a pair if there is one. Returns its external port.
