@@ -126,8 +126,7 @@ fn telephones_hear_each_other_whoever_calls() {
     let account = format!("<sip:bob@{SERVER1}>;regint=0;answermode=auto\n");
     let mut bob = Telephone::start(&network, "server1", SERVER1, (BOB, &account));
     let near = |heard: u32, pitch: u32| heard.abs_diff(pitch) < pitch / 20;
-    let mut ended = 0;
-    for is_from_inside in [true, false] {
+    for (ended, is_from_inside) in (1..).zip([true, false]) {
         if is_from_inside {
             alice.command("dial", &format!("sip:bob@{SERVER1}"));
         } else {
@@ -138,7 +137,6 @@ fn telephones_hear_each_other_whoever_calls() {
         assert!(is_right, "from inside: {is_from_inside}, {heard:?} Hz");
         let caller = if is_from_inside { &alice } else { &bob };
         caller.command("hangup", "");
-        ended += 1;
         let is_over = || Ok((said(&alice.log).matches(END).count() == ended).then_some(()));
         natgate_testnet::wait_for("the end of the call", PATIENCE, is_over).unwrap();
     }
