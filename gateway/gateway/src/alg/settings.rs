@@ -28,7 +28,7 @@ impl AlgSettings {
     }
 
     /// The number of control flows that a worker has room for.
-    pub(crate) fn flows(&self) -> u32 {
+    pub fn flows(&self) -> u32 {
         self.flows
     }
 
