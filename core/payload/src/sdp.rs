@@ -72,6 +72,9 @@ struct Medium {
     connection: Option<Connection>,
     port: Port,
     is_tcp: bool,
+    /// True if a port of RTCP belongs to the medium: it is one of RTP, and does not say that both
+    /// share a port (RFC 5761, RFC 8858).
+    has_rtcp: bool,
     rtcp: Option<Rtcp>,
     /// True if lines contradict each other.
     is_odd: bool,
@@ -127,8 +130,8 @@ fn connection(value: &[u8], end: usize, family: Family) -> Connection {
     }
 }
 
-/// Reads `audio 49170 RTP/AVP`, which begins at `at`: the port, and true for media by TCP.
-fn medium(value: &[u8], at: usize) -> (Port, bool) {
+/// Reads `audio 49170 RTP/AVP`, which begins at `at`: the port, and the protocol.
+fn medium(value: &[u8], at: usize) -> (Port, &[u8]) {
     let mut words = value.split(|byte| *byte == b' ');
     let name = words.next().unwrap_or_default();
     let word = words.next().unwrap_or_default();
@@ -139,7 +142,7 @@ fn medium(value: &[u8], at: usize) -> (Port, bool) {
         Some(port) if !protocol.is_empty() => Port::One(start..start + word.len(), port),
         _ => Port::Other,
     };
-    (port, protocol.starts_with(b"TCP"))
+    (port, protocol)
 }
 
 impl Description {
@@ -204,12 +207,13 @@ impl Description {
                 }
             }
             b"m=" => {
-                let (port, is_tcp) = medium(value, at + 2);
+                let (port, protocol) = medium(value, at + 2);
                 let (is_odd, last) = (false, (line[line.len() - 1], end - 1..next));
                 self.media.push(Medium {
                     connection: None,
                     port,
-                    is_tcp,
+                    is_tcp: protocol.starts_with(b"TCP"),
+                    has_rtcp: protocol.windows(4).any(|part| part == b"RTP/"),
                     rtcp: None,
                     is_odd,
                     last,
@@ -222,8 +226,9 @@ impl Description {
                 }
             }
             b"a=" => {
-                let Some(text) = value.strip_prefix(b"rtcp:") else { return };
-                if let Some(medium) = self.media.last_mut() {
+                let Some(medium) = self.media.last_mut() else { return };
+                medium.has_rtcp &= !matches!(value, b"rtcp-mux" | b"rtcp-mux-only");
+                if let Some(text) = value.strip_prefix(b"rtcp:") {
                     medium.read_rtcp(text, end, family);
                 }
             }
@@ -418,7 +423,9 @@ impl Medium {
             context.expect_exactly(made).map(|external| (made, external.port()))
         };
         let Some(rtcp) = &self.rtcp else {
-            let second = (self.may_be_pair(*port) && !is_pair).then(|| expect(*port + 1)).flatten();
+            // A port that no line tells to the other side stays closed.
+            let is_told = self.may_be_pair(*port) && self.has_rtcp && self.attribute.is_some();
+            let second = (is_told && !is_pair).then(|| expect(*port + 1)).flatten();
             if let Some((_, external)) = second {
                 self.add_rtcp_line(external, changes);
             }

@@ -100,14 +100,35 @@ fn media_without_a_pair_name_the_port_of_rtcp() {
             &[4000, 4001],
         ),
         // No place for the line.
-        ("m=audio 4000 RTP/AVP 0", "m=audio 60002 RTP/AVP 0", &[4000, 4001]),
+        ("m=audio 4000 RTP/AVP 0", "m=audio 60002 RTP/AVP 0", &[4000]),
         (
             "m=audio 4000 RTP/AVP 0\r\nm=video 4002 RTP/AVP 31\r\nc=IN IP4 10.0.0.5\r\n",
-            "m=audio 60002 RTP/AVP 0\r\nm=video 60006 RTP/AVP 31\r\nc=IN IP4 203.0.113.1\r\n\
-             a=rtcp:60008\r\n",
-            &[4000, 4001, 4002, 4003],
+            "m=audio 60002 RTP/AVP 0\r\nm=video 60004 RTP/AVP 31\r\nc=IN IP4 203.0.113.1\r\n\
+             a=rtcp:60006\r\n",
+            &[4000, 4002, 4003],
         ),
         ("m=audio 4001 RTP/AVP 0\r\n", "m=audio 60002 RTP/AVP 0\r\n", &[4001]),
+        (
+            "m=audio 4000 UDP/TLS/RTP/SAVPF 0\r\na=x\r\n",
+            "m=audio 60002 UDP/TLS/RTP/SAVPF 0\r\na=rtcp:60004\r\na=x\r\n",
+            &[4000, 4001],
+        ),
+        // No port of RTCP.
+        (
+            "m=audio 4000 RTP/AVP 0\r\na=x\r\na=rtcp-mux\r\n",
+            "m=audio 60002 RTP/AVP 0\r\na=x\r\na=rtcp-mux\r\n",
+            &[4000],
+        ),
+        (
+            "m=audio 4000 RTP/AVP 0\r\na=rtcp-mux-only\r\n",
+            "m=audio 60002 RTP/AVP 0\r\na=rtcp-mux-only\r\n",
+            &[4000],
+        ),
+        (
+            "m=image 4000 udptl t38\r\na=T38FaxVersion:0\r\n",
+            "m=image 60002 udptl t38\r\na=T38FaxVersion:0\r\n",
+            &[4000],
+        ),
     ] {
         let mut telephone = client();
         telephone.book.has_no_pair = true;
