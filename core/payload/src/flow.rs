@@ -22,7 +22,7 @@ use core::net::{SocketAddr, SocketAddrV4};
 use natgate_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 
 /// First byte of a saved flow: the format, which no other one begins with.
-const FORMAT: u8 = 0x81;
+const FORMAT: u8 = 0x82;
 
 /// Lifetimes without packets, seconds: longer than those of the engine's sessions.
 const OPENING: u32 = 250;

@@ -113,7 +113,7 @@ pub(crate) struct H323 {
     /// Address of the media that the other side has named last.
     media: Option<Ipv4Addr>,
     /// The last ports of the host.
-    ports: [Port; 8],
+    ports: [Port; 13],
     next_port: u8,
     /// Number of the last request of a registration; 0: none.
     request: u16,

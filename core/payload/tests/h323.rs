@@ -228,6 +228,24 @@ fn ports_of_a_channel_that_are_no_pair_are_expected_one_by_one() {
 }
 
 #[test]
+fn an_answer_limits_six_channels_without_pairs() {
+    let mut link = control();
+    link.book.has_no_pair = true;
+    for port in (5000..5012).step_by(2) {
+        let (media, control) = (format!("10.0.0.5:{port}"), format!("10.0.0.5:{}", port + 1));
+        let ends = [(MEDIA, &media[..]), (MEDIA_CONTROL, &control[..])];
+        says(&mut link, Inside, &with(h323::OPEN_ACK, &ends));
+    }
+    let ends = [(MEDIA, "198.51.100.2:6000"), (MEDIA_CONTROL, "198.51.100.2:6001")];
+    says(&mut link, Outside, &with(h323::OPEN_ACK, &ends));
+    let (open, limited) = link.book.made.split_at(12);
+    assert!(open.iter().all(|one| one.remote.is_none()));
+    assert!(limited.iter().all(|one| one.remote == Some(REMOTE)));
+    let ports = limited.iter().map(|one| one.internal.port());
+    assert!(ports.eq(5000..5012), "{limited:?}");
+}
+
+#[test]
 fn other_addresses_and_low_ports_stay() {
     let mut link = control();
     let foreign = with(h323::OPEN, &[(MEDIA_CONTROL, "10.0.0.6:5001")]);

@@ -5,6 +5,7 @@ mod common;
 use common::telephone::{Telephone, client, description, message};
 use natgate_payload::Side::{Inside, Outside};
 use natgate_payload::{Reason, Uses, Wanted};
+use std::net::Ipv4Addr;
 
 #[test]
 fn a_registration_names_the_external_endpoint_and_keeps_it() {
@@ -145,6 +146,29 @@ fn media_without_a_pair_name_the_port_of_rtcp() {
         assert!(made.eq(expected), "{media}");
         assert_eq!(telephone.refused(Reason::NoPort), 0);
     }
+}
+
+/// A flow remembers as many media without pairs as media with pairs.
+#[test]
+fn an_answer_limits_all_media_without_pairs() {
+    let mut telephone = client();
+    telephone.book.has_no_pair = true;
+    let media = |first: u16| -> String {
+        let line = |at: u16| format!("m=x {} RTP/AVP {at}\r\na=x\r\n", first + 2 * at);
+        (0..5).map(line).collect()
+    };
+    let text = |line: &str, address: &str, first: u16| {
+        message(line, "Call-ID: 1\r\n", &description(address, &media(first)))
+    };
+    let ports: Vec<u16> = (4000..4010).collect();
+    telephone.send(Inside, &text("INVITE sip:b@c SIP/2.0", "10.0.0.5", 4000));
+    telephone.send(Outside, &text("SIP/2.0 200 OK", "198.51.100.61", 5000));
+    let of = |remote: Option<Ipv4Addr>| -> Vec<u16> {
+        let all = telephone.book.made.iter().filter(|one| one.remote == remote);
+        all.map(|one| one.internal.port()).collect()
+    };
+    let limited = of(Some(Ipv4Addr::new(198, 51, 100, 61)));
+    assert_eq!((of(None), limited), (ports.clone(), ports));
 }
 
 #[test]
