@@ -410,9 +410,10 @@ impl Payloads {
         }
     }
 
-    /// Looks at the next 64 flows, and forgets those without packets for too long.
+    /// Looks at the next flows, and forgets those without packets for too long. After 64 sweeps it
+    /// has looked at each flow.
     pub fn sweep(&mut self, now: u32) {
-        for _ in 0..self.flows.len().min(64) {
+        for _ in 0..self.flows.len().min(64).max(self.flows.len().div_ceil(64)) {
             self.swept = (self.swept + 1) % self.flows.len();
             let flow = self.flows[self.swept].as_ref();
             // A time beyond that of any flow is none.
