@@ -8,7 +8,7 @@
 //! `NATGATE_SIP_PHONES` is their number. A tenth of them has calls at once.
 
 use super::*;
-use natgate_testnet::{Namespace, config_with_pool, wait_for};
+use natgate_testnet::{Namespace, config_with_pool, raise_open_files, wait_for};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashSet;
 use std::net::UdpSocket;
@@ -157,6 +157,8 @@ struct Media {
 
 impl Media {
     fn start(node: &Namespace, count: usize) -> Self {
+        // Two sockets of each telephone.
+        raise_open_files().unwrap();
         let sockets = node.enter(|| {
             let ends = (0..count).flat_map(|phone| [MEDIA, MEDIA + 1].map(|port| (phone, port)));
             ends.map(|(phone, port)| UdpSocket::bind((address(phone), port)).unwrap()).collect()
