@@ -153,6 +153,13 @@ impl Payloads {
         }
     }
 
+    /// Bytes of memory that such tables take when all of them are used.
+    pub fn memory(limits: Limits) -> u64 {
+        let flows = limits.flows.clamp(1, 1 << 30);
+        let flow = size_of::<Option<Flow>>() + size_of::<u32>();
+        u64::from(flows) * flow as u64 + Index::memory(flows) + Pool::memory(limits.buffers)
+    }
+
     /// Number of control flows.
     pub fn flows(&self) -> usize {
         self.flows.len() - self.free.len()

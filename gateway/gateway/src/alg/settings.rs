@@ -1,7 +1,7 @@
 //! Settings of application-level gateways: which protocols are on, and the ports of their servers.
 
 use natgate_engine::Limits;
-use natgate_payload::Kind;
+use natgate_payload::{Kind, Payloads};
 use natgate_wire::protocol::{TCP, UDP};
 
 /// Mappings that hosts and application-level gateways may request, if no table says another number.
@@ -30,6 +30,13 @@ impl AlgSettings {
     /// The number of control flows that a worker has room for.
     pub fn flows(&self) -> u32 {
         self.flows
+    }
+
+    /// Bytes of memory for control flows of a number of workers, when all places and buffers are
+    /// used; 0 if no protocol is on.
+    pub fn memory(&self, workers: usize) -> u64 {
+        let limits = natgate_payload::Limits { flows: self.flows, ..Default::default() };
+        if self.is_off() { 0 } else { workers.max(1) as u64 * Payloads::memory(limits) }
     }
 
     /// The usual ports of a protocol's servers.

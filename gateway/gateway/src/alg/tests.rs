@@ -531,6 +531,21 @@ fn nothing_is_on_unless_it_is_named() {
     assert!(settings.is_off());
 }
 
+#[test]
+fn each_worker_takes_memory_for_its_control_flows() {
+    let mut settings = AlgSettings::default();
+    settings.set_flows(1 << 20);
+    assert_eq!(settings.memory(8), 0, "no protocol is on");
+    settings.set(Kind::Sip, vec![5060]);
+    let one = settings.memory(1);
+    // Places of 260 bytes at least, an index twice as large, and the buffers.
+    assert!((320 << 20..380 << 20).contains(&one), "{one}");
+    assert_eq!((settings.memory(8), settings.memory(0)), (8 * one, one));
+    settings.set_flows(64);
+    let least = settings.memory(1);
+    assert!((28 << 20..32 << 20).contains(&least), "{least}");
+}
+
 impl World {
     /// The explanation of a packet by engine and stage.
     fn explain(&mut self, from: Side, bytes: &[u8]) -> Option<natgate_payload::Explanation> {
