@@ -34,10 +34,17 @@ TEST_TOOLS := setsid:util-linux $(DEMO_TOOLS) $(COUNT_TOOLS) $(PACKAGE_TOOLS) $(
 	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core pkg-config:pkg-config /usr/include/dpdk/rte_eal.h:libdpdk-dev \
 	promtool:prometheus snmpd:snmpd snmpwalk:snmp yanglint:libyang2-tools \
 	openssl:openssl qemu-system-x86_64:qemu-system-x86 /usr/share/OVMF/OVMF_CODE_4M.fd:ovmf \
-	named:bind9 tayga:tayga python3:python3 /usr/share/doc/python3-venv:python3-venv
+	named:bind9 tayga:tayga python3:python3 /usr/share/doc/python3-venv:python3-venv \
+	sipp:sip-tester baresip:baresip-core ngircd:ngircd irssi:irssi script:bsdutils dnsmasq:dnsmasq-base \
+	ffmpeg:ffmpeg /usr/lib/python3/dist-packages/gi:python3-gi $(foreach package,gir1.2-gst-rtsp-server-1.0 \
+	gstreamer1.0-plugins-base gstreamer1.0-plugins-good,/usr/share/doc/$(package):$(package))
+
+# Programs of the tests whose packages conflict with others of them: unpacked here, and not installed.
+PROGRAMS := $(TARGET)/programs
+UNPACKED := usr/sbin/proftpd:proftpd-core usr/sbin/pure-ftpd:pure-ftpd
 
 # Services that come with a program of which only the program is wanted.
-UNWANTED := prometheus snmpd unbound vsftpd tftpd-hpa frr keepalived named bind9 tayga
+UNWANTED := prometheus snmpd unbound vsftpd tftpd-hpa frr keepalived named bind9 tayga ngircd
 
 # $(call install,TOOLS): installs the packages of those programs that are not there; unwanted services are
 # neither started nor left to start with the machine.
@@ -66,6 +73,32 @@ if [ -n "$$missing" ]; then \
 			! command -v systemctl >/dev/null || systemctl disable --quiet "$$service" || true;; \
 		esac; \
 	done; \
+fi
+endef
+
+# Unpacks the packages of those programs that are not there or do not start, and installs the libraries that they
+# depend on.
+define unpack
+missing=; \
+for program in $(UNPACKED); do \
+	file="$(PROGRAMS)/$${program%%:*}"; \
+	{ [ -x "$$file" ] && ! ldd "$$file" | grep 'not found' >/dev/null; } || missing+=" $${program##*:}"; \
+done; \
+if [ -n "$$missing" ]; then \
+	if ! command -v apt-get >/dev/null; then \
+		echo "make: programs are missing; unpack in $(PROGRAMS):$$missing" >&2; exit 1; \
+	fi; \
+	folder=$$(mktemp -d); \
+	trap 'rm -rf "$$folder"' EXIT; \
+	apt-get update -qq; \
+	(cd "$$folder" && apt-get download -qq -o APT::Sandbox::User=root $$missing); \
+	mkdir -p "$(PROGRAMS)"; \
+	for package in "$$folder"/*.deb; do \
+		dpkg-deb -f "$$package" Depends | tr '|,' '\n\n' >>"$$folder/depends"; \
+		dpkg-deb -x "$$package" "$(PROGRAMS)"; \
+	done; \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+		$$(sed -n 's/^ *\(lib[^ :(]*\).*/\1/p' "$$folder/depends" | sort -u); \
 fi
 endef
 
@@ -204,6 +237,8 @@ bench-quick: count-tools build ## Count instructions of the hot paths; compare w
 # How long mixed traffic goes through the gateway, and garbage to each of the image's kinds of card, seconds.
 SOAK_SECONDS ?= 7200
 GARBAGE_SECONDS ?= 60
+# How many telephones register; a tenth of them has calls at once.
+SIP_PHONES ?= 10000
 # How many states of a pair of gateways the model checker visits.
 PAIR_STATES ?= 100000000
 # How many histories of two engines with a replication link are simulated.
@@ -212,7 +247,7 @@ PAIR_HISTORIES ?= 1000000
 PAYLOAD_INPUTS ?= 100000000
 
 .PHONY: soak
-soak: root demo-tools build ## Check what always holds over a table as big as memory permits, against the model, and for two hours of mixed traffic; garbage to the image's cards
+soak: root demo-tools build ## Check what always holds over a table as big as memory permits, against the model, and for two hours of mixed traffic; ten thousand telephones; garbage to the image's cards
 	@"$(TARGET)/release/natgate" bench soak
 	@NATGATE_MAPPINGS=1000000 PROPTEST_CASES=1 cargo test --quiet --locked --release -p natgate-compare \
 		--test random large
@@ -225,6 +260,9 @@ soak: root demo-tools build ## Check what always holds over a table as big as me
 		--test mutated -- --nocapture
 	@NATGATE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --quiet --locked --release -p natgate --test live \
 		soak -- --nocapture
+	@$(call install,sipp:sip-tester)
+	@NATGATE_SIP_PHONES=$(SIP_PHONES) cargo test --quiet --locked --release -p natgate --test alg \
+		many_telephones -- --nocapture
 	@$(call install,qemu-system-x86_64:qemu-system-x86)
 	@NATGATE_GARBAGE_SECONDS=$(GARBAGE_SECONDS) cargo test --quiet --locked -p natgate-bare --test boot \
 		garbage -- --nocapture
@@ -262,6 +300,7 @@ demo-tools:
 .PHONY: test-tools
 test-tools:
 	@$(call install,$(TEST_TOOLS))
+	@$(unpack)
 
 .PHONY: package-tools
 package-tools:

@@ -354,11 +354,12 @@ impl Args {
             )));
         }
         let tables = Engine::memory(&settings.engine) + settings.ipv6.memory(&settings.engine);
-        let needed = tables + team_memory(settings);
+        let of_flows = settings.alg.memory(settings.workers.count);
+        let needed = tables + team_memory(settings) + of_flows;
         // More memory may be free at another time, so this is not an error of the configuration.
         memory::require(needed, "the configuration").map_err(|lack| {
             anyhow!(
-                "{}: {lack}; lower limits.mappings or limits.extra_sessions",
+                "{}: {lack}; lower limits.mappings, limits.extra_sessions or alg.flows",
                 self.config.display()
             )
         })?;

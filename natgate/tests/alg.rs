@@ -1,11 +1,23 @@
 //! Application-level gateways between real programs: Debian's vsftpd and tftpd, and curl, lftp,
-//! ncftp and tnftp.
+//! ncftp and tnftp. Further programs have a file each.
 //!
 //! Needs root and the programs that `make test` installs, and fails without them. One test runs at
 //! a time, because the tests share two cores with the gateway.
 
+#[path = "alg/baresip.rs"]
+mod baresip;
+#[path = "alg/ftp_servers.rs"]
+mod ftp_servers;
+#[path = "alg/irc.rs"]
+mod irc;
 #[path = "alg/pptp.rs"]
 mod pptp;
+#[path = "alg/rtsp.rs"]
+mod rtsp;
+#[path = "alg/sip.rs"]
+mod sip;
+#[path = "alg/tftp.rs"]
+mod tftp;
 
 use natgate_testnet::{
     Gateway, POOL, SERVER1, SUBSCRIBER1, TestNetwork, config, terminate, wait_for_listener,
@@ -26,18 +38,37 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Allows only remote endpoints that a host has sent to: without its gateway a protocol fails.
 const STRICT: &str = "[nat]\nfiltering = \"address-and-port-dependent\"\n";
 
+/// Fails if a program is missing.
+fn need(program: &str) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    assert!(is_there, "{program} is missing: `make test` installs it");
+}
+
 /// A network with a folder that its servers offer.
 struct Offer {
     network: TestNetwork,
     body: Vec<u8>,
 }
 
-/// A server; ended when dropped.
+/// A program that runs; ended when dropped.
 struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = terminate(&self.0);
+        if matches!(self.0.try_wait(), Ok(None)) {
+            let _ = terminate(&self.0);
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// A program that runs; killed when dropped. Asked to end, it would wait for other hosts.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
@@ -115,6 +146,14 @@ fn ftp(server: Ipv4Addr) -> String {
     format!("ftp://{server}/body")
 }
 
+/// Has lftp fetch the file on a node, with a setting of FTP.
+fn lftp(offer: &Offer, node: &str, mode: &str, server: Ipv4Addr) -> bool {
+    let limits = "set net:timeout 8; set net:max-retries 1";
+    let (url, fetched) = (ftp(server), offer.fetched().display().to_string());
+    let script = format!("{limits}; set ftp:{mode}; get {url} -o {fetched}");
+    offer.fetches_by(node, "lftp", &["-c", &script])
+}
+
 fn alg_counters(gateway: &Gateway) -> Value {
     gateway.status().unwrap()["counters"]["alg_expectations"].clone()
 }
@@ -143,15 +182,9 @@ fn other_clients_of_ftp_fetch_files_in_all_modes() {
     let gateway = offer.start(&format!("{STRICT}[alg]\nftp = true\n"));
     let (server, url) = (SERVER1.to_string(), ftp(SERVER1));
     let fetched = offer.fetched().display().to_string();
-    let lftp = |mode: &str| {
-        let limits = "set net:timeout 8; set net:max-retries 1";
-        let script = format!("{limits}; set ftp:{mode}; get {url} -o {fetched}");
-        offer.fetched();
-        assert!(offer.fetches_by("sub1", "lftp", &["-c", &script]), "lftp, {mode}");
-    };
-    lftp("passive-mode off");
-    lftp("prefer-epsv on");
-    lftp("prefer-epsv off");
+    for mode in ["passive-mode off", "prefer-epsv on", "prefer-epsv off"] {
+        assert!(lftp(&offer, "sub1", mode, SERVER1), "lftp, {mode}");
+    }
     for mode in ["-E", "-F"] {
         offer.fetched();
         let arguments = [mode, "-V", "-r", "1", "-t", "8", "-C", &server, "/body", &fetched];

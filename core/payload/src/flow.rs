@@ -23,8 +23,8 @@ use natgate_engine::fingerprint;
 use natgate_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 
 /// First byte of a saved flow, which no other record begins with; and of one with another clock.
-const FORMAT: u8 = 0x81;
-const SHIFTED: u8 = 0x82;
+const FORMAT: u8 = 0x83;
+const SHIFTED: u8 = 0x84;
 
 /// Lifetimes without packets, seconds: longer than those of the engine's sessions.
 const OPENING: u32 = 250;

@@ -32,15 +32,17 @@ const LONGEST_LINE: usize = 4200;
 const LIFETIME: u16 = 60;
 
 /// Commands: RFC 959, 775, 1639, 2228, 2389, 2428, 2640, 3659, 6384, 7151, and common ones that the
-/// registry of RFC 5797 or servers have.
-const COMMANDS: [&[u8]; 69] = [
+/// registry of RFC 5797 or servers have. A client says PRET before PASV or EPSV to a server that
+/// lists it as a feature; CPSV and SSCN are of transfers between servers.
+const COMMANDS: [&[u8]; 72] = [
     b"ABOR", b"ACCT", b"ADAT", b"ALGS", b"ALLO", b"APPE", b"AUTH", b"AVBL", b"CCC", b"CDUP",
-    b"CLNT", b"CONF", b"CSID", b"CWD", b"DELE", b"DSIZ", b"ENC", b"EPRT", b"EPSV", b"FEAT",
-    b"HASH", b"HELP", b"HOST", b"LANG", b"LIST", b"LPRT", b"LPSV", b"MDTM", b"MFCT", b"MFF",
-    b"MFMT", b"MIC", b"MKD", b"MLSD", b"MLST", b"MODE", b"NLST", b"NOOP", b"OPTS", b"PASS",
-    b"PASV", b"PBSZ", b"PORT", b"PROT", b"PWD", b"QUIT", b"RANG", b"REIN", b"REST", b"RETR",
-    b"RMD", b"RNFR", b"RNTO", b"SITE", b"SIZE", b"SMNT", b"STAT", b"STOR", b"STOU", b"STRU",
-    b"SYST", b"TYPE", b"USER", b"XCRC", b"XCUP", b"XCWD", b"XMKD", b"XPWD", b"XRMD",
+    b"CLNT", b"CONF", b"CPSV", b"CSID", b"CWD", b"DELE", b"DSIZ", b"ENC", b"EPRT", b"EPSV",
+    b"FEAT", b"HASH", b"HELP", b"HOST", b"LANG", b"LIST", b"LPRT", b"LPSV", b"MDTM", b"MFCT",
+    b"MFF", b"MFMT", b"MIC", b"MKD", b"MLSD", b"MLST", b"MODE", b"NLST", b"NOOP", b"OPTS", b"PASS",
+    b"PASV", b"PBSZ", b"PORT", b"PRET", b"PROT", b"PWD", b"QUIT", b"RANG", b"REIN", b"REST",
+    b"RETR", b"RMD", b"RNFR", b"RNTO", b"SITE", b"SIZE", b"SMNT", b"SSCN", b"STAT", b"STOR",
+    b"STOU", b"STRU", b"SYST", b"TYPE", b"USER", b"XCRC", b"XCUP", b"XCWD", b"XMKD", b"XPWD",
+    b"XRMD",
 ];
 
 /// A command that is not answered yet, if its answer matters.

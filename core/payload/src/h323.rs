@@ -113,7 +113,7 @@ pub(crate) struct H323 {
     /// Address of the media that the other side has named last.
     media: Option<Ipv4Addr>,
     /// The last ports of the host.
-    ports: [Port; 8],
+    ports: [Port; 13],
     next_port: u8,
     /// Number of the last request of a registration; 0: none.
     request: u16,
@@ -339,31 +339,46 @@ impl H323 {
         let both = [media, control];
         let found = both.iter().flatten();
         if let Some(first) = first.filter(|first| first % 2 == 0) {
-            let external = self.expect_udp(first, Port::PAIR, context)?;
-            return found
-                .map(|one| {
-                    let port = external.port().checked_add(one.endpoint.port() - first)?;
-                    Some((one.at, SocketAddrV4::new(*external.ip(), port)))
-                })
-                .collect();
+            match self.expect_udp(first, Port::PAIR, context) {
+                Ok(external) => {
+                    return found
+                        .map(|one| {
+                            let port = external.port().checked_add(one.endpoint.port() - first)?;
+                            Some((one.at, SocketAddrV4::new(*external.ip(), port)))
+                        })
+                        .collect();
+                }
+                // The message names each port.
+                Err(Reason::NoPort) => {}
+                Err(reason) => {
+                    context.refuse(reason);
+                    return None;
+                }
+            }
         }
-        found.map(|one| Some((one.at, self.expect_udp(one.endpoint.port(), 0, context)?))).collect()
+        found
+            .map(|one| {
+                let external = self.expect_udp(one.endpoint.port(), 0, context);
+                let external = external.map_err(|reason| context.refuse(reason)).ok()?;
+                Some((one.at, external))
+            })
+            .collect()
     }
 
-    /// Expects media at a port, or at a pair of ports.
+    /// Expects media at a port, or at a pair of ports. A refusal is not counted yet.
     fn expect_udp(
         &mut self,
         internal: u16,
         bits: u8,
         context: &mut Context<'_>,
-    ) -> Option<SocketAddrV4> {
+    ) -> Result<SocketAddrV4, Reason> {
         let bits = if self.media.is_none() { bits | Port::OPEN } else { bits };
         let until = (context.now as u16).wrapping_add(LIFETIME);
         let port = Port { internal, external: 0, until, bits };
         let wanted = port.expectation(context.flow().internal, self.media, LIFETIME);
-        let external = context.expect_exactly(wanted)?;
+        let external = context.try_to_expect(wanted)?;
         self.note(Port { external: external.port(), ..port });
-        Some(external)
+        Ok(external)
     }
 
     /// Expects the connection of H.245.

@@ -32,8 +32,17 @@ pub(crate) struct Index {
 impl Index {
     /// An index of at most `count` flows.
     pub(crate) fn new(count: u32, seed: [u8; 32]) -> Self {
-        let len = (count as usize * 2).next_power_of_two();
-        Self { key: hash_key(seed), slots: vec![(Key(0, 0), FREE); len] }
+        Self { key: hash_key(seed), slots: vec![(Key(0, 0), FREE); Self::len(count)] }
+    }
+
+    /// Number of places in an index of `count` flows.
+    fn len(count: u32) -> usize {
+        (count as usize * 2).next_power_of_two()
+    }
+
+    /// Bytes of memory of an index of `count` flows.
+    pub(crate) fn memory(count: u32) -> u64 {
+        (Self::len(count) * size_of::<(Key, u32)>()) as u64
     }
 
     /// Replaces the secret of an index without flows.

@@ -189,19 +189,22 @@ impl Context<'_> {
 
     /// Makes an expectation. `None`: it was refused, and counted.
     pub(crate) fn expect_exactly(&mut self, expectation: Expectation) -> Option<SocketAddrV4> {
-        let refusal = self.refusal(&expectation);
-        if let Some(reason) = refusal {
-            self.refuse(reason);
-            return None;
+        self.try_to_expect(expectation).map_err(|reason| self.refuse(reason)).ok()
+    }
+
+    /// Makes an expectation. `Err`: it was refused, and is not counted yet.
+    pub(crate) fn try_to_expect(
+        &mut self,
+        expectation: Expectation,
+    ) -> Result<SocketAddrV4, Reason> {
+        if let Some(reason) = self.refusal(&expectation) {
+            return Err(reason);
         }
-        let Some(external) = self.ports.expect(self.flow, &expectation) else {
-            self.refuse(Reason::NoPort);
-            return None;
-        };
+        let external = self.ports.expect(self.flow, &expectation).ok_or(Reason::NoPort)?;
         if self.opened.len() < self.opened.capacity() {
             self.opened.push(Opened { expectation, external });
         }
-        Some(external)
+        Ok(external)
     }
 
     /// Limits an expectation that the internal host made for any remote address. A message from

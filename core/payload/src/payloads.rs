@@ -157,6 +157,13 @@ impl Payloads {
         }
     }
 
+    /// Bytes of memory that such tables take when all of them are used.
+    pub fn memory(limits: Limits) -> u64 {
+        let flows = limits.flows.clamp(1, 1 << 30);
+        let flow = size_of::<Option<Flow>>() + size_of::<u32>();
+        u64::from(flows) * flow as u64 + Index::memory(flows) + Pool::memory(limits.buffers)
+    }
+
     /// Number of control flows.
     pub fn flows(&self) -> usize {
         self.flows.len() - self.free.len()
@@ -437,10 +444,10 @@ impl Payloads {
         }
     }
 
-    /// Looks at the next 64 flows, and forgets those without packets for too long. Flows that are
-    /// `kept` last on, and their time begins anew.
+    /// Looks at the next flows, and forgets those without packets for too long. After 64 sweeps it
+    /// has looked at each flow. Flows that are `kept` last on, and their time begins anew.
     pub fn sweep(&mut self, now: u32, kept: impl Fn(&Endpoints) -> bool) {
-        for _ in 0..self.flows.len().min(64) {
+        for _ in 0..self.flows.len().min(64).max(self.flows.len().div_ceil(64)) {
             self.swept = (self.swept + 1) % self.flows.len();
             let Some(flow) = self.flows[self.swept].as_mut() else { continue };
             let now = now.wrapping_add(flow.shift);

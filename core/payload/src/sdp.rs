@@ -1,8 +1,10 @@
 //! SDP: the addresses and ports of media (RFC 8866, RFC 3605), as a body of SIP.
 //!
 //! A description from inside names the ports where the host waits for media. Each becomes a pair
-//! of external ports, RTP and RTCP, if it is even. Candidates of ICE stay as they are: ICE finds
-//! its own way through a translator (RFC 8445), and an edit would break its checks.
+//! of external ports, RTP and RTCP, if it is even. If there is no such pair, because the host has
+//! used both ports before and they have other external ones, the description names the port of RTCP
+//! (RFC 3605). Candidates of ICE stay as they are: ICE finds its own way through a translator
+//! (RFC 8445), and an edit would break its checks.
 //!
 //! Address and port of a medium change together or not at all: the external address with an
 //! internal port would be an endpoint of another subscriber. A medium without a port keeps its
@@ -70,12 +72,26 @@ struct Medium {
     connection: Option<Connection>,
     port: Port,
     is_tcp: bool,
+    /// True if a port of RTCP belongs to the medium: it is one of RTP, and does not say that both
+    /// share a port (RFC 5761, RFC 8858).
+    has_rtcp: bool,
     rtcp: Option<Rtcp>,
     /// True if lines contradict each other.
     is_odd: bool,
     /// The line behind which connection data belong (RFC 8866 section 5): its last byte, and the
     /// place of this byte and of the line's end.
     last: (u8, Range<usize>),
+    /// The place of a further attribute. `None`: there is none.
+    attribute: Option<Place>,
+}
+
+/// The place of a new line in a description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// Before a line: its first byte.
+    Before(Range<usize>),
+    /// Behind the last line: its end.
+    Behind(Range<usize>),
 }
 
 /// A description: the addresses in it, and its media.
@@ -114,8 +130,8 @@ fn connection(value: &[u8], end: usize, family: Family) -> Connection {
     }
 }
 
-/// Reads `audio 49170 RTP/AVP`, which begins at `at`: the port, and true for media by TCP.
-fn medium(value: &[u8], at: usize) -> (Port, bool) {
+/// Reads `audio 49170 RTP/AVP`, which begins at `at`: the port, and the protocol.
+fn medium(value: &[u8], at: usize) -> (Port, &[u8]) {
     let mut words = value.split(|byte| *byte == b' ');
     let name = words.next().unwrap_or_default();
     let word = words.next().unwrap_or_default();
@@ -126,7 +142,7 @@ fn medium(value: &[u8], at: usize) -> (Port, bool) {
         Some(port) if !protocol.is_empty() => Port::One(start..start + word.len(), port),
         _ => Port::Other,
     };
-    (port, protocol.starts_with(b"TCP"))
+    (port, protocol)
 }
 
 impl Description {
@@ -140,9 +156,31 @@ impl Description {
             let line = rest[..len].strip_suffix(b"\n").unwrap_or(rest);
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             description.read_line(line, at..at + len, family);
+            description.note_place(line, at..at + len);
             at += len;
         }
+        if description.media.len() > 1 {
+            // Behind such a line a medium may get connection data of its own.
+            for medium in &mut description.media {
+                let end = medium.last.1.end;
+                medium.attribute.take_if(|at| matches!(at, Place::Behind(at) if at.end == end));
+            }
+        }
         description
+    }
+
+    /// Notes where a further attribute of the last medium belongs, from each of its lines.
+    fn note_place(&mut self, line: &[u8], place: Range<usize>) {
+        let Some(medium) = self.media.last_mut() else { return };
+        if matches!(medium.attribute, Some(Place::Before(_))) {
+            return;
+        }
+        let end = place.start + line.len()..place.end;
+        medium.attribute = if line.starts_with(b"a=") {
+            Some(Place::Before(place.start..place.start + 1))
+        } else {
+            (!end.is_empty()).then_some(Place::Behind(end))
+        };
     }
 
     /// Reads a line at a place, which includes its end.
@@ -169,10 +207,18 @@ impl Description {
                 }
             }
             b"m=" => {
-                let (port, is_tcp) = medium(value, at + 2);
+                let (port, protocol) = medium(value, at + 2);
                 let (is_odd, last) = (false, (line[line.len() - 1], end - 1..next));
-                let medium = Medium { connection: None, port, is_tcp, rtcp: None, is_odd, last };
-                self.media.push(medium);
+                self.media.push(Medium {
+                    connection: None,
+                    port,
+                    is_tcp: protocol.starts_with(b"TCP"),
+                    has_rtcp: protocol.windows(4).any(|part| part == b"RTP/"),
+                    rtcp: None,
+                    is_odd,
+                    last,
+                    attribute: None,
+                });
             }
             b"i=" => {
                 if let Some(medium) = self.media.last_mut() {
@@ -180,8 +226,9 @@ impl Description {
                 }
             }
             b"a=" => {
-                let Some(text) = value.strip_prefix(b"rtcp:") else { return };
-                if let Some(medium) = self.media.last_mut() {
+                let Some(medium) = self.media.last_mut() else { return };
+                medium.has_rtcp &= !matches!(value, b"rtcp-mux" | b"rtcp-mux-only");
+                if let Some(text) = value.strip_prefix(b"rtcp:") {
                     medium.read_rtcp(text, end, family);
                 }
             }
@@ -323,6 +370,27 @@ impl Medium {
         });
     }
 
+    /// Gives the medium the port of RTCP.
+    fn add_rtcp_line(&self, port: u16, changes: &mut Changes) {
+        let end: &[u8] = if self.last.1.len() == 2 { b"\n" } else { b"\r\n" };
+        let write = |to: &mut Vec<u8>| {
+            to.extend_from_slice(b"a=rtcp:");
+            text::write_number(to, port.into());
+            to.extend_from_slice(end);
+        };
+        match &self.attribute {
+            Some(Place::Before(place)) => changes.add(place.clone(), |to| {
+                write(to);
+                to.push(b'a');
+            }),
+            Some(Place::Behind(place)) => changes.add(place.clone(), |to| {
+                to.extend_from_slice(end);
+                write(to);
+            }),
+            None => {}
+        }
+    }
+
     /// Expects the medium, and collects the changes of its ports. `None`: it stays as it is.
     fn expect(
         &self,
@@ -338,24 +406,31 @@ impl Medium {
             context.refuse(Reason::NoPort);
             return None;
         };
-        let is_pair = port % 2 == 0 && !self.is_tcp;
-        let wanted = if is_pair { Wanted::Pair } else { Wanted::AddressOfFlow };
-        let mut expect = |port: u16, wanted: Wanted| {
-            let made = Expectation {
-                protocol: if self.is_tcp { TCP } else { UDP },
-                remote,
-                remote_port: 0,
-                internal: SocketAddr::new(address, port),
-                wanted,
-                lifetime: LIFETIME,
-                uses: Uses::Many,
-            };
-            let external = context.expect_exactly(made)?;
-            Some((made, external.port()))
+        let single = |port: u16| Expectation {
+            protocol: if self.is_tcp { TCP } else { UDP },
+            remote,
+            remote_port: 0,
+            internal: SocketAddr::new(address, port),
+            wanted: Wanted::AddressOfFlow,
+            lifetime: LIFETIME,
+            uses: Uses::Many,
         };
-        let (first, external) = expect(*port, wanted)?;
+        let (first, external) = self.expect_first(single(*port), context)?;
         changes.add(range.clone(), |to| text::write_number(to, external.into()));
-        let Some(rtcp) = &self.rtcp else { return Some([Some(first), None]) };
+        let is_pair = first.wanted == Wanted::Pair;
+        let mut expect = |port: u16| {
+            let made = single(port);
+            context.expect_exactly(made).map(|external| (made, external.port()))
+        };
+        let Some(rtcp) = &self.rtcp else {
+            // A port that no line tells to the other side stays closed.
+            let is_told = self.may_be_pair(*port) && self.has_rtcp && self.attribute.is_some();
+            let second = (is_told && !is_pair).then(|| expect(*port + 1)).flatten();
+            if let Some((_, external)) = second {
+                self.add_rtcp_line(external, changes);
+            }
+            return Some([Some(first), second.map(|(made, _)| made)]);
+        };
         if rtcp.connection.as_ref().is_some_and(|own| own.address() != Some(address)) {
             return Some([Some(first), None]);
         }
@@ -365,11 +440,36 @@ impl Medium {
         } else if rtcp.port == *port {
             Some(external)
         } else {
-            second = expect(rtcp.port, Wanted::AddressOfFlow);
+            second = expect(rtcp.port);
             second.map(|(_, external)| external)
         };
         rtcp.change(external, (address, (*context.flow().external.ip()).into()), changes);
         Some([Some(first), second.map(|(made, _)| made)])
+    }
+
+    /// True if RTCP has the port above this one.
+    fn may_be_pair(&self, port: u16) -> bool {
+        port.is_multiple_of(2) && !self.is_tcp
+    }
+
+    /// Expects the first port of the medium, in a pair if there is one. Returns its external port.
+    fn expect_first(
+        &self,
+        single: Expectation,
+        context: &mut Context<'_>,
+    ) -> Option<(Expectation, u16)> {
+        if self.may_be_pair(single.internal.port()) {
+            let pair = Expectation { wanted: Wanted::Pair, ..single };
+            match context.try_to_expect(pair) {
+                Ok(external) => return Some((pair, external.port())),
+                Err(Reason::NoPort) => {}
+                Err(reason) => {
+                    context.refuse(reason);
+                    return None;
+                }
+            }
+        }
+        Some((single, context.expect_exactly(single)?.port()))
     }
 }
 

@@ -78,7 +78,7 @@ struct Wishes {
 /// low bits of the time in seconds at which this ends, and the port. 8 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
-    /// Hash of the call without its low bits, two bits for the kind, three for the number.
+    /// Hash of the call without its low bits, three bits for the kind, three for the number.
     medium: u32,
     until: u16,
     port: u16,
@@ -88,7 +88,9 @@ impl Open {
     const NUMBER: u32 = 0x7;
     const PAIR: u32 = 0x8;
     const TCP: u32 = 0x10;
-    const CALL: u32 = !0x1f;
+    /// The port above it is open, too, and is no pair with it outside.
+    const ABOVE: u32 = 0x20;
+    const CALL: u32 = !0x3f;
 
     fn new(call: u32, number: usize, of: &Expectation, now: u32) -> Self {
         let pair = if of.wanted == Wanted::Pair { Self::PAIR } else { 0 };
@@ -98,10 +100,15 @@ impl Open {
         Self { medium, until, port: of.internal.port() }
     }
 
-    /// The expectation, limited to an address, for the rest of its time.
-    fn limited(&self, own: IpAddr, remote: Ipv4Addr, now: u32) -> Expectation {
+    /// The expectations, limited to an address, for the rest of their time.
+    fn limited(
+        &self,
+        own: IpAddr,
+        remote: Ipv4Addr,
+        now: u32,
+    ) -> impl Iterator<Item = Expectation> + use<> {
         let is_pair = self.medium & Self::PAIR != 0;
-        Expectation {
+        let first = Expectation {
             protocol: if self.medium & Self::TCP == 0 { UDP } else { TCP },
             remote: Some(remote),
             remote_port: 0,
@@ -109,7 +116,11 @@ impl Open {
             wanted: if is_pair { Wanted::Pair } else { Wanted::AddressOfFlow },
             lifetime: seconds_left(self.until, now),
             uses: Uses::Many,
-        }
+        };
+        let above = self.port.checked_add(1).filter(|_| self.medium & Self::ABOVE != 0);
+        let second =
+            above.map(|port| Expectation { internal: SocketAddr::new(own, port), ..first });
+        [Some(first), second].into_iter().flatten()
     }
 }
 
@@ -458,12 +469,24 @@ impl Sip {
 
     /// Notes media that may come from anywhere.
     fn note_open(&mut self, call: u32, made: &[(usize, Expectation)], now: u32) {
-        for (number, of) in made {
-            let open = Open::new(call, *number, of, now);
+        let mut made = made.iter().peekable();
+        while let Some((number, of)) = made.next() {
+            let mut open = Open::new(call, *number, of, now);
+            let is_above = |(other, next): &&(usize, Expectation)| {
+                other == number && Some(next.internal.port()) == open.port.checked_add(1)
+            };
+            if made.next_if(is_above).is_some() {
+                open.medium |= Open::ABOVE;
+            }
             let is_same =
                 |one: &Open| one.port == open.port && (one.medium ^ open.medium) & Open::TCP == 0;
             let known = self.open.iter().position(is_same);
-            self.open[known.unwrap_or(usize::from(self.next_open))] = open;
+            let place = &mut self.open[known.unwrap_or(usize::from(self.next_open))];
+            if known.is_some() {
+                // A port that was open stays so.
+                open.medium |= place.medium & Open::ABOVE;
+            }
+            *place = open;
             if known.is_none() {
                 self.next_open = (self.next_open + 1) % self.open.len() as u8;
             }
@@ -479,7 +502,7 @@ impl Sip {
             let Some(address) = address else { continue };
             for open in self.open.iter().filter(is_of) {
                 if open.port != 0 && seconds_left(open.until, context.now) > 0 {
-                    context.limit(open.limited(own, address, context.now));
+                    open.limited(own, address, context.now).for_each(|one| context.limit(one));
                 }
             }
         }

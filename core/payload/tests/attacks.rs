@@ -430,6 +430,24 @@ fn forged_beginnings_take_half_of_the_places_for_a_short_time() {
     assert_eq!(link.payloads.flows(), 1);
 }
 
+/// However many places there are, those of forged beginnings are free again after a minute.
+#[test]
+fn many_forged_beginnings_are_swept_away_in_a_minute() {
+    const EMPTY: Limits = Limits { flows: 1, buffers: 1 };
+    let mut payloads = Payloads::new(Limits { flows: 10_000, buffers: 1 }, [1; 32]);
+    for port in 0..5000 {
+        let mut opening = Opening::new(Kind::Ftp, server_inside(21), Outside);
+        opening.endpoints.remote.set_port(1000 + port);
+        let mut link = Link::prepare(opening, payloads);
+        let syn = link.hosts[1].syn(SYN);
+        link.process(Outside, &syn);
+        payloads = std::mem::replace(&mut link.payloads, Payloads::new(EMPTY, [0; 32]));
+    }
+    assert_eq!(payloads.flows(), 5000);
+    (0..64).for_each(|_| payloads.sweep(100 + 30, |_| false));
+    assert_eq!(payloads.flows(), 0);
+}
+
 /// Random bytes from both sides pass as they are, or with edits of the own address only; nothing
 /// panics and no buffer is lost.
 #[test]

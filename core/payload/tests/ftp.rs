@@ -32,6 +32,15 @@ fn port_and_extended_port_become_external() {
     assert_eq!(event.opened.external.to_string(), "203.0.113.1:60002");
 }
 
+/// Clients prepare transfers by PRET if the server lists it.
+#[test]
+fn commands_that_prepare_a_transfer_are_ftp() {
+    let mut link = client();
+    link.say(Inside, "PRET RETR a\r\nPORT 10,0,0,5,200,13\r\n");
+    assert_eq!(link.heard(Outside), "PRET RETR a\r\nPORT 203,0,113,1,234,98\r\n");
+    assert_eq!(refused(&link, Reason::NotProtocol), 0);
+}
+
 #[test]
 fn passive_replies_of_a_server_outside_pass() {
     let mut link = client();

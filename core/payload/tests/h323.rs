@@ -217,8 +217,32 @@ fn ports_of_a_channel_that_are_no_pair_are_expected_one_by_one() {
         let message = with(h323::OPEN_ACK, &[(MEDIA, media), (MEDIA_CONTROL, control)]);
         assert_ne!(says(&mut link, Inside, &message), message);
     }
+    // The host has used both ports before, and their external ones do not follow each other.
+    link.book.has_no_pair = true;
+    let ends = |media, control| with(h323::OPEN_ACK, &[(MEDIA, media), (MEDIA_CONTROL, control)]);
+    let heard = says(&mut link, Inside, &ends("10.0.0.5:5008", "10.0.0.5:5009"));
+    assert_eq!(heard, ends("203.0.113.1:60010", "203.0.113.1:60012"));
     let wanted: Vec<_> = link.book.made.iter().map(|made| made.wanted).collect();
-    assert_eq!(wanted, [Wanted::AddressOfFlow; 4]);
+    assert_eq!(wanted, [Wanted::AddressOfFlow; 6]);
+    assert_eq!(refused(&link, Reason::NoPort), 0);
+}
+
+#[test]
+fn an_answer_limits_six_channels_without_pairs() {
+    let mut link = control();
+    link.book.has_no_pair = true;
+    for port in (5000..5012).step_by(2) {
+        let (media, control) = (format!("10.0.0.5:{port}"), format!("10.0.0.5:{}", port + 1));
+        let ends = [(MEDIA, &media[..]), (MEDIA_CONTROL, &control[..])];
+        says(&mut link, Inside, &with(h323::OPEN_ACK, &ends));
+    }
+    let ends = [(MEDIA, "198.51.100.2:6000"), (MEDIA_CONTROL, "198.51.100.2:6001")];
+    says(&mut link, Outside, &with(h323::OPEN_ACK, &ends));
+    let (open, limited) = link.book.made.split_at(12);
+    assert!(open.iter().all(|one| one.remote.is_none()));
+    assert!(limited.iter().all(|one| one.remote == Some(REMOTE)));
+    let ports = limited.iter().map(|one| one.internal.port());
+    assert!(ports.eq(5000..5012), "{limited:?}");
 }
 
 #[test]

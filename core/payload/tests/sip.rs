@@ -5,6 +5,7 @@ mod common;
 use common::telephone::{Telephone, client, description, message};
 use natgate_payload::Side::{Inside, Outside};
 use natgate_payload::{Reason, Uses, Wanted};
+use std::net::Ipv4Addr;
 
 #[test]
 fn a_registration_names_the_external_endpoint_and_keeps_it() {
@@ -71,6 +72,103 @@ fn media_become_pairs_and_the_length_follows() {
     // A repeated offer, or one that holds, keeps its ports.
     let heard = telephone.send(Inside, &offer("10.0.0.5", &media(4000, 4002, 4003)));
     assert_eq!(heard, offer("203.0.113.1", &media(60002, 60004, 60005)));
+}
+
+/// RFC 3605: a host that has sent from both ports before has two external ones that do not follow
+/// each other.
+#[test]
+fn media_without_a_pair_name_the_port_of_rtcp() {
+    let one = Wanted::AddressOfFlow;
+    for (media, heard, asked) in [
+        (
+            "m=audio 4000 RTP/AVP 0\r\na=sendrecv\r\na=x\r\n",
+            "m=audio 60002 RTP/AVP 0\r\na=rtcp:60004\r\na=sendrecv\r\na=x\r\n",
+            &[4000, 4001][..],
+        ),
+        (
+            "m=audio 4000 RTP/AVP 0\r\n",
+            "m=audio 60002 RTP/AVP 0\r\na=rtcp:60004\r\n",
+            &[4000, 4001],
+        ),
+        (
+            "m=audio 4000 RTP/AVP 0\nb=AS:64\n",
+            "m=audio 60002 RTP/AVP 0\nb=AS:64\na=rtcp:60004\n",
+            &[4000, 4001],
+        ),
+        (
+            "m=audio 4000 RTP/AVP 0\r\na=rtcp:4001\r\n",
+            "m=audio 60002 RTP/AVP 0\r\na=rtcp:60004\r\n",
+            &[4000, 4001],
+        ),
+        // No place for the line.
+        ("m=audio 4000 RTP/AVP 0", "m=audio 60002 RTP/AVP 0", &[4000]),
+        (
+            "m=audio 4000 RTP/AVP 0\r\nm=video 4002 RTP/AVP 31\r\nc=IN IP4 10.0.0.5\r\n",
+            "m=audio 60002 RTP/AVP 0\r\nm=video 60004 RTP/AVP 31\r\nc=IN IP4 203.0.113.1\r\n\
+             a=rtcp:60006\r\n",
+            &[4000, 4002, 4003],
+        ),
+        ("m=audio 4001 RTP/AVP 0\r\n", "m=audio 60002 RTP/AVP 0\r\n", &[4001]),
+        (
+            "m=audio 4000 UDP/TLS/RTP/SAVPF 0\r\na=x\r\n",
+            "m=audio 60002 UDP/TLS/RTP/SAVPF 0\r\na=rtcp:60004\r\na=x\r\n",
+            &[4000, 4001],
+        ),
+        // No port of RTCP.
+        (
+            "m=audio 4000 RTP/AVP 0\r\na=x\r\na=rtcp-mux\r\n",
+            "m=audio 60002 RTP/AVP 0\r\na=x\r\na=rtcp-mux\r\n",
+            &[4000],
+        ),
+        (
+            "m=audio 4000 RTP/AVP 0\r\na=rtcp-mux-only\r\n",
+            "m=audio 60002 RTP/AVP 0\r\na=rtcp-mux-only\r\n",
+            &[4000],
+        ),
+        (
+            "m=image 4000 udptl t38\r\na=T38FaxVersion:0\r\n",
+            "m=image 60002 udptl t38\r\na=T38FaxVersion:0\r\n",
+            &[4000],
+        ),
+    ] {
+        let mut telephone = client();
+        telephone.book.has_no_pair = true;
+        let answer = |address: &str, media: &str| {
+            message("SIP/2.0 200 OK", "Call-ID: 1\r\n", &description(address, media))
+        };
+        // A repeated answer has the same ports.
+        for _ in 0..2 {
+            let said = telephone.send(Inside, &answer("10.0.0.5", media));
+            assert_eq!(said, answer("203.0.113.1", heard), "{media}");
+        }
+        let made = telephone.book.made.iter().map(|made| (made.internal.port(), made.wanted));
+        let expected = asked.iter().chain(asked).map(|port| (*port, one));
+        assert!(made.eq(expected), "{media}");
+        assert_eq!(telephone.refused(Reason::NoPort), 0);
+    }
+}
+
+/// A flow remembers as many media without pairs as media with pairs.
+#[test]
+fn an_answer_limits_all_media_without_pairs() {
+    let mut telephone = client();
+    telephone.book.has_no_pair = true;
+    let media = |first: u16| -> String {
+        let line = |at: u16| format!("m=x {} RTP/AVP {at}\r\na=x\r\n", first + 2 * at);
+        (0..5).map(line).collect()
+    };
+    let text = |line: &str, address: &str, first: u16| {
+        message(line, "Call-ID: 1\r\n", &description(address, &media(first)))
+    };
+    let ports: Vec<u16> = (4000..4010).collect();
+    telephone.send(Inside, &text("INVITE sip:b@c SIP/2.0", "10.0.0.5", 4000));
+    telephone.send(Outside, &text("SIP/2.0 200 OK", "198.51.100.61", 5000));
+    let of = |remote: Option<Ipv4Addr>| -> Vec<u16> {
+        let all = telephone.book.made.iter().filter(|one| one.remote == remote);
+        all.map(|one| one.internal.port()).collect()
+    };
+    let limited = of(Some(Ipv4Addr::new(198, 51, 100, 61)));
+    assert_eq!((of(None), limited), (ports.clone(), ports));
 }
 
 #[test]

@@ -184,15 +184,15 @@ impl Stage {
         if settings.is_off() {
             return None;
         }
-        let mut stage = Self::off(seed);
+        let mut stage = Self::off(settings.flows(), seed);
         stage.renew(settings, config);
         Some(stage)
     }
 
-    /// A stage with all gateways off.
-    fn off(seed: [u8; 32]) -> Self {
+    /// A stage with all gateways off, and with room for a number of flows.
+    fn off(flows: u32, seed: [u8; 32]) -> Self {
         Self {
-            payloads: Payloads::new(Limits::default(), seed),
+            payloads: Payloads::new(Limits { flows, ..Limits::default() }, seed),
             settings: AlgSettings::default(),
             former: AlgSettings::default(),
             watched: ControlPorts::none(),

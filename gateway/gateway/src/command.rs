@@ -161,7 +161,7 @@ impl Prepared {
                 engine.divide(|realm, host| partition.of_host(realm, host.to_bits()) == number);
             }
             let has_first_algs = in_force.alg.is_off() && !settings.alg.is_off();
-            let algs = has_first_algs.then(Algs::spare);
+            let algs = has_first_algs.then(|| Algs::spare(&settings.alg));
             let (pairs, partition) = (pairs.clone(), partition.clone());
             Ok(Part { engine, router, wiring, settings, pairs, partition, algs })
         };

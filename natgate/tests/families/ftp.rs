@@ -1,13 +1,18 @@
 //! FTP from a client with IPv6 alone to a server with IPv4 alone (RFC 6384), and from a client
-//! behind a B4: curl and Debian's vsftpd.
+//! behind a B4: curl, and Debian's vsftpd and proftpd.
+
+#[path = "../alg/proftpd.rs"]
+mod proftpd;
 
 use super::dslite;
 use super::nat64::{CLIENT, world};
 use super::world::World;
+use proftpd::{proftpd_config, unpacked};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 const URL: &str = "ftp://[64:ff9b::c633:640a]/body";
+const URL4: &str = "ftp://192.0.2.1/body";
 
 fn config(more: &str) -> String {
     format!(
@@ -16,6 +21,29 @@ fn config(more: &str) -> String {
          [nat]\nfiltering = \"address-and-port-dependent\"\n\
          [[pool]]\naddresses = [\"203.0.113.1\"]\n[nat64]\n{more}"
     )
+}
+
+/// Starts vsftpd, which logs commands.
+fn vsftpd(world: &World) {
+    let text = format!(
+        "listen=YES\nbackground=NO\nanonymous_enable=YES\nno_anon_password=YES\n\
+         connect_from_port_20=YES\nseccomp_sandbox=NO\nanon_root={}\nsecure_chroot_dir={}\n\
+         xferlog_enable=YES\nxferlog_std_format=NO\nlog_ftp_protocol=YES\n\
+         vsftpd_log_file={}\n",
+        world.file("offer"),
+        world.file("empty"),
+        world.file("protocol.log"),
+    );
+    let conf = world.file("vsftpd.conf");
+    fs::write(&conf, text).unwrap();
+    world.spawn("server", "vsftpd", &[&conf], 21);
+}
+
+fn proftpd(world: &World) {
+    let conf = world.file("proftpd.conf");
+    fs::write(&conf, proftpd_config(&world.file("offer"), &world.file("proftpd"))).unwrap();
+    let program = unpacked("proftpd").display().to_string();
+    world.spawn("server", &program, &["-n", "-q", "-S", "0.0.0.0", "-c", &conf], 21);
 }
 
 /// A network whose server offers a file by FTP.
@@ -27,10 +55,11 @@ struct Offer {
 
 impl Offer {
     fn new() -> Self {
-        Self::on(world(), URL)
+        Self::on(world(), URL, vsftpd)
     }
 
-    fn on(world: World, url: &'static str) -> Self {
+    /// A network whose server has a program that `start` starts.
+    fn on(world: World, url: &'static str, start: fn(&World)) -> Self {
         let body: Vec<u8> = (0..300_000_u32).map(|at| (at * 7 + at / 251) as u8).collect();
         for folder in ["offer", "empty"] {
             let folder = world.file(folder);
@@ -40,18 +69,7 @@ impl Offer {
         let file = world.file("offer/body");
         fs::write(&file, &body).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-        let text = format!(
-            "listen=YES\nbackground=NO\nanonymous_enable=YES\nno_anon_password=YES\n\
-             connect_from_port_20=YES\nseccomp_sandbox=NO\nanon_root={}\nsecure_chroot_dir={}\n\
-             xferlog_enable=YES\nxferlog_std_format=NO\nlog_ftp_protocol=YES\n\
-             vsftpd_log_file={}\n",
-            world.file("offer"),
-            world.file("empty"),
-            world.file("protocol.log"),
-        );
-        let conf = world.file("vsftpd.conf");
-        fs::write(&conf, text).unwrap();
-        world.spawn("server", "vsftpd", &[&conf], 21);
+        start(&world);
         Self { world, url, body }
     }
 
@@ -109,7 +127,7 @@ fn a_client_with_ipv6_fetches_from_a_server_with_ipv4_in_all_modes() {
 
 #[test]
 fn a_client_behind_a_b4_fetches_in_all_modes() {
-    let offer = Offer::on(dslite::world(), "ftp://192.0.2.1/body");
+    let offer = Offer::on(dslite::world(), URL4, vsftpd);
     let events = offer.world.file("events.jsonl");
     let more = "[nat]\nfiltering = \"address-and-port-dependent\"\n";
     let log = format!("[[log]]\nkind = \"file\"\npath = {events:?}\n[alg]\nftp = true\n");
@@ -131,5 +149,25 @@ fn a_client_behind_a_b4_fetches_in_all_modes() {
     // Without the gateway, active mode fails.
     let gateway = dslite::start_with(&offer.world, more);
     assert!(offer.fetches("") && !offer.fetches("--ftp-port -"));
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
+
+#[test]
+fn clients_of_both_kinds_fetch_from_proftpd_in_all_modes() {
+    let offer = Offer::on(world(), URL, proftpd);
+    let gateway = offer.world.start("nat", &config("[alg]\nftp = true\n"));
+    for options in ["", "--ftp-port -", "-Q 'ALGS STATUS64'", "-Q 'ALGS DISABLE64'"] {
+        assert!(offer.fetches(options), "with IPv6, {options}");
+    }
+    assert_eq!(gateway.status().unwrap()["counters"]["alg_expectations"]["ftp"], 1);
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    drop(offer);
+    let offer = Offer::on(dslite::world(), URL4, proftpd);
+    let more = "[nat]\nfiltering = \"address-and-port-dependent\"\n[alg]\nftp = true\n";
+    let gateway = dslite::start_with(&offer.world, more);
+    for options in ["", "--disable-epsv", "--ftp-port -", "--ftp-port - --disable-eprt"] {
+        assert!(offer.fetches(options), "behind a B4, {options}");
+    }
+    assert_eq!(gateway.status().unwrap()["counters"]["alg_expectations"]["ftp"], 2);
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
 }

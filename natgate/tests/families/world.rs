@@ -132,7 +132,8 @@ impl World {
 
     /// Starts a program in a node, which runs until the end of the test.
     fn background(&self, node: &str, program: &str, arguments: &[&str]) {
-        let log = self.network.file(&format!("{program}.log"));
+        let name = Path::new(program).file_name().expect("a program").to_string_lossy();
+        let log = self.network.file(&format!("{name}.log"));
         let child = self.network.node(node).start(program.as_ref(), arguments, &log).unwrap();
         self.children.borrow_mut().push(child);
     }

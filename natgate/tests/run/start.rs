@@ -39,7 +39,10 @@ fn too_little_memory_is_told_with_code_1_for_there_may_be_more_later() {
     assert_eq!((code, said.lines().count()), (1, 1), "{said}");
     assert!(said.contains("natgate.toml: the configuration needs 1."), "{said}");
     assert!(said.contains(" TiB of memory and "), "{said}");
-    assert!(said.ends_with("; lower limits.mappings or limits.extra_sessions"), "{said}");
+    assert!(
+        said.ends_with("; lower limits.mappings, limits.extra_sessions or alg.flows"),
+        "{said}"
+    );
 }
 
 #[test]

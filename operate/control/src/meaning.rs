@@ -86,7 +86,8 @@ pub struct Meaning {
     /// Size of the table of sessions with a translated destination, if rules translate
     /// destinations.
     pub twice_sessions: u64,
-    /// Memory of the translator, bytes. All of it is allocated at the start.
+    /// Memory of the translator and of control flows, bytes. It is allocated at the start, but that
+    /// of control flows with the first protocol.
     pub memory_bytes: u64,
     /// Classes of subscribers, in the file's order.
     pub classes: Vec<ClassMeaning>,
@@ -129,7 +130,8 @@ impl Meaning {
             true => limits.twice_sessions.map_or((mappings / 4).max(LEAST_TWICE), u64::from),
             false => 0,
         };
-        let memory_bytes = Engine::memory(config) + settings.ipv6.memory(config);
+        let of_flows = settings.alg.memory(settings.workers.count);
+        let memory_bytes = Engine::memory(config) + settings.ipv6.memory(config) + of_flows;
         let classes = config.classes.iter().map(|class| ClassMeaning::new(config, class));
         let (classes, realms) = (classes.collect(), realms::meanings(&settings));
         let (logs, pcp) = (services::logs(&settings), services::pcp(&settings));

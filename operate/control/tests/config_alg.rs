@@ -72,6 +72,11 @@ fn a_reload_changes_gateways() {
     for (before, after) in [("", ftp), (ftp, ""), (ftp, other), (other, ftp)] {
         assert_eq!(changed(before, after), [""; 0], "{before} -> {after}");
     }
+    let more = format!("{ftp}flows = 100\n");
+    assert_eq!(changed(ftp, &more), [format!("9:9 alg.flows: {restart}")]);
+    for (before, after) in [("", &*more), (&*more, "")] {
+        assert_eq!(changed(before, after), [""; 0], "{before} -> {after}");
+    }
     let pcp = "[pcp]\nenabled = true\n";
     let both = format!("{ftp}{pcp}");
     assert_eq!(changed(ftp, &both), [format!("10:11 pcp.enabled: {restart}")]);

@@ -661,6 +661,7 @@ const FAULTS: &[Fault] = &[
         "alg.dns.ports[1]",
         "53 is there more than once",
     ),
+    fault(Add("[alg]\nsip = true\nflows = 63\n"), 9, "alg.flows", "from 64 to 1048576"),
     fault(Add("[alg.pptp]\nports = [0]\n"), 8, "alg.pptp.ports[0]", "from 1 to 65535"),
     fault(Add("[alg.h323]\nports = [1720, 0]\n"), 8, "alg.h323.ports[1]", "from 1 to 65535"),
 ];

@@ -25,6 +25,17 @@ fn capacity_is_addresses_times_ports() {
 }
 
 #[test]
+fn control_flows_of_all_workers_are_in_the_memory() {
+    let of = |extra: &str| meaning(extra, "\"203.0.113.0/28\"").memory_bytes;
+    let (one, many) = ("[workers]\ncount = 1\n", "[workers]\ncount = 8\n");
+    let flows =
+        |workers: &str, flows: u32| of(&format!("{workers}[alg]\nsip = true\nflows = {flows}\n"));
+    let added = |workers| flows(workers, 1 << 20) - flows(workers, 1 << 19);
+    assert!(added(one) > 512 * 256);
+    assert_eq!(added(many), 8 * added(one));
+}
+
+#[test]
 fn subscribers_served_depend_on_pooling() {
     // 64,512 ports of each of two addresses: 32 whole quotas of 2,000 each, or 64 over the edge.
     let two = "\"203.0.113.0/31\"";

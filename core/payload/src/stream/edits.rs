@@ -71,6 +71,9 @@ pub(crate) struct Edits {
 }
 
 impl Edits {
+    /// Bytes of memory of one edit without its text.
+    pub(crate) const EACH: usize = size_of::<Edit>();
+
     /// No edits, with room for an amount.
     pub(crate) fn new(limit: Amount) -> Self {
         let Amount { edits, bytes } = limit;

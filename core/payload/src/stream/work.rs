@@ -4,7 +4,7 @@
 //! memory at once. Some works may have further room for edits at a time.
 
 use super::edits::{Amount, Edits};
-use super::held::Held;
+use super::held::{Held, WINDOW};
 use alloc::vec::Vec;
 
 /// Most works that are made at the start.
@@ -41,6 +41,14 @@ impl Pool {
             pool.free.extend(made);
         }
         pool
+    }
+
+    /// Bytes of memory of a pool of `most` works that are all used.
+    pub(crate) fn memory(most: u16) -> u64 {
+        let bytes = |amount: Amount| amount.bytes + amount.edits * Edits::EACH;
+        let work = size_of::<Work>() + WINDOW + bytes(Amount::SMALL);
+        let further = bytes(Amount::LARGE) - bytes(Amount::SMALL);
+        (usize::from(most) * work + usize::from(MOST_LARGE.min(most)) * further) as u64
     }
 
     /// Makes one more work. `None`: there are as many as may be.

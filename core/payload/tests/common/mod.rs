@@ -62,6 +62,8 @@ pub(crate) struct Book {
     /// Internal endpoints that have a port.
     pub(crate) named: Vec<SocketAddr>,
     pub(crate) is_empty: bool,
+    /// True if no two ports follow each other.
+    pub(crate) has_no_pair: bool,
     /// Addresses inside and outside, and whether they are one to one.
     pub(crate) addresses: Vec<(Ipv4Addr, Ipv4Addr, bool)>,
     /// Steps of calls. The external Call ID of the internal host's one at a place is 60,002 and
@@ -81,7 +83,7 @@ impl Book {
 
 impl Ports for Book {
     fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
-        if self.is_empty {
+        if self.is_empty || self.has_no_pair && wanted.wanted == Wanted::Pair {
             return None;
         }
         self.made.push(*wanted);

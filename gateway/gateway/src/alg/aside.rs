@@ -30,8 +30,8 @@ impl Algs {
     }
 
     /// Parts for a worker that has none and may need some.
-    pub(crate) fn spare() -> Box<Self> {
-        Self::of(Stage::off([0; 32]))
+    pub(crate) fn spare(settings: &AlgSettings) -> Box<Self> {
+        Self::of(Stage::off(settings.flows(), [0; 32]))
     }
 
     fn of(stage: Stage) -> Box<Self> {
@@ -84,7 +84,7 @@ impl Aside {
         let mut spare = spare;
         if on.is_none() && !settings.is_off() {
             *on = self.algs.take().or_else(|| {
-                let mut algs = spare.take().unwrap_or_else(Algs::spare);
+                let mut algs = spare.take().unwrap_or_else(|| Algs::spare(settings));
                 algs.stage.set_seed(self.seed);
                 Some(algs)
             });

@@ -1,19 +1,44 @@
 //! Settings of application-level gateways: which protocols are on, and the ports of their servers.
 
 use natgate_engine::Limits;
-use natgate_payload::Kind;
+use natgate_payload::{Kind, Payloads};
 use natgate_wire::protocol::{TCP, UDP};
 
 /// Mappings that hosts and application-level gateways may request, if no table says another number.
 const REQUESTED_MAPPINGS: u32 = 65_536;
 
 /// Ports of the servers of each protocol; a protocol without ports is off.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlgSettings {
     ports: Vec<(Kind, Vec<u16>)>,
+    /// Most control flows of a worker.
+    flows: u32,
+}
+
+impl Default for AlgSettings {
+    fn default() -> Self {
+        Self { ports: Vec::new(), flows: natgate_payload::Limits::default().flows }
+    }
 }
 
 impl AlgSettings {
+    /// Sets the number of control flows that a worker has room for.
+    pub fn set_flows(&mut self, flows: u32) {
+        self.flows = flows;
+    }
+
+    /// The number of control flows that a worker has room for.
+    pub fn flows(&self) -> u32 {
+        self.flows
+    }
+
+    /// Bytes of memory for control flows of a number of workers, when all places and buffers are
+    /// used; 0 if no protocol is on.
+    pub fn memory(&self, workers: usize) -> u64 {
+        let limits = natgate_payload::Limits { flows: self.flows, ..Default::default() };
+        if self.is_off() { 0 } else { workers.max(1) as u64 * Payloads::memory(limits) }
+    }
+
     /// The usual ports of a protocol's servers.
     pub fn usual_ports(kind: Kind) -> &'static [u16] {
         match kind {

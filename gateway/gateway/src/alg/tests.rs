@@ -328,6 +328,36 @@ fn media_get_two_ports_that_follow_each_other() {
     }
 }
 
+/// A telephone that is called may send from its ports before it answers. Then they have external
+/// ports that do not follow each other.
+#[test]
+fn media_that_have_begun_before_the_answer_keep_their_ports() {
+    let mut world = World::new();
+    let begun = ["10.0.0.5:4000", "10.0.0.5:4001"].map(|own| {
+        let bytes = datagram(end(own), end("198.51.100.9:7000"), "0123456789ab");
+        world.pass(Side::Inside, &bytes).0.port()
+    });
+    assert_ne!(begun[0] + 1, begun[1], "another seed is needed");
+    let body = "v=0\r\nc=IN IP4 10.0.0.5\r\nm=audio 4000 RTP/AVP 0\r\n";
+    let text = format!(
+        "SIP/2.0 200 OK\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    for _ in 0..2 {
+        let bytes = datagram(end("10.0.0.5:5060"), end("198.51.100.2:5060"), &text);
+        let (_, _, heard) = world.pass(Side::Inside, &bytes);
+        let [media, control] = begun;
+        let wanted = format!("m=audio {media} RTP/AVP 0\r\na=rtcp:{control}\r\n");
+        assert!(heard.ends_with(&wanted), "{heard}");
+        for (own, external) in [4000, 4001].into_iter().zip(begun) {
+            let made = world.stage.poll_expectation().expect("an expectation");
+            assert_eq!((made.internal.port, made.external.port), (own, external));
+        }
+    }
+    let counters = world.stage.counters().find(|(kind, _)| *kind == Kind::Sip);
+    assert_eq!(counters.expect("SIP is on").1.refused.iter().sum::<u64>(), 0);
+}
+
 #[test]
 fn a_message_that_grows_past_the_link_may_be_cut() {
     let message = |len: usize| {
@@ -499,6 +529,21 @@ fn nothing_is_on_unless_it_is_named() {
     assert_eq!(settings.kind(protocol::UDP, 21), None);
     settings.set(Kind::Ftp, vec![]);
     assert!(settings.is_off());
+}
+
+#[test]
+fn each_worker_takes_memory_for_its_control_flows() {
+    let mut settings = AlgSettings::default();
+    settings.set_flows(1 << 20);
+    assert_eq!(settings.memory(8), 0, "no protocol is on");
+    settings.set(Kind::Sip, vec![5060]);
+    let one = settings.memory(1);
+    // Places of 260 bytes at least, an index twice as large, and the buffers.
+    assert!((320 << 20..380 << 20).contains(&one), "{one}");
+    assert_eq!((settings.memory(8), settings.memory(0)), (8 * one, one));
+    settings.set_flows(64);
+    let least = settings.memory(1);
+    assert!((28 << 20..32 << 20).contains(&least), "{least}");
 }
 
 impl World {
@@ -686,7 +731,7 @@ fn gateways_are_set_aside_and_taken_again() {
     let (mut aside, mut on) = (Aside::new([7; 32]), None);
     let off = AlgSettings::default();
     assert!(aside.renew(&mut on, None, &off, &config).is_none() && on.is_none());
-    let spare = aside.renew(&mut on, Some(Algs::spare()), &ftp_at(21), &config);
+    let spare = aside.renew(&mut on, Some(Algs::spare(&ftp_at(21))), &ftp_at(21), &config);
     assert!(spare.is_none());
     let counted = |on: &Option<Box<Algs>>| -> Vec<Kind> {
         on.iter().flat_map(|algs| algs.counters()).map(|(kind, _)| kind).collect()
@@ -698,8 +743,25 @@ fn gateways_are_set_aside_and_taken_again() {
     aside.put(&mut on);
     assert!(on.is_none());
     // The ones that were set aside are taken before new ones.
-    let spare = aside.renew(&mut on, Some(Algs::spare()), &ftp_at(21), &config);
+    let spare = aside.renew(&mut on, Some(Algs::spare(&ftp_at(21))), &ftp_at(21), &config);
     assert!(spare.is_some() && on.is_some());
+}
+
+#[test]
+fn a_worker_has_room_for_as_many_flows_as_the_settings_say() {
+    let mut settings = ftp_at(21);
+    settings.set_flows(3);
+    let mut world = World::of(&settings, 21, "203.0.113.1:2121".parse().unwrap());
+    for client in 0..5 {
+        let from = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 5), 40_000 + client);
+        let from = Box::leak(from.to_string().into_boxed_str());
+        let syn = Short { from, to: SERVER, numbers: (1, 0), flags: SYN, data: "" };
+        assert_eq!(world.send(Side::Inside, &segment(syn)).len(), 1);
+    }
+    assert_eq!(world.stage.payloads.flows(), 3);
+    let counters = world.stage.counters().find(|(kind, _)| *kind == Kind::Ftp).expect("it is on");
+    assert_eq!(counters.1.refused[natgate_payload::Reason::NoFlow as usize], 2);
+    assert_eq!(Algs::spare(&settings).stage.payloads.flows(), 0);
 }
 
 /// Rules for a client inside and for all servers outside, which name these protocols.

@@ -9,6 +9,9 @@ use natgate_gateway::{AlgKind, AlgSettings};
 /// Most ports of one protocol.
 const MOST_PORTS: usize = 16;
 
+/// Numbers of control flows of a worker.
+const FLOWS: std::ops::RangeInclusive<u64> = 64..=1_048_576;
+
 /// The protocols, with the names of their tables in the schema.
 const PROTOCOLS: [(AlgKind, &str); AlgKind::ALL.len()] = [
     (AlgKind::Ftp, "alg.ftp"),
@@ -39,6 +42,15 @@ pub(super) fn read(section: &Section<'_>, limits: &mut Limits) -> AlgSettings {
             section.report.wrong(&place, message);
         }
         settings.set(kind, ports);
+    }
+    if let Some(value) = section.get("flows") {
+        if let Some(flows) = value.integer(FLOWS).and_then(|flows| u32::try_from(flows).ok()) {
+            settings.set_flows(flows);
+        }
+        if settings.is_off() {
+            let message = "has no effect: no protocol of [alg] is on; take it out";
+            section.report.unwise(&value.place, message);
+        }
     }
     settings.reserve(limits);
     settings

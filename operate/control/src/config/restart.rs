@@ -149,6 +149,8 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     keys.extend(of_computed_ports(in_force, new));
     let (before, after) = (&in_force.kernel, &new.kernel);
     let (before_control, control) = (&in_force.control, &new.control);
+    let (alg, next_alg) = (&in_force.alg, &new.alg);
+    let have_other_room = alg.flows() != next_alg.flows() && !alg.is_off() && !next_alg.is_off();
     let rest = [
         (!may_have_workers(in_force, new), "workers.count"),
         (!new.workers.cores.starts_with(&in_force.workers.cores), "workers.cores"),
@@ -160,6 +162,7 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
         (in_force.state != new.state, "state"),
         (in_force.fleet != new.fleet, "fleet"),
         (starts, "pcp.enabled"),
+        (have_other_room, "alg.flows"),
         (before_control.socket != control.socket, "control.socket"),
         (before_control.group != control.group, "control.group"),
         (before_control.read_socket != control.read_socket, "control.read_socket"),

@@ -191,7 +191,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "client_requests_per_second",
         ],
     ),
-    ("alg", &["ftp", "tftp", "sip", "rtsp", "irc", "dns", "pptp", "h323"]),
+    ("alg", &["ftp", "tftp", "sip", "rtsp", "irc", "dns", "pptp", "h323", "flows"]),
     ("alg.ftp", ALG),
     ("alg.tftp", ALG),
     ("alg.sip", ALG),

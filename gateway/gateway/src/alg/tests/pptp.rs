@@ -834,7 +834,7 @@ fn calls_go_over_to_another_process() {
     assert_eq!(world.stage.calls.entries()[0], 2);
     // The protocol is off in the next process.
     let saved = world.stage.saved_flows(world.engine.config(), natgate_ipv6::HostRealms::NONE);
-    let mut without = Stage::off([1; 32]);
+    let mut without = Stage::off(4, [1; 32]);
     without.restore_flows((&mut world.engine, world.now), &saved, natgate_ipv6::HostRealms::NONE);
     assert_eq!((without.calls.entries()[0], without.payloads.flows()), (0, 0));
 }
