@@ -14,9 +14,12 @@ use natgate_engine::{
 use natgate_wire::protocol::{TCP, UDP};
 use natgate_wire::tcp::flags::{ACK, SYN};
 use proptest::prelude::*;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const HOSTS: u32 = 24;
+/// A remote endpoint that rules know.
+const OTHER_REMOTE: Endpoint = Endpoint { address: Ipv4Addr::new(198, 51, 100, 2), port: 80 };
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -78,13 +81,16 @@ fn config() -> impl Strategy<Value = Config> {
             }];
             let mut rules = Vec::new();
             if several {
-                // Most hosts have a pool of their own: those of 10.0.1.0/28.
+                // Most hosts have a pool of their own: those of 10.0.1.0/28. For flows to one remote
+                // host, the others have it too.
                 let address = (EXTERNAL.address.to_bits() + 8).into();
                 let addresses = vec![AddressRange { first: address, last: address }];
                 let name = "other".into();
                 pools.push(PoolConfig { name, addresses, ports, ..PoolConfig::default() });
                 let hosts = Prefix::new(internal(0, 0).address, 28);
                 rules.push(Rule::new(Match::Source(hosts, 0), RuleAction::Snat(1)));
+                let far = Prefix::new(OTHER_REMOTE.address, 32);
+                rules.push(Rule::new(Match::Destination(far, 0), RuleAction::Snat(1)));
             }
             Config {
                 pools,
@@ -110,8 +116,8 @@ fn config() -> impl Strategy<Value = Config> {
 struct World {
     pair: Pair,
     now: Timestamp,
-    /// Flows that were let out, by protocol and external endpoint.
-    out: Vec<(u8, Endpoint)>,
+    /// Flows that were let out, by protocol, external and remote endpoint.
+    out: Vec<(u8, Endpoint, Endpoint)>,
 }
 
 impl World {
@@ -137,20 +143,22 @@ impl World {
             Operation::Begin(flows) => {
                 let specs = flows.iter().map(|&(is_tcp, host, port)| {
                     let protocol = if is_tcp { TCP } else { UDP };
-                    Spec { flags: SYN, ..Spec::new(protocol, internal(host, port), REMOTE) }
+                    let (from, to) = (internal(host, port), remote_of(port));
+                    Spec { flags: SYN, ..Spec::new(protocol, from, to) }
                 });
                 let packets: Vec<Vec<u8>> = specs.map(|spec| spec.bytes()).collect();
                 let (done, _) = self.pair.process(self.now, Side::Inside, &packets)?;
                 let is_out = |one: &&Done| one.verdict == Verdict::Forward(Side::Outside);
                 let went = done.iter().filter(is_out);
-                self.out.extend(went.map(|one| (one.bytes[9], source(&one.bytes))));
+                let flow = |bytes: &[u8]| (bytes[9], source(bytes), destination(bytes));
+                self.out.extend(went.map(|one| flow(&one.bytes)));
             }
             Operation::Answer(which) if !self.out.is_empty() => {
                 let packets: Vec<Vec<u8>> = which
                     .iter()
                     .map(|index| {
-                        let (protocol, external) = *index.get(&self.out);
-                        let spec = Spec::new(protocol, REMOTE, external);
+                        let (protocol, external, remote) = *index.get(&self.out);
+                        let spec = Spec::new(protocol, remote, external);
                         Spec { flags: SYN | ACK, ..spec }.bytes()
                     })
                     .collect();
@@ -200,10 +208,21 @@ fn internal(host: u32, port: u16) -> Endpoint {
     Endpoint::new(u32::from_be_bytes([10, 0, 1, 1]) + host, port)
 }
 
+/// The remote endpoint of a host's flow from a port.
+fn remote_of(port: u16) -> Endpoint {
+    if port == 5002 { OTHER_REMOTE } else { REMOTE }
+}
+
 /// The source of a packet without options.
 fn source(bytes: &[u8]) -> Endpoint {
     let address = u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
     Endpoint::new(address, u16::from_be_bytes([bytes[20], bytes[21]]))
+}
+
+/// The destination of a packet without options.
+fn destination(bytes: &[u8]) -> Endpoint {
+    let address = u32::from_be_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
+    Endpoint::new(address, u16::from_be_bytes([bytes[22], bytes[23]]))
 }
 
 /// Runs the operations. Returns the number of subscribers that gave way.

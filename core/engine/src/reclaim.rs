@@ -8,7 +8,6 @@
 
 use crate::endpoint::External;
 use crate::engine::{Engine, Rest};
-use crate::host::Host;
 use crate::limits::Filled;
 use crate::protocols::{PROTOCOLS, has_ports, place_of};
 use crate::session::{State, Way};
@@ -56,7 +55,8 @@ impl Engine {
         let mut more = self.relieve(Queue::All, &mut work, Self::tables_are_scarce);
         more |= self.relieve(Queue::Asking, &mut work, Self::askers_are_too_many);
         for pool in 0..self.config.pools.len() {
-            more |= self.relieve(Queue::All, &mut work, |engine| engine.pool_is_scarce(pool));
+            let queue = Queue::Pool(pool);
+            more |= self.relieve(queue, &mut work, |engine| engine.pool_is_scarce(pool));
         }
         more
     }
@@ -74,33 +74,35 @@ impl Engine {
             if *work >= MOST_WORK || !self.has_room_for_events() {
                 return true;
             }
-            let at = self.subscribers.unanswered.record(entry);
             let slot = self.subscribers.unanswered.latest_mapping(entry);
             let slot = slot.expect("an unanswered subscriber has a mapping");
             *work += self.reclaim_sessions(slot, MOST_WORK - *work).max(1);
             if self.table.mapping(slot).sessions > 0 {
                 return true;
             }
+            let before = self.subscribers.filled().used;
             self.reclaim_mapping(slot);
-            self.counters.subscribers_reclaimed += u64::from(!self.subscribers.is_unanswered(at));
+            let gone = before - self.subscribers.filled().used;
+            self.counters.subscribers_reclaimed += gone as u64;
         }
         false
     }
 
     /// True if a batch at time `now` would make a subscriber give way.
     pub(crate) fn would_reclaim(&self, now: u64) -> bool {
-        let has_any = |queue| {
+        let has_old = |queue| {
             let oldest = self.subscribers.unanswered.oldest(queue);
             oldest.is_some_and(|entry| self.gives_way(entry, now))
         };
-        let of_pools = || (0..self.config.pools.len()).any(|pool| self.pool_is_scarce(pool));
+        let of_pool = |pool| has_old(Queue::Pool(pool)) && self.pool_is_scarce(pool);
         self.may_be_short
             && self.config.limits.unanswered_give_way
-            && (has_any(Queue::All) && (self.tables_are_scarce() || of_pools())
-                || has_any(Queue::Asking) && self.askers_are_too_many())
+            && (has_old(Queue::All) && self.tables_are_scarce()
+                || has_old(Queue::Asking) && self.askers_are_too_many()
+                || (0..self.config.pools.len()).any(of_pool))
     }
 
-    /// True if the subscriber of an entry has been unanswered for long enough.
+    /// True if the mappings of an entry have been without an answer for long enough.
     fn gives_way(&self, entry: u32, now: u64) -> bool {
         now.saturating_sub(self.subscribers.unanswered.made(entry)) >= GRACE
     }
@@ -115,7 +117,7 @@ impl Engine {
     fn tables_are_scarce(&self) -> bool {
         let unanswered = &self.subscribers.unanswered;
         let free = |filled: Filled<usize>| filled.most.saturating_sub(filled.used);
-        self.is_scarce(free(self.subscribers.filled()), unanswered.count(Queue::All))
+        self.is_scarce(free(self.subscribers.filled()), unanswered.subscribers())
             || self.is_scarce(free(self.table.filled()), unanswered.mappings())
     }
 
@@ -141,7 +143,7 @@ impl Engine {
         let free = |thing| self.external.free_of(pool, thing) as usize;
         if self.external.has_blocks(pool) {
             let with_ports: u32 = mappings[..PROTOCOLS.len()].iter().sum();
-            let subscribers = unanswered.count(Queue::All).min(with_ports);
+            let subscribers = unanswered.count(Queue::Pool(pool)).min(with_ports);
             return self.is_scarce(free(PROTOCOLS.len()), subscribers);
         }
         (0..PROTOCOLS.len()).any(|place| self.is_scarce(free(place), mappings[place]))
@@ -175,25 +177,29 @@ impl Engine {
 
     // ---- answers ----
 
-    /// Notes a new mapping of an unanswered subscriber, and its first session.
+    /// Notes a new mapping of a pool, and its first session, of an unanswered subscriber with this
+    /// record.
     #[cold]
-    pub(crate) fn note_unanswered(&mut self, record: u32, slot: u32) {
-        if let Some(entry) = self.subscribers.unanswered_entry(record) {
-            let mapping = self.table.mapping(slot);
-            let created = self.created(mapping);
-            let pool = self.external.pool_of(mapping.external().index);
-            let of = (pool, place_of(mapping.protocol));
-            let sibling = self.subscribers.unanswered.add_mapping(entry, slot, created, of);
-            self.table.set_listed(slot, sibling);
-        }
+    pub(crate) fn note_unanswered(&mut self, record: u32, slot: u32, pool: usize) {
+        let entry = self.subscribers.enter_pool(record, pool);
+        let mapping = self.table.mapping(slot);
+        let (created, of) = (self.created(mapping), (slot, place_of(mapping.protocol)));
+        let unanswered = &mut self.subscribers.unanswered;
+        let sibling = unanswered.add_mapping(entry, of, created, self.now);
+        self.table.set_listed(slot, sibling);
         self.table.mapping_mut(slot).first.mark_unanswered();
     }
 
-    /// Notes a granted request of a host, if the host is unanswered.
-    pub(crate) fn note_asking(&mut self, host: Host) {
+    /// Notes a granted request for a mapping, if its host is unanswered.
+    pub(crate) fn note_asking(&mut self, slot: u32) {
         self.may_be_short = true;
+        let mapping = self.table.mapping(slot);
+        let (host, pool) = (mapping.host(), self.external.pool_of(mapping.external().index));
         let record = self.subscribers.find(host);
-        if let Some(entry) = record.and_then(|at| self.subscribers.unanswered_entry(at)) {
+        let entry = record.and_then(|at| self.subscribers.unanswered_entry(at, pool));
+        if let Some(entry) = entry
+            && self.subscribers.unanswered.latest_mapping(entry).is_some()
+        {
             self.subscribers.unanswered.ask(entry);
         }
     }

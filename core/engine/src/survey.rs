@@ -14,7 +14,6 @@ mod held;
 use crate::Engine;
 use crate::host::Host;
 use crate::protocols::{PROTOCOLS, has_ports, protocol_index};
-use crate::subscriber::Queue;
 use crate::table::SessionRef;
 use crate::{Endpoint, MappingInfo, Prefix, SessionInfo};
 use alloc::vec::Vec;
@@ -182,7 +181,7 @@ impl Engine {
         Totals {
             mappings: mappings.used as u64,
             subscribers: subscribers.used as u64,
-            unanswered: self.subscribers.unanswered.count(Queue::All).into(),
+            unanswered: self.subscribers.unanswered.subscribers().into(),
             further_sessions: further.used as u64,
             most_mappings: mappings.most as u64,
             most_subscribers: subscribers.most as u64,
