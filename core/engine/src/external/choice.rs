@@ -13,8 +13,10 @@ use natgate_wire::protocol;
 /// Largest number of a pool's addresses that are looked at for one mapping without a port. Of a
 /// pool with more addresses, random ones are drawn until so many give out such mappings.
 const PORTLESS_LOOKS: usize = 32;
-/// Largest number of these draws.
+/// Largest number of these draws, and of addresses that are then looked at from the last one on: of
+/// many engines that share the addresses, each gives out few.
 const PORTLESS_DRAWS: usize = 256;
+const PORTLESS_STEPS: usize = 1024;
 
 impl ExternalPorts {
     /// The ports of a pool that an internal port may have. ICMP identifiers are on no side of 1024.
@@ -85,7 +87,7 @@ impl ExternalPorts {
 
     /// Chooses an external address for a mapping without a port: the wished address, or an address
     /// that the pooling behavior permits and `is_free` accepts. It is the first one from a random
-    /// one on; in a large pool, the first of some random ones.
+    /// one on; in a large pool, the first of some random ones, or of some from the last of these on.
     pub(crate) fn choose_portless(
         &self,
         wish: &Wish,
@@ -113,8 +115,14 @@ impl ExternalPorts {
         let slots = &self.pools[pool].slots;
         let count = slots.len() as u32;
         if self.is_looked_at_in_part(pool) {
-            let drawn = (0..PORTLESS_DRAWS).map(|_| slots[generator.below(count) as usize]);
-            let open = drawn.filter(|index| answers_come(index) && is_open(index));
+            let places = (0..PORTLESS_DRAWS + PORTLESS_STEPS).scan(0, |place, step| {
+                *place = match step < PORTLESS_DRAWS {
+                    true => generator.below(count),
+                    false => (*place + 1) % count,
+                };
+                Some(slots[*place as usize])
+            });
+            let open = places.filter(|index| answers_come(index) && is_open(index));
             return open.take(PORTLESS_LOOKS).find(|index| is_free(*index));
         }
         let start = generator.below(count) as usize;
@@ -249,6 +257,20 @@ mod tests {
             });
             assert_eq!(chosen, None);
             assert_eq!(looks.get(), (addresses as usize).min(PORTLESS_LOOKS), "{addresses}");
+        }
+    }
+
+    /// One of 64 engines gives out one of 64 addresses.
+    #[test]
+    fn an_engine_with_few_addresses_of_a_large_pool_finds_one() {
+        const COUNT: u32 = 320;
+        let mut generator = Generator::new([5; 32]);
+        let mut external = external(COUNT);
+        external.divide();
+        (0..COUNT).step_by(64).for_each(|index| external.own(index, 0..WORDS));
+        for number in 0..1000 {
+            let chosen = external.choose_portless(&WISH, &mut generator, |_| true);
+            assert!(chosen.is_some_and(|index| index % 64 == 0), "{number}: {chosen:?}");
         }
     }
 
