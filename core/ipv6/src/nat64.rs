@@ -207,7 +207,8 @@ impl Nat64 {
         (!is_one).then(|| self.prefix_for(number.to_bits(), remote.to_bits()) as u8)
     }
 
-    /// Notes the prefix by which a host reaches a remote address at another gateway.
+    /// Notes the prefix by which a host reaches a remote address at another gateway. No packet is
+    /// between its question for room and its note, so such a prefix may take the room of a batch.
     pub(crate) fn note_path(&mut self, number: Ipv4Addr, Reached { remote, prefix }: Reached) {
         if prefix < self.settings.prefixes.len()
             && let Some(host) = self.hosts.address(number)
@@ -226,7 +227,8 @@ impl Nat64 {
     }
 
     /// Notes the prefix by which a host reached a remote address in another process, if there is
-    /// the prefix.
+    /// the prefix. As for [`Nat64::note_path`], all room is there for it: the other process may have
+    /// filled what a batch may take.
     pub(crate) fn adopt_path(&mut self, CarriedPath { host, remote, prefix }: CarriedPath) {
         let place = self.settings.prefixes.iter().position(|one| one.prefix() == prefix);
         if let Some(place) = place {
