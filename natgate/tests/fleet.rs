@@ -3,6 +3,8 @@
 //! Needs root, and fails without it. The test steers: it changes the routes of the routers on
 //! both sides, as they do by BFD.
 
+#[path = "fleet/alone.rs"]
+mod alone;
 #[path = "fleet/hosts.rs"]
 mod hosts;
 #[path = "fleet/routes.rs"]
