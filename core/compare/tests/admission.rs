@@ -81,8 +81,8 @@ fn config() -> impl Strategy<Value = Config> {
             }];
             let mut rules = Vec::new();
             if several {
-                // Most hosts have a pool of their own: those of 10.0.1.0/28. For flows to one remote
-                // host, the others have it too.
+                // Most hosts have a pool of their own: those of 10.0.1.0/28. For flows to one
+                // remote host, the others have it too.
                 let address = (EXTERNAL.address.to_bits() + 8).into();
                 let addresses = vec![AddressRange { first: address, last: address }];
                 let name = "other".into();

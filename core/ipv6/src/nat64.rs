@@ -228,8 +228,8 @@ impl Nat64 {
     }
 
     /// Notes the prefix by which a host reached a remote address in another process, if there is
-    /// the prefix. As for [`Nat64::note_path`], all room is there for it: the other process may have
-    /// filled what a batch may take.
+    /// the prefix. As for [`Nat64::note_path`], all room is there for it: the other process may
+    /// have filled what a batch may take.
     pub(crate) fn adopt_path(&mut self, CarriedPath { host, remote, prefix }: CarriedPath) {
         let place = self.settings.prefixes.iter().position(|one| one.prefix() == prefix);
         if let Some(place) = place {

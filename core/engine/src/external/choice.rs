@@ -87,7 +87,8 @@ impl ExternalPorts {
 
     /// Chooses an external address for a mapping without a port: the wished address, or an address
     /// that the pooling behavior permits and `is_free` accepts. It is the first one from a random
-    /// one on; in a large pool, the first of some random ones, or of some from the last of these on.
+    /// one on; in a large pool, the first of some random ones, or of some from the last of these
+    /// on.
     pub(crate) fn choose_portless(
         &self,
         wish: &Wish,
