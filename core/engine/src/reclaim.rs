@@ -24,6 +24,29 @@ const MOST_WORK: u32 = Engine::MAX_BATCH as u32;
 /// A thing is scarce if unanswered subscribers have more than this many times what is free.
 const SCARCE: u64 = 15;
 
+/// A resource that may be scarce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resource {
+    /// Records of subscribers.
+    Records,
+    Mappings,
+    /// Holds of requested mappings, and the share of subscribers that request them.
+    Holds,
+    /// The ports or blocks of a pool.
+    Pool(usize),
+}
+
+impl Resource {
+    /// The queue of the entries that give way for it.
+    fn queue(self) -> Queue {
+        match self {
+            Self::Records | Self::Mappings => Queue::All,
+            Self::Holds => Queue::Asking,
+            Self::Pool(pool) => Queue::Pool(pool),
+        }
+    }
+}
+
 impl Engine {
     /// Makes unanswered subscribers give way if something is scarce, as long as the events fit
     /// their queue. Returns true if more must give way: drain the queue and call again.
@@ -52,29 +75,39 @@ impl Engine {
             return false;
         }
         let mut work = 0;
-        let mut more = self.relieve(Queue::All, &mut work, Self::tables_are_scarce);
-        more |= self.relieve(Queue::Asking, &mut work, Self::askers_are_too_many);
-        for pool in 0..self.config.pools.len() {
-            let queue = Queue::Pool(pool);
-            more |= self.relieve(queue, &mut work, |engine| engine.pool_is_scarce(pool));
+        let mut more = false;
+        for resource in self.resources() {
+            more |= self.relieve(resource, &mut work);
         }
         more
     }
 
+    /// All resources, in the order in which they are checked.
+    fn resources(&self) -> impl Iterator<Item = Resource> + use<> {
+        let of_all = [Resource::Records, Resource::Mappings, Resource::Holds];
+        of_all.into_iter().chain((0..self.config.pools.len()).map(Resource::Pool))
+    }
+
     /// Takes the latest mapping of the oldest subscriber of a queue, one after another, until a
-    /// thing is not scarce. Returns true if more mappings must go at this time.
-    fn relieve(&mut self, queue: Queue, work: &mut u32, is_scarce: impl Fn(&Self) -> bool) -> bool {
-        while is_scarce(self) {
+    /// resource is not scarce. For records it takes all mappings of a subscriber, because only the
+    /// last one frees the record. Returns true if more mappings must go at this time.
+    fn relieve(&mut self, resource: Resource, work: &mut u32) -> bool {
+        while self.is_short_of(resource) {
             // If the oldest is too young, or the work is enough for now, the next batch continues.
             self.may_be_short = true;
-            let oldest = self.subscribers.unanswered.oldest(queue);
+            let oldest = self.subscribers.unanswered.oldest(resource.queue());
             let Some(entry) = oldest.filter(|&entry| self.gives_way(entry, self.now)) else {
                 return false;
             };
             if *work >= MOST_WORK || !self.has_room_for_events() {
                 return true;
             }
-            let slot = self.subscribers.unanswered.latest_mapping(entry);
+            let unanswered = &self.subscribers.unanswered;
+            // The oldest entry is the last of its subscriber, so that it is still the oldest when
+            // the next batch continues.
+            let further = || unanswered.last_further(entry);
+            let further = if resource == Resource::Records { further() } else { None };
+            let slot = unanswered.latest_mapping(further.unwrap_or(entry));
             let slot = slot.expect("an unanswered subscriber has a mapping");
             *work += self.reclaim_sessions(slot, MOST_WORK - *work).max(1);
             if self.table.mapping(slot).sessions > 0 {
@@ -94,12 +127,10 @@ impl Engine {
             let oldest = self.subscribers.unanswered.oldest(queue);
             oldest.is_some_and(|entry| self.gives_way(entry, now))
         };
-        let of_pool = |pool| has_old(Queue::Pool(pool)) && self.pool_is_scarce(pool);
+        let gives_way = |one: Resource| has_old(one.queue()) && self.is_short_of(one);
         self.may_be_short
             && self.config.limits.unanswered_give_way
-            && (has_old(Queue::All) && self.tables_are_scarce()
-                || has_old(Queue::Asking) && self.askers_are_too_many()
-                || (0..self.config.pools.len()).any(of_pool))
+            && self.resources().any(gives_way)
     }
 
     /// True if the mappings of an entry have been without an answer for long enough.
@@ -113,12 +144,18 @@ impl Engine {
             && free as u64 * SCARCE < u64::from(unanswered)
     }
 
-    /// True if subscribers' records or mappings are scarce.
-    fn tables_are_scarce(&self) -> bool {
+    /// True if a resource is scarce.
+    fn is_short_of(&self, resource: Resource) -> bool {
         let unanswered = &self.subscribers.unanswered;
         let free = |filled: Filled<usize>| filled.most.saturating_sub(filled.used);
-        self.is_scarce(free(self.subscribers.filled()), unanswered.subscribers())
-            || self.is_scarce(free(self.table.filled()), unanswered.mappings())
+        match resource {
+            Resource::Records => {
+                self.is_scarce(free(self.subscribers.filled()), unanswered.subscribers())
+            }
+            Resource::Mappings => self.is_scarce(free(self.table.filled()), unanswered.mappings()),
+            Resource::Holds => self.askers_are_too_many(),
+            Resource::Pool(pool) => self.pool_is_scarce(pool),
+        }
     }
 
     /// True if unanswered subscribers with requests exceed their share, or holds are scarce.

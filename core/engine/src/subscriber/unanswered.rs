@@ -215,6 +215,18 @@ impl Unanswered {
         (after != NONE).then_some(after)
     }
 
+    /// Of the other entries of the same subscriber that have mappings, the one of the last pool.
+    pub(crate) fn last_further(&self, at: u32) -> Option<u32> {
+        let chain = |at: u32, next: fn(&Links) -> u32| {
+            let entry = |at: u32| self.entries.get(at as usize);
+            let next = move |at: &u32| entry(*at).map(|entry| next(&entry.others));
+            core::iter::successors(next(&at), next).filter(|at| *at != NONE)
+        };
+        let others = chain(at, |links| links.before).chain(chain(at, |links| links.after));
+        let with_mappings = others.filter(|at| self.entries[*at as usize].latest != NONE);
+        with_mappings.max_by_key(|at| self.entries[*at as usize].pool)
+    }
+
     fn ends(&self, queue: Queue) -> &Ends {
         match queue {
             Queue::All => &self.all,
@@ -484,7 +496,12 @@ mod tests {
             }
             prop_assert_eq!(unanswered.mappings_of(pool), of_pool);
         }
-        for record in records.values() {
+        for (at, record) in records {
+            let is_further = |(other, record): &(&(u32, usize), &Record)| {
+                other.0 == at.0 && *other != at && !record.mappings.is_empty()
+            };
+            let further = records.iter().rfind(is_further).map(|(_, other)| other.entry);
+            prop_assert_eq!(unanswered.last_further(record.entry), further);
             let latest = record.mappings.last().map(|(_, slot)| *slot);
             prop_assert_eq!(unanswered.latest_mapping(record.entry), latest);
             if latest.is_some() {

@@ -5,7 +5,7 @@ use crate::common::*;
 use crate::world::*;
 use natgate_engine::{
     Allocation, Behavior, BlockConfig, Change, Config, DropReason, Endpoint, Engine, MapRequest,
-    MappingInfo, Match, Packet, PoolConfig, Prefix, Rule, RuleAction, Side, Verdict,
+    MappingId, MappingInfo, Match, Packet, PoolConfig, Prefix, Rule, RuleAction, Side, Verdict,
     WantedEndpoint,
 };
 use natgate_wire::protocol;
@@ -296,6 +296,28 @@ fn a_scarce_pool_leaves_the_mappings_of_another_pool() {
         let is_bystander = |info: &MappingInfo| info.id.internal.address.octets()[1] == 0;
         assert_eq!(lab.engine.mappings().filter(is_bystander).count(), BYSTANDERS as usize);
     }
+}
+
+/// Only the last mapping of a subscriber frees its record. So scarce records take all mappings of
+/// the oldest subscriber, of whatever pool, and nothing from others.
+#[test]
+fn scarce_records_take_a_whole_subscriber_before_the_next() {
+    const RECORDS: u32 = 16;
+    let mut config = beside_a_small_pool(None).engine.config().clone();
+    config.limits.subscribers = Some(RECORDS);
+    let mut lab = Lab::new(&config);
+    for (remote, port) in [(REMOTE, 4000), (SMALL, 5000)] {
+        for host in 1..RECORDS {
+            lab.out(&udp(&format!("10.0.2.{host}:{port}"), remote));
+        }
+        lab.wait(Duration::from_secs(1));
+    }
+    lab.out(&udp(&format!("10.0.2.{RECORDS}:4000"), REMOTE));
+    lab.out(&udp("10.0.3.1:4000", REMOTE));
+    let internal = |id: &MappingId| (id.internal.address.to_bits(), id.internal.port);
+    let removed: Vec<(u32, u16)> = lab.removed().iter().map(internal).collect();
+    assert_eq!(removed, ["10.0.2.1:5000", "10.0.2.1:4000"].map(endpoint));
+    assert_eq!(lab.engine.counters().subscribers_reclaimed, 1);
 }
 
 /// A subscriber with mappings of several pools loses those of the scarce pool only, and is still

@@ -40,9 +40,11 @@ pub(crate) struct Ahead {
     mappings: Vec<Key>,
 }
 
-/// The mappings of unanswered subscribers to look at (18.5).
-#[derive(Clone, Copy, Debug)]
+/// The mappings of unanswered subscribers to look at (18.5). For records, all mappings of a
+/// subscriber go before those of the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
+    Records,
     All,
     Asking,
     Pool(usize),
@@ -191,7 +193,8 @@ impl Model {
         self.see(now);
         if self.config.limits.unanswered_give_way {
             self.forget_pools();
-            self.relieve(Queue::All, &Self::tables_are_scarce);
+            self.relieve(Queue::Records, &Self::records_are_scarce);
+            self.relieve(Queue::All, &Self::mappings_are_scarce);
             self.relieve(Queue::Asking, &Self::askers_are_too_many);
             for pool in 0..self.config.pools.len() {
                 self.relieve(Queue::Pool(pool), &|model| model.pool_is_scarce(pool));
@@ -215,9 +218,10 @@ impl Model {
     }
 
     /// 18.5: the oldest subscriber of a queue and the pool of its mappings, if they are old enough.
+    /// 18.6: for records, its mappings of other pools go first.
     fn victim(&self, queue: Queue) -> Option<(Host, usize)> {
         let order = |pool: usize, waiting: &Waiting| match queue {
-            Queue::All => Some(waiting.number),
+            Queue::Records | Queue::All => Some(waiting.number),
             Queue::Asking => waiting.asking,
             Queue::Pool(of) => (of == pool).then_some(waiting.number),
         };
@@ -226,8 +230,12 @@ impl Model {
         });
         let standing = all.filter_map(|one| Some((order(one.1, one.2)?, one)));
         let (_, (host, pool, waiting)) = standing.min_by_key(|(order, _)| *order)?;
-        let age = self.now.since(waiting.made);
-        (age >= GRACE).then_some((host, pool))
+        if self.now.since(waiting.made) < GRACE {
+            return None;
+        }
+        let mut others = self.chapters.unanswered[&host].keys().copied();
+        let further = others.rfind(|other| queue == Queue::Records && *other != pool);
+        Some((host, further.unwrap_or(pool)))
     }
 
     /// 18.4: true if little is free in comparison with the use by unanswered subscribers.
@@ -235,12 +243,15 @@ impl Model {
         unanswered > self.config.limits.unanswered_kept as usize && free * SCARCE < unanswered
     }
 
-    fn tables_are_scarce(&self) -> bool {
+    fn records_are_scarce(&self) -> bool {
         let hosts: BTreeSet<Host> = self.dynamic().map(|(key, _)| key.host()).collect();
         let free = self.room_for_subscribers().saturating_sub(hosts.len());
-        let mappings = self.chapters.room.saturating_sub(self.dynamic().count());
         self.is_scarce(free, self.chapters.unanswered.len())
-            || self.is_scarce(mappings, self.unanswered_mappings())
+    }
+
+    fn mappings_are_scarce(&self) -> bool {
+        let free = self.chapters.room.saturating_sub(self.dynamic().count());
+        self.is_scarce(free, self.unanswered_mappings())
     }
 
     /// 18.7: true if unanswered subscribers with requests exceed their share.
