@@ -13,10 +13,8 @@ use natgate_wire::protocol;
 /// Largest number of a pool's addresses that are looked at for one mapping without a port. Of a
 /// pool with more addresses, random ones are drawn until so many give out such mappings.
 const PORTLESS_LOOKS: usize = 32;
-/// Largest number of these draws, and of addresses that are then looked at from the last one on: of
-/// many engines that share the addresses, each gives out few.
+/// Largest number of these draws.
 const PORTLESS_DRAWS: usize = 256;
-const PORTLESS_STEPS: usize = 1024;
 
 impl ExternalPorts {
     /// The ports of a pool that an internal port may have. ICMP identifiers are on no side of 1024.
@@ -87,8 +85,7 @@ impl ExternalPorts {
 
     /// Chooses an external address for a mapping without a port: the wished address, or an address
     /// that the pooling behavior permits and `is_free` accepts. It is the first one from a random
-    /// one on; in a large pool, the first of some random ones, or of some from the last of these
-    /// on.
+    /// one on; in a large pool, the first of some random ones.
     pub(crate) fn choose_portless(
         &self,
         wish: &Wish,
@@ -113,17 +110,12 @@ impl ExternalPorts {
         // Replies reach the engine that gives out the address's ports.
         let is_deterministic = self.pools[pool].mode == Mode::Deterministic;
         let answers_come = |index: &u32| is_deterministic || self.part.has_any(*index);
-        let slots = &self.pools[pool].slots;
+        let Pool { slots, members, .. } = &self.pools[pool];
         let count = slots.len() as u32;
         if self.is_looked_at_in_part(pool) {
-            let places = (0..PORTLESS_DRAWS + PORTLESS_STEPS).scan(0, |place, step| {
-                *place = match step < PORTLESS_DRAWS {
-                    true => generator.below(count),
-                    false => (*place + 1) % count,
-                };
-                Some(slots[*place as usize])
-            });
-            let open = places.filter(|index| answers_come(index) && is_open(index));
+            let own = |word| if is_deterministic { u64::MAX } else { self.part.addresses(word) };
+            let draw = |_| members.next(slots[generator.below(count) as usize], own);
+            let open = (0..PORTLESS_DRAWS).map_while(draw).filter(is_open);
             return open.take(PORTLESS_LOOKS).find(|index| is_free(*index));
         }
         let start = generator.below(count) as usize;
@@ -273,6 +265,20 @@ mod tests {
             let chosen = external.choose_portless(&WISH, &mut generator, |_| true);
             assert!(chosen.is_some_and(|index| index % 64 == 0), "{number}: {chosen:?}");
         }
+    }
+
+    /// An engine that gives out few addresses of a large pool draws no more often than another.
+    #[test]
+    fn a_refusal_takes_as_many_draws_as_looks() {
+        const COUNT: u32 = 320;
+        let mut external = external(COUNT);
+        external.divide();
+        (0..COUNT).step_by(64).for_each(|index| external.own(index, 0..WORDS));
+        let mut generator = Generator::new([6; 32]);
+        let mut other = generator.clone();
+        assert_eq!(external.choose_portless(&WISH, &mut generator, |_| false), None);
+        (0..PORTLESS_LOOKS).for_each(|_| _ = other.below(COUNT));
+        assert_eq!(generator.below(u32::MAX), other.below(u32::MAX));
     }
 
     #[test]
