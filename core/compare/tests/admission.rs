@@ -11,7 +11,7 @@ use natgate_engine::{
     Match, PeerRequest, PoolConfig, Pooling, Prefix, Rule, RuleAction, Side, Timestamp, Verdict,
     WantedEndpoint,
 };
-use natgate_wire::protocol::{TCP, UDP};
+use natgate_wire::protocol::{GRE, TCP, UDP};
 use natgate_wire::tcp::flags::{ACK, SYN};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
@@ -23,8 +23,8 @@ const OTHER_REMOTE: Endpoint = Endpoint { address: Ipv4Addr::new(198, 51, 100, 2
 
 #[derive(Clone, Debug)]
 enum Operation {
-    /// Hosts each begin a flow, in one batch: true for TCP, the host and its port.
-    Begin(Vec<(bool, u32, u16)>),
+    /// Hosts each begin a flow, in one batch: the protocol, the host and its port.
+    Begin(Vec<(u8, u32, u16)>),
     /// The remote endpoint answers flows that were let out, in one batch.
     Answer(Vec<prop::sample::Index>),
     /// A host requests a mapping for all remote endpoints.
@@ -39,9 +39,10 @@ enum Operation {
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
-    let flow = || (prop::bool::weighted(0.2), 0..HOSTS, 5000_u16..5003);
+    let protocol = prop_oneof![6 => Just(UDP), 2 => Just(TCP), 1 => Just(GRE)];
+    let flow = (protocol, 0..HOSTS, 5000_u16..5003);
     prop_oneof![
-        6 => prop::collection::vec(flow(), 1..12).prop_map(Operation::Begin),
+        6 => prop::collection::vec(flow, 1..12).prop_map(Operation::Begin),
         2 => prop::collection::vec(any::<prop::sample::Index>(), 1..4).prop_map(Operation::Answer),
         2 => (0..HOSTS, 5000_u16..5006).prop_map(|(host, port)| Operation::Ask(host, port)),
         1 => (0..HOSTS, 5000_u16..5006).prop_map(|(host, port)| Operation::AskPeer(host, port)),
@@ -61,22 +62,29 @@ fn config() -> impl Strategy<Value = Config> {
     );
     let ports = prop::sample::select(vec![(4096, 4127), (4096, 4103), (4096, 5119)]);
     let pooling = prop::sample::select(vec![Pooling::Paired, Pooling::Arbitrary]);
-    (limits, ports, 0_u32..3, any::<bool>(), pooling, any::<[bool; 3]>()).prop_map(
-        |(limits, ports, more, in_blocks, pooling, [session_events, overloading, several])| {
+    (limits, ports, 0_u32..3, any::<bool>(), pooling, any::<[bool; 4]>()).prop_map(
+        |(limits, ports, more, in_blocks, pooling, bits)| {
+            let [session_events, overloading, several, is_whole] = bits;
+            let ports = if is_whole { Allocation::ALL_PORTS } else { ports };
             let (subscribers, mappings, explicit_mappings, asking_share, held_ports) = limits;
             let last = (EXTERNAL.address.to_bits() + more).into();
             let addresses = vec![AddressRange { first: EXTERNAL.address, last }];
             let base = common::config();
-            let in_blocks = in_blocks && ports != (4096, 4103);
+            let in_blocks = in_blocks && ports != (4096, 4103) && !is_whole;
             let block = BlockConfig {
                 size: 16,
                 max_per_subscriber: 2,
                 release_after: Duration::from_secs(2),
             };
+            let allocation = match (is_whole, in_blocks) {
+                (true, _) => Allocation::Address,
+                (false, true) => Allocation::Block(block),
+                (false, false) => Allocation::Random,
+            };
             let mut pools = vec![PoolConfig {
                 addresses,
                 ports,
-                overloading: overloading && more == 2 && !in_blocks,
+                overloading: overloading && more == 2 && !in_blocks && !is_whole,
                 ..base.pools[0].clone()
             }];
             let mut rules = Vec::new();
@@ -95,7 +103,7 @@ fn config() -> impl Strategy<Value = Config> {
             Config {
                 pools,
                 rules,
-                allocation: if in_blocks { Allocation::Block(block) } else { Allocation::Random },
+                allocation,
                 limits: Limits {
                     subscribers,
                     mappings: Some(mappings),
@@ -141,8 +149,7 @@ impl World {
     fn apply(&mut self, operation: &Operation) -> Result<(), Divergence> {
         match operation {
             Operation::Begin(flows) => {
-                let specs = flows.iter().map(|&(is_tcp, host, port)| {
-                    let protocol = if is_tcp { TCP } else { UDP };
+                let specs = flows.iter().map(|&(protocol, host, port)| {
                     let (from, to) = (internal(host, port), remote_of(port));
                     Spec { flags: SYN, ..Spec::new(protocol, from, to) }
                 });
@@ -262,7 +269,7 @@ fn subscribers_give_way_in_both() -> Result<(), Divergence> {
     let base = common::config();
     let limits = Limits { subscribers: Some(4), unanswered_kept: 0, ..base.limits.clone() };
     let operations: Vec<Operation> = (0..HOSTS)
-        .flat_map(|host| [Operation::Begin(vec![(false, host, 5000)]), Operation::Wait(250)])
+        .flat_map(|host| [Operation::Begin(vec![(UDP, host, 5000)]), Operation::Wait(250)])
         .collect();
     let gave_way = run(&Config { limits, ..base }, [0; 32], &operations)?;
     assert!(gave_way >= u64::from(HOSTS) - 4, "{gave_way}");

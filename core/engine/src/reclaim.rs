@@ -179,8 +179,10 @@ impl Engine {
         let mappings = unanswered.mappings_of(pool);
         let free = |thing| self.external.free_of(pool, thing) as usize;
         if self.external.has_blocks(pool) {
-            let with_ports: u32 = mappings[..PROTOCOLS.len()].iter().sum();
-            let subscribers = unanswered.count(Queue::Pool(pool)).min(with_ports);
+            // Of a pool of whole addresses, mappings without ports have blocks, too.
+            let is_whole = self.external.is_whole(pool);
+            let places = if is_whole { &mappings[..] } else { &mappings[..PROTOCOLS.len()] };
+            let subscribers = unanswered.count(Queue::Pool(pool)).min(places.iter().sum());
             return self.is_scarce(free(PROTOCOLS.len()), subscribers);
         }
         (0..PROTOCOLS.len()).any(|place| self.is_scarce(free(place), mappings[place]))
@@ -205,7 +207,8 @@ impl Engine {
         self.remove_mapping_to(slot, self.now, Rest::Free);
         self.counters.mappings_reclaimed += 1;
         let External { index, port } = mapping.external();
-        if has_ports(mapping.protocol)
+        let is_whole = self.external.is_whole(self.external.pool_of(index));
+        if (has_ports(mapping.protocol) || is_whole)
             && let Some(block) = self.external.release_empty(index, port)
         {
             self.raise(self.now, Change::BlockReleased(block));

@@ -271,24 +271,24 @@ impl Model {
         if config.overloading || matches!(allocation, Allocation::Deterministic(_)) {
             return false;
         }
-        let unanswered = |protocol: u8| {
-            let own = self.dynamic().filter(move |(key, _)| {
-                key.protocol == protocol && self.chapters.unanswered.contains_key(&key.host())
+        let unanswered = |counts: &dyn Fn(u8) -> bool| {
+            let own = self.dynamic().filter(|(key, _)| {
+                counts(key.protocol) && self.chapters.unanswered.contains_key(&key.host())
             });
             let addresses = own.map(|(_, mapping)| mapping.external.address.to_bits());
             addresses.filter(|address| self.pool_of(*address) == Some(pool)).count()
         };
-        let protocols = [TCP, UDP, ICMP, DCCP];
         if matches!(allocation, Allocation::Block(_) | Allocation::Address) {
-            let mappings: usize = protocols.into_iter().map(unanswered).sum();
+            let is_whole = matches!(allocation, Allocation::Address);
+            let mappings = unanswered(&|protocol| is_whole || has_ports(protocol));
             let (taken, all) = self.use_of_blocks(pool).unwrap_or_default();
             let hosts = self.chapters.unanswered.values();
             let hosts = hosts.filter(|pools| pools.contains_key(&pool)).count();
             return self.is_scarce((all - taken) as usize, hosts.min(mappings));
         }
-        protocols.into_iter().any(|protocol| {
+        [TCP, UDP, ICMP, DCCP].into_iter().any(|protocol| {
             let free = self.pool_usage(pool, protocol).free as usize;
-            self.is_scarce(free, unanswered(protocol))
+            self.is_scarce(free, unanswered(&|other| other == protocol))
         })
     }
 
@@ -315,7 +315,10 @@ impl Model {
         self.raise_ended(ended, self.now);
         self.remove_all(vec![key], self.now);
         self.held.remove(&(key.protocol, external));
-        if has_ports(key.protocol) {
+        let pool = self.pool_of(external.address.to_bits()).map(|pool| &self.config.pools[pool]);
+        let is_whole =
+            pool.is_some_and(|pool| *self.config.allocation_of(pool) == Allocation::Address);
+        if has_ports(key.protocol) || is_whole {
             self.release_empty(external);
         }
         self.note_empty_since_next_tick();
