@@ -11,17 +11,20 @@ use natgate_engine::{
     Match, PeerRequest, PoolConfig, Pooling, Prefix, Rule, RuleAction, Side, Timestamp, Verdict,
     WantedEndpoint,
 };
-use natgate_wire::protocol::{TCP, UDP};
+use natgate_wire::protocol::{GRE, TCP, UDP};
 use natgate_wire::tcp::flags::{ACK, SYN};
 use proptest::prelude::*;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const HOSTS: u32 = 24;
+/// A remote endpoint that rules know.
+const OTHER_REMOTE: Endpoint = Endpoint { address: Ipv4Addr::new(198, 51, 100, 2), port: 80 };
 
 #[derive(Clone, Debug)]
 enum Operation {
-    /// Hosts each begin a flow, in one batch: true for TCP, the host and its port.
-    Begin(Vec<(bool, u32, u16)>),
+    /// Hosts each begin a flow, in one batch: the protocol, the host and its port.
+    Begin(Vec<(u8, u32, u16)>),
     /// The remote endpoint answers flows that were let out, in one batch.
     Answer(Vec<prop::sample::Index>),
     /// A host requests a mapping for all remote endpoints.
@@ -36,9 +39,10 @@ enum Operation {
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
-    let flow = || (prop::bool::weighted(0.2), 0..HOSTS, 5000_u16..5003);
+    let protocol = prop_oneof![6 => Just(UDP), 2 => Just(TCP), 1 => Just(GRE)];
+    let flow = (protocol, 0..HOSTS, 5000_u16..5003);
     prop_oneof![
-        6 => prop::collection::vec(flow(), 1..12).prop_map(Operation::Begin),
+        6 => prop::collection::vec(flow, 1..12).prop_map(Operation::Begin),
         2 => prop::collection::vec(any::<prop::sample::Index>(), 1..4).prop_map(Operation::Answer),
         2 => (0..HOSTS, 5000_u16..5006).prop_map(|(host, port)| Operation::Ask(host, port)),
         1 => (0..HOSTS, 5000_u16..5006).prop_map(|(host, port)| Operation::AskPeer(host, port)),
@@ -58,38 +62,48 @@ fn config() -> impl Strategy<Value = Config> {
     );
     let ports = prop::sample::select(vec![(4096, 4127), (4096, 4103), (4096, 5119)]);
     let pooling = prop::sample::select(vec![Pooling::Paired, Pooling::Arbitrary]);
-    (limits, ports, 0_u32..3, any::<bool>(), pooling, any::<[bool; 3]>()).prop_map(
-        |(limits, ports, more, in_blocks, pooling, [session_events, overloading, several])| {
+    (limits, ports, 0_u32..3, any::<bool>(), pooling, any::<[bool; 4]>()).prop_map(
+        |(limits, ports, more, in_blocks, pooling, bits)| {
+            let [session_events, overloading, several, is_whole] = bits;
+            let ports = if is_whole { Allocation::ALL_PORTS } else { ports };
             let (subscribers, mappings, explicit_mappings, asking_share, held_ports) = limits;
             let last = (EXTERNAL.address.to_bits() + more).into();
             let addresses = vec![AddressRange { first: EXTERNAL.address, last }];
             let base = common::config();
-            let in_blocks = in_blocks && ports != (4096, 4103);
+            let in_blocks = in_blocks && ports != (4096, 4103) && !is_whole;
             let block = BlockConfig {
                 size: 16,
                 max_per_subscriber: 2,
                 release_after: Duration::from_secs(2),
             };
+            let allocation = match (is_whole, in_blocks) {
+                (true, _) => Allocation::Address,
+                (false, true) => Allocation::Block(block),
+                (false, false) => Allocation::Random,
+            };
             let mut pools = vec![PoolConfig {
                 addresses,
                 ports,
-                overloading: overloading && more == 2 && !in_blocks,
+                overloading: overloading && more == 2 && !in_blocks && !is_whole,
                 ..base.pools[0].clone()
             }];
             let mut rules = Vec::new();
             if several {
-                // Most hosts have a pool of their own: those of 10.0.1.0/28.
+                // Most hosts have a pool of their own: those of 10.0.1.0/28. For flows to one
+                // remote host, the others have it too.
                 let address = (EXTERNAL.address.to_bits() + 8).into();
                 let addresses = vec![AddressRange { first: address, last: address }];
                 let name = "other".into();
                 pools.push(PoolConfig { name, addresses, ports, ..PoolConfig::default() });
                 let hosts = Prefix::new(internal(0, 0).address, 28);
                 rules.push(Rule::new(Match::Source(hosts, 0), RuleAction::Snat(1)));
+                let far = Prefix::new(OTHER_REMOTE.address, 32);
+                rules.push(Rule::new(Match::Destination(far, 0), RuleAction::Snat(1)));
             }
             Config {
                 pools,
                 rules,
-                allocation: if in_blocks { Allocation::Block(block) } else { Allocation::Random },
+                allocation,
                 limits: Limits {
                     subscribers,
                     mappings: Some(mappings),
@@ -110,8 +124,8 @@ fn config() -> impl Strategy<Value = Config> {
 struct World {
     pair: Pair,
     now: Timestamp,
-    /// Flows that were let out, by protocol and external endpoint.
-    out: Vec<(u8, Endpoint)>,
+    /// Flows that were let out, by protocol, external and remote endpoint.
+    out: Vec<(u8, Endpoint, Endpoint)>,
 }
 
 impl World {
@@ -135,22 +149,23 @@ impl World {
     fn apply(&mut self, operation: &Operation) -> Result<(), Divergence> {
         match operation {
             Operation::Begin(flows) => {
-                let specs = flows.iter().map(|&(is_tcp, host, port)| {
-                    let protocol = if is_tcp { TCP } else { UDP };
-                    Spec { flags: SYN, ..Spec::new(protocol, internal(host, port), REMOTE) }
+                let specs = flows.iter().map(|&(protocol, host, port)| {
+                    let (from, to) = (internal(host, port), remote_of(port));
+                    Spec { flags: SYN, ..Spec::new(protocol, from, to) }
                 });
                 let packets: Vec<Vec<u8>> = specs.map(|spec| spec.bytes()).collect();
                 let (done, _) = self.pair.process(self.now, Side::Inside, &packets)?;
                 let is_out = |one: &&Done| one.verdict == Verdict::Forward(Side::Outside);
                 let went = done.iter().filter(is_out);
-                self.out.extend(went.map(|one| (one.bytes[9], source(&one.bytes))));
+                let flow = |bytes: &[u8]| (bytes[9], source(bytes), destination(bytes));
+                self.out.extend(went.map(|one| flow(&one.bytes)));
             }
             Operation::Answer(which) if !self.out.is_empty() => {
                 let packets: Vec<Vec<u8>> = which
                     .iter()
                     .map(|index| {
-                        let (protocol, external) = *index.get(&self.out);
-                        let spec = Spec::new(protocol, REMOTE, external);
+                        let (protocol, external, remote) = *index.get(&self.out);
+                        let spec = Spec::new(protocol, remote, external);
                         Spec { flags: SYN | ACK, ..spec }.bytes()
                     })
                     .collect();
@@ -200,10 +215,21 @@ fn internal(host: u32, port: u16) -> Endpoint {
     Endpoint::new(u32::from_be_bytes([10, 0, 1, 1]) + host, port)
 }
 
+/// The remote endpoint of a host's flow from a port.
+fn remote_of(port: u16) -> Endpoint {
+    if port == 5002 { OTHER_REMOTE } else { REMOTE }
+}
+
 /// The source of a packet without options.
 fn source(bytes: &[u8]) -> Endpoint {
     let address = u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
     Endpoint::new(address, u16::from_be_bytes([bytes[20], bytes[21]]))
+}
+
+/// The destination of a packet without options.
+fn destination(bytes: &[u8]) -> Endpoint {
+    let address = u32::from_be_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
+    Endpoint::new(address, u16::from_be_bytes([bytes[22], bytes[23]]))
 }
 
 /// Runs the operations. Returns the number of subscribers that gave way.
@@ -243,7 +269,7 @@ fn subscribers_give_way_in_both() -> Result<(), Divergence> {
     let base = common::config();
     let limits = Limits { subscribers: Some(4), unanswered_kept: 0, ..base.limits.clone() };
     let operations: Vec<Operation> = (0..HOSTS)
-        .flat_map(|host| [Operation::Begin(vec![(false, host, 5000)]), Operation::Wait(250)])
+        .flat_map(|host| [Operation::Begin(vec![(UDP, host, 5000)]), Operation::Wait(250)])
         .collect();
     let gave_way = run(&Config { limits, ..base }, [0; 32], &operations)?;
     assert!(gave_way >= u64::from(HOSTS) - 4, "{gave_way}");

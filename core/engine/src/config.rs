@@ -7,7 +7,7 @@ pub(crate) mod realms;
 mod statics;
 mod timeouts;
 
-pub(crate) use addresses::{external_addresses, joined};
+pub(crate) use addresses::external_addresses;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;

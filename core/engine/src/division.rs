@@ -194,8 +194,15 @@ impl Engine {
     /// True if more than half of the possible subscribers are present.
     #[inline]
     pub fn is_crowded(&self) -> bool {
+        self.is_crowded_after(0)
+    }
+
+    /// True if more than half of the possible subscribers are present as soon as so many packets
+    /// have made a subscriber each.
+    #[inline]
+    pub fn is_crowded_after(&self, packets: usize) -> bool {
         let subscribers = self.subscribers.filled();
-        subscribers.used > subscribers.most / 2
+        subscribers.used + packets > subscribers.most / 2
     }
 
     /// Leaves packets alone from now on that would make a host a subscriber while the table of

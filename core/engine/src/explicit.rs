@@ -191,7 +191,7 @@ impl Engine {
             }
             None => self.make_for_all(protocol, Internal::new(host, port), snat, wanted)?,
         };
-        self.note_asking(host);
+        self.note_asking(slot);
         let until = self.until(slot, request.lifetime);
         //= rfc6887#section-15-active
         //= rfc6887#section-15.1-closing

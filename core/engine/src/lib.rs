@@ -72,9 +72,9 @@ mod pair;
 mod parse;
 mod pools;
 mod prefetch;
-mod prefix_set;
 mod protocols;
 mod random;
+mod ranges;
 mod rate;
 mod realms;
 mod reclaim;
@@ -125,6 +125,7 @@ pub use pair::{CopyChange, CopyFacts, Duty, PairPort};
 pub use parse::is_martian;
 pub use prefetch::prefetch;
 pub use random::HashKey;
+pub use ranges::Ranges;
 pub use reconfigure::{
     Departure, Leaving, Reconfiguration, ReconfigureError, Review, Superseded, restart_keys,
 };

@@ -40,7 +40,13 @@ pub(crate) fn place_of(protocol: u8) -> usize {
 /// Place of the quota that a protocol's mappings count against: TCP, UDP, all others.
 #[inline(always)]
 pub(crate) fn quota_class(protocol: u8) -> usize {
-    place_of(protocol).min(2)
+    quota_of(place_of(protocol))
+}
+
+/// Place of the quota of mappings with this place of their protocol.
+#[inline(always)]
+pub(crate) fn quota_of(place: usize) -> usize {
+    place.min(2)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::config::{AddressRange, Config, Prefix, RealmConfig, SideConfig};
 use crate::engine::Engine;
 use crate::external::ExternalPorts;
 use crate::host::Host;
-use crate::prefix_set::PrefixSet;
+use crate::ranges::Ranges;
 use crate::respond::DEFAULT_MTU;
 use crate::rules::RuleSet;
 use crate::{ConfigError, DropReason, Side};
@@ -95,7 +95,7 @@ impl Config {
 #[derive(Clone, Debug)]
 pub(crate) struct Realms {
     /// Addresses of the subscribers of each realm.
-    subscribers: Vec<PrefixSet>,
+    subscribers: Vec<Ranges<u32>>,
     /// The rules of realms from number 1 on.
     rules: Vec<RuleSet>,
     /// Facts about all realms: in order, the realms with rules that bypass translation or drop;
@@ -127,7 +127,7 @@ impl Realms {
             config.realms.iter().map(|realm| RuleSet::new(&realm.rules)).collect();
         let mtu = |realm| config.inside_of(realm).mtu.unwrap_or(DEFAULT_MTU);
         let inside_mtus: Vec<u16> = config.all_numbers().map(mtu).collect();
-        let subscribers = |realm| PrefixSet::of(config.subscribers_of(realm));
+        let subscribers = |realm| Ranges::of_ipv4(config.subscribers_of(realm));
         let mut realms = Self {
             subscribers: config.all_numbers().map(subscribers).collect(),
             rules: rules?,

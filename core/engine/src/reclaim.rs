@@ -8,7 +8,6 @@
 
 use crate::endpoint::External;
 use crate::engine::{Engine, Rest};
-use crate::host::Host;
 use crate::limits::Filled;
 use crate::protocols::{PROTOCOLS, has_ports, place_of};
 use crate::session::{State, Way};
@@ -24,6 +23,29 @@ const GRACE: u64 = 250_000_000;
 const MOST_WORK: u32 = Engine::MAX_BATCH as u32;
 /// A thing is scarce if unanswered subscribers have more than this many times what is free.
 const SCARCE: u64 = 15;
+
+/// A resource that may be scarce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resource {
+    /// Records of subscribers.
+    Records,
+    Mappings,
+    /// Holds of requested mappings, and the share of subscribers that request them.
+    Holds,
+    /// The ports or blocks of a pool.
+    Pool(usize),
+}
+
+impl Resource {
+    /// The queue of the entries that give way for it.
+    fn queue(self) -> Queue {
+        match self {
+            Self::Records | Self::Mappings => Queue::All,
+            Self::Holds => Queue::Asking,
+            Self::Pool(pool) => Queue::Pool(pool),
+        }
+    }
+}
 
 impl Engine {
     /// Makes unanswered subscribers give way if something is scarce, as long as the events fit
@@ -53,54 +75,65 @@ impl Engine {
             return false;
         }
         let mut work = 0;
-        let mut more = self.relieve(Queue::All, &mut work, Self::tables_are_scarce);
-        more |= self.relieve(Queue::Asking, &mut work, Self::askers_are_too_many);
-        for pool in 0..self.config.pools.len() {
-            more |= self.relieve(Queue::All, &mut work, |engine| engine.pool_is_scarce(pool));
+        let mut more = false;
+        for resource in self.resources() {
+            more |= self.relieve(resource, &mut work);
         }
         more
     }
 
+    /// All resources, in the order in which they are checked.
+    fn resources(&self) -> impl Iterator<Item = Resource> + use<> {
+        let of_all = [Resource::Records, Resource::Mappings, Resource::Holds];
+        of_all.into_iter().chain((0..self.config.pools.len()).map(Resource::Pool))
+    }
+
     /// Takes the latest mapping of the oldest subscriber of a queue, one after another, until a
-    /// thing is not scarce. Returns true if more mappings must go at this time.
-    fn relieve(&mut self, queue: Queue, work: &mut u32, is_scarce: impl Fn(&Self) -> bool) -> bool {
-        while is_scarce(self) {
+    /// resource is not scarce. For records it takes all mappings of a subscriber, because only the
+    /// last one frees the record. Returns true if more mappings must go at this time.
+    fn relieve(&mut self, resource: Resource, work: &mut u32) -> bool {
+        while self.is_short_of(resource) {
             // If the oldest is too young, or the work is enough for now, the next batch continues.
             self.may_be_short = true;
-            let oldest = self.subscribers.unanswered.oldest(queue);
+            let oldest = self.subscribers.unanswered.oldest(resource.queue());
             let Some(entry) = oldest.filter(|&entry| self.gives_way(entry, self.now)) else {
                 return false;
             };
             if *work >= MOST_WORK || !self.has_room_for_events() {
                 return true;
             }
-            let at = self.subscribers.unanswered.record(entry);
-            let slot = self.subscribers.unanswered.latest_mapping(entry);
+            let unanswered = &self.subscribers.unanswered;
+            // The oldest entry is the last of its subscriber, so that it is still the oldest when
+            // the next batch continues.
+            let further = || unanswered.last_further(entry);
+            let further = if resource == Resource::Records { further() } else { None };
+            let slot = unanswered.latest_mapping(further.unwrap_or(entry));
             let slot = slot.expect("an unanswered subscriber has a mapping");
             *work += self.reclaim_sessions(slot, MOST_WORK - *work).max(1);
             if self.table.mapping(slot).sessions > 0 {
                 return true;
             }
+            let before = self.subscribers.filled().used;
             self.reclaim_mapping(slot);
-            self.counters.subscribers_reclaimed += u64::from(!self.subscribers.is_unanswered(at));
+            let gone = before - self.subscribers.filled().used;
+            self.counters.subscribers_reclaimed += gone as u64;
         }
         false
     }
 
     /// True if a batch at time `now` would make a subscriber give way.
     pub(crate) fn would_reclaim(&self, now: u64) -> bool {
-        let has_any = |queue| {
+        let has_old = |queue| {
             let oldest = self.subscribers.unanswered.oldest(queue);
             oldest.is_some_and(|entry| self.gives_way(entry, now))
         };
-        let of_pools = || (0..self.config.pools.len()).any(|pool| self.pool_is_scarce(pool));
+        let gives_way = |one: Resource| has_old(one.queue()) && self.is_short_of(one);
         self.may_be_short
             && self.config.limits.unanswered_give_way
-            && (has_any(Queue::All) && (self.tables_are_scarce() || of_pools())
-                || has_any(Queue::Asking) && self.askers_are_too_many())
+            && self.resources().any(gives_way)
     }
 
-    /// True if the subscriber of an entry has been unanswered for long enough.
+    /// True if the mappings of an entry have been without an answer for long enough.
     fn gives_way(&self, entry: u32, now: u64) -> bool {
         now.saturating_sub(self.subscribers.unanswered.made(entry)) >= GRACE
     }
@@ -111,12 +144,18 @@ impl Engine {
             && free as u64 * SCARCE < u64::from(unanswered)
     }
 
-    /// True if subscribers' records or mappings are scarce.
-    fn tables_are_scarce(&self) -> bool {
+    /// True if a resource is scarce.
+    fn is_short_of(&self, resource: Resource) -> bool {
         let unanswered = &self.subscribers.unanswered;
         let free = |filled: Filled<usize>| filled.most.saturating_sub(filled.used);
-        self.is_scarce(free(self.subscribers.filled()), unanswered.count(Queue::All))
-            || self.is_scarce(free(self.table.filled()), unanswered.mappings())
+        match resource {
+            Resource::Records => {
+                self.is_scarce(free(self.subscribers.filled()), unanswered.subscribers())
+            }
+            Resource::Mappings => self.is_scarce(free(self.table.filled()), unanswered.mappings()),
+            Resource::Holds => self.askers_are_too_many(),
+            Resource::Pool(pool) => self.pool_is_scarce(pool),
+        }
     }
 
     /// True if unanswered subscribers with requests exceed their share, or holds are scarce.
@@ -140,8 +179,10 @@ impl Engine {
         let mappings = unanswered.mappings_of(pool);
         let free = |thing| self.external.free_of(pool, thing) as usize;
         if self.external.has_blocks(pool) {
-            let with_ports: u32 = mappings[..PROTOCOLS.len()].iter().sum();
-            let subscribers = unanswered.count(Queue::All).min(with_ports);
+            // Of a pool of whole addresses, mappings without ports have blocks, too.
+            let is_whole = self.external.is_whole(pool);
+            let places = if is_whole { &mappings[..] } else { &mappings[..PROTOCOLS.len()] };
+            let subscribers = unanswered.count(Queue::Pool(pool)).min(places.iter().sum());
             return self.is_scarce(free(PROTOCOLS.len()), subscribers);
         }
         (0..PROTOCOLS.len()).any(|place| self.is_scarce(free(place), mappings[place]))
@@ -166,7 +207,8 @@ impl Engine {
         self.remove_mapping_to(slot, self.now, Rest::Free);
         self.counters.mappings_reclaimed += 1;
         let External { index, port } = mapping.external();
-        if has_ports(mapping.protocol)
+        let is_whole = self.external.is_whole(self.external.pool_of(index));
+        if (has_ports(mapping.protocol) || is_whole)
             && let Some(block) = self.external.release_empty(index, port)
         {
             self.raise(self.now, Change::BlockReleased(block));
@@ -175,25 +217,29 @@ impl Engine {
 
     // ---- answers ----
 
-    /// Notes a new mapping of an unanswered subscriber, and its first session.
+    /// Notes a new mapping of a pool, and its first session, of an unanswered subscriber with this
+    /// record.
     #[cold]
-    pub(crate) fn note_unanswered(&mut self, record: u32, slot: u32) {
-        if let Some(entry) = self.subscribers.unanswered_entry(record) {
-            let mapping = self.table.mapping(slot);
-            let created = self.created(mapping);
-            let pool = self.external.pool_of(mapping.external().index);
-            let of = (pool, place_of(mapping.protocol));
-            let sibling = self.subscribers.unanswered.add_mapping(entry, slot, created, of);
-            self.table.set_listed(slot, sibling);
-        }
+    pub(crate) fn note_unanswered(&mut self, record: u32, slot: u32, pool: usize) {
+        let entry = self.subscribers.enter_pool(record, pool);
+        let mapping = self.table.mapping(slot);
+        let (created, of) = (self.created(mapping), (slot, place_of(mapping.protocol)));
+        let unanswered = &mut self.subscribers.unanswered;
+        let sibling = unanswered.add_mapping(entry, of, created, self.now);
+        self.table.set_listed(slot, sibling);
         self.table.mapping_mut(slot).first.mark_unanswered();
     }
 
-    /// Notes a granted request of a host, if the host is unanswered.
-    pub(crate) fn note_asking(&mut self, host: Host) {
+    /// Notes a granted request for a mapping, if its host is unanswered.
+    pub(crate) fn note_asking(&mut self, slot: u32) {
         self.may_be_short = true;
+        let mapping = self.table.mapping(slot);
+        let (host, pool) = (mapping.host(), self.external.pool_of(mapping.external().index));
         let record = self.subscribers.find(host);
-        if let Some(entry) = record.and_then(|at| self.subscribers.unanswered_entry(at)) {
+        let entry = record.and_then(|at| self.subscribers.unanswered_entry(at, pool));
+        if let Some(entry) = entry
+            && self.subscribers.unanswered.latest_mapping(entry).is_some()
+        {
             self.subscribers.unanswered.ask(entry);
         }
     }

@@ -52,6 +52,12 @@ impl Message {
         Self { kind, code, mtu: 0 }
     }
 
+    /// The limits of a message's rate ([`Responder::rates`]).
+    fn rates(self) -> usize {
+        let Self { kind, code, .. } = Self::fragmentation_needed(0);
+        usize::from((self.kind, self.code) == (kind, code))
+    }
+
     /// ICMP type and code.
     pub(crate) const fn kind_and_code(self) -> (u8, u8) {
         (self.kind, self.code)
@@ -96,7 +102,9 @@ pub(crate) struct Responder {
     queue: Vec<OwnError>,
     first: usize,
     len: usize,
-    rates: ErrorRates,
+    /// Limits of most errors, and of errors that tell of a narrow path. A scan provokes others as
+    /// often as it likes; a host that does not hear of a narrow path waits for ever.
+    rates: [ErrorRates; 2],
     /// The longest error for the outside, and for each realm, bytes; 0: no errors.
     longest_outside: usize,
     longest_inside: Vec<usize>,
@@ -107,7 +115,7 @@ impl Responder {
         let slot =
             OwnError { time: 0, side: Side::Inside, realm: 0, len: 0, bytes: [0; ERROR_LEN] };
         //= rfc1812#section-4.3.2.8-configurable
-        let rates = ErrorRates::new(config.limits.icmp_errors_per_second);
+        let rates = core::array::from_fn(|_| ErrorRates::new(config.limits.icmp_errors_per_second));
         Self {
             queue: vec![slot; QUEUE],
             first: 0,
@@ -121,7 +129,7 @@ impl Responder {
     /// Bytes that a responder and its pending SYNs take.
     pub(crate) fn memory() -> u64 {
         let slots = QUEUE * size_of::<OwnError>() + PENDING_SYNS * size_of::<PendingSyn>();
-        (slots + REQUESTERS * size_of::<Rate>()) as u64
+        (slots + 2 * REQUESTERS * size_of::<Rate>()) as u64
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -130,7 +138,7 @@ impl Responder {
 
     /// Sets the rate of errors, and their longest lengths for each realm. Returns the old lengths.
     pub(crate) fn renew(&mut self, per_second: u32, longest_inside: Vec<usize>) -> Vec<usize> {
-        self.rates.per_second = per_second;
+        self.rates.iter_mut().for_each(|rates| rates.set_rate(per_second));
         core::mem::replace(&mut self.longest_inside, longest_inside)
     }
 
@@ -165,7 +173,8 @@ impl Responder {
             Side::Outside => self.longest_outside,
         };
         let requester = envelope.destination.wrapping_add(envelope.realm.into());
-        if self.is_full() || longest == 0 || !self.rates.take(now, requester) {
+        let rates = &mut self.rates[message.rates()];
+        if self.len == QUEUE || longest == 0 || !rates.take(now, requester) {
             return false;
         }
         let slot = &mut self.queue[(self.first + self.len) % QUEUE];

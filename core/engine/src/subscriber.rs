@@ -6,6 +6,7 @@
 //! each pool. Further records, which [`Subscribers::paired`] reads, contain the pairs beyond the
 //! first.
 
+mod answers;
 mod removal;
 mod unanswered;
 
@@ -37,14 +38,14 @@ pub(crate) struct Subscriber {
     pub(crate) has: Holding,
     /// Mappings of further pools, in the first record.
     elsewhere: u32,
-    /// In a free record, the next free record; in an unanswered subscriber's record, the
-    /// subscriber's entry in [`Unanswered`].
+    /// In a free record, the next free record; in an unanswered subscriber's record, its entry in
+    /// [`Unanswered`].
     next: u32,
     pub(crate) class: u16,
     /// Equal to [`Subscribers::epoch`] if `class` is a present class.
     epoch: u8,
-    /// True until a remote endpoint answers one of the subscriber's packets; false in a further
-    /// record.
+    /// True until a remote endpoint answers one of the subscriber's packets. In a further record,
+    /// true if it has an entry in [`Unanswered`].
     is_unanswered: bool,
     /// Time of the latest report of a refusal, nanoseconds; all ones: never.
     pub(crate) reported: u64,
@@ -160,34 +161,6 @@ impl Subscribers {
         (room.records * (size_of::<Subscriber>() + size_of::<Watch>())) as u64
             + Index::memory(room.records)
             + Unanswered::memory(room.records, room.slots)
-    }
-
-    /// True if no remote endpoint has answered a subscriber yet.
-    #[inline(always)]
-    pub(crate) fn is_unanswered(&self, at: u32) -> bool {
-        self.records[at as usize].is_unanswered
-    }
-
-    /// Notes that a remote endpoint has answered a subscriber.
-    pub(crate) fn answer(&mut self, at: u32) {
-        let record = &mut self.records[at as usize];
-        if core::mem::take(&mut record.is_unanswered) {
-            self.unanswered.leave(record.next);
-        }
-    }
-
-    /// Notes that a host has a new record and is unanswered.
-    pub(crate) fn enter_unanswered(&mut self, at: u32, now: u64) {
-        let record = &mut self.records[at as usize];
-        record.is_unanswered = true;
-        record.next = self.unanswered.enter(at, now);
-    }
-
-    /// The entry of the subscriber of a record in [`Unanswered`], if no remote endpoint has
-    /// answered it yet.
-    pub(crate) fn unanswered_entry(&self, at: u32) -> Option<u32> {
-        let record = &self.records[at as usize];
-        record.is_unanswered.then_some(record.next)
     }
 
     fn hash(&self, host: Host, further: u32) -> u64 {

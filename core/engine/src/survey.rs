@@ -14,7 +14,6 @@ mod held;
 use crate::Engine;
 use crate::host::Host;
 use crate::protocols::{PROTOCOLS, has_ports, protocol_index};
-use crate::subscriber::Queue;
 use crate::table::SessionRef;
 use crate::{Endpoint, MappingInfo, Prefix, SessionInfo};
 use alloc::vec::Vec;
@@ -182,7 +181,7 @@ impl Engine {
         Totals {
             mappings: mappings.used as u64,
             subscribers: subscribers.used as u64,
-            unanswered: self.subscribers.unanswered.count(Queue::All).into(),
+            unanswered: self.subscribers.unanswered.subscribers().into(),
             further_sessions: further.used as u64,
             most_mappings: mappings.most as u64,
             most_subscribers: subscribers.most as u64,
@@ -263,9 +262,9 @@ impl Engine {
         is_done
     }
 
-    /// Visits mappings as [`Engine::scan_mappings`] does, and tells the internal address and the
-    /// remote address, as seen inside, of each of their sessions. All sessions of a mapping are
-    /// visited in one call: no session is missed that is there from the first call to the last.
+    /// Visits `most` sessions at most of the mappings that [`Engine::scan_mappings`] finds. Tells
+    /// the internal address of each, and the remote address as seen inside. No session is missed
+    /// that is there from the first call to the last. A session may be visited twice.
     pub fn scan_remotes(
         &self,
         cursor: &mut Cursor,
@@ -274,18 +273,18 @@ impl Engine {
         mut visit: impl FnMut(Ipv4Addr, Ipv4Addr),
     ) -> bool {
         let mut budget = most;
-        while let Some(slot) = self.next_match(cursor, &mut budget, filter) {
+        let mut at = self.resume(cursor, filter).and_then(|(slot, next)| Some((slot, next?)));
+        while budget > 0 {
+            let next = self.next_latest(cursor, at.take(), &mut budget, filter);
+            let Some((slot, session)) = next else { break };
             let internal = self.table.mapping(slot).internal().host.ip();
-            for session in self.table.sessions(slot) {
-                let remote = self.seen(slot, self.table.session(session).remote());
-                visit(internal, Ipv4Addr::from_bits(remote.address));
-                budget = budget.saturating_sub(1);
-            }
-            if budget == 0 {
-                break;
-            }
+            let remote = self.seen(slot, self.table.session(session).remote());
+            visit(internal, Ipv4Addr::from_bits(remote.address));
+            budget = budget.saturating_sub(1);
+            at = self.table.session_before(slot, session).map(|before| (slot, before));
         }
-        matches!(cursor.stage, Stage::Done)
+        cursor.session = at;
+        matches!((cursor.stage, at), (Stage::Done, None))
     }
 
     /// [`Engine::scan_mappings`] for sessions, each with its mapping.
@@ -453,6 +452,39 @@ impl Engine {
                 }
                 // Positions of other scans do not continue here.
                 _ => return None,
+            }
+        }
+    }
+
+    /// The mapping that the last call has left in the middle, if the filter still accepts it, and
+    /// its session to go on with: the next one towards the session in the mapping's own line. If
+    /// that one has gone, it is the latest again, so no session is passed over.
+    fn resume(&self, cursor: &mut Cursor, filter: &Filter) -> Option<(u32, Option<SessionRef>)> {
+        let (slot, session) = cursor.session.take()?;
+        if !self.is_sought(slot, &self.sought(filter)?) {
+            return None;
+        }
+        let is_there = self.table.is_of(session, slot);
+        Some((slot, if is_there { Some(session) } else { self.table.last_session(slot) }))
+    }
+
+    /// The session to go on with: `at`, or the latest session of the next mapping that the filter
+    /// accepts.
+    fn next_latest(
+        &self,
+        cursor: &mut Cursor,
+        at: Option<(u32, SessionRef)>,
+        budget: &mut usize,
+        filter: &Filter,
+    ) -> Option<(u32, SessionRef)> {
+        if at.is_some() {
+            return at;
+        }
+        loop {
+            let slot = self.next_match(cursor, budget, filter)?;
+            // A static mapping may have no session.
+            if let Some(session) = self.table.last_session(slot) {
+                return Some((slot, session));
             }
         }
     }

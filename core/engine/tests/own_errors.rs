@@ -49,6 +49,38 @@ fn the_first_error_goes_out_even_when_the_rate_is_used_up() {
     assert_eq!(lab.sent.len(), 1000);
 }
 
+/// Hosts hear of narrow paths, however many errors of other kinds a scan provokes. The same holds
+/// the other way round.
+#[test]
+fn a_scan_leaves_the_discovery_of_narrow_paths_its_rate() {
+    let outside = SideConfig { mtu: Some(600), ..config().outside };
+    let mut limited = Config { outside, ..config() };
+    limited.limits.icmp_errors_per_second = 40;
+    let mut lab = Lab::new(&limited);
+    let long = |source: &str| {
+        let packet = udp_with(source, REMOTE, &[7; 700]);
+        with_fragment_field(&packet, 0, 0x4000)
+    };
+    for host in 1..=200 {
+        answers(&mut lab, &format!("10.0.1.{host}:4000"), 1);
+    }
+    assert_eq!(lab.sent.len(), 80, "the rate and the reserve are used up");
+    lab.sent.clear();
+    for count in 1..=10 {
+        assert_eq!(lab.refused(Side::Inside, &long("10.0.1.1:4000")), DropReason::TooBig);
+        assert_eq!(lab.sent.len(), count, "its own quarter is unused");
+        assert_eq!(lab.sent[count - 1].2[20..22], [3, 4]);
+    }
+    lab.refused(Side::Inside, &long("10.0.1.1:4000"));
+    assert_eq!(lab.sent.len(), 10);
+    for host in 1..=200 {
+        lab.refused(Side::Inside, &long(&format!("10.0.2.{host}:4000")));
+    }
+    assert_eq!(lab.sent.len(), 80);
+    lab.wait_s(0.1);
+    assert_eq!(answers(&mut lab, "10.0.3.1:4000", 1), 1);
+}
+
 //= test rfc5508#REQ-10d
 #[test]
 fn they_take_the_class_of_service_and_leave_congestion_marks() {

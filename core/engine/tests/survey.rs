@@ -388,6 +388,59 @@ fn a_scan_by_remote_endpoint_looks_at_no_more_than_it_is_told() {
     assert!((300 / 20..=2 * 300 / 20 + 2).contains(&calls), "{calls}");
 }
 
+/// A mapping with many sessions is visited in steps. No session is passed over that is there all
+/// the time, whatever begins and ends meanwhile.
+#[test]
+fn remotes_are_visited_in_steps_and_none_is_missed() {
+    const STEP: usize = 16;
+    for seed in 1..=50_u64 {
+        println!("seed {seed}");
+        let mut random = seed;
+        let mut below = |bound: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) as usize % bound
+        };
+        let mut config = config();
+        config.limits.sessions_per_mapping = 2000;
+        config.limits.sessions_per_subscriber = Some(2000);
+        let mut lab = Lab::new(&config);
+        let remote = |number: usize| Ipv4Addr::new(198, 51, (number / 250) as u8, number as u8);
+        let mut begun = 0;
+        let mut begin = |lab: &mut Lab| {
+            // Two mappings take turns.
+            let port = 4000 + begun / 300 % 2;
+            lab.out(&udp(&format!("10.0.0.2:{port}"), &format!("{}:53", remote(begun))));
+            begun += 1;
+            remote(begun - 1)
+        };
+        let mut stay: Vec<Ipv4Addr> = (0..700).map(|_| begin(&mut lab)).collect();
+        let (mut cursor, mut visited, mut calls) = (Cursor::default(), Vec::new(), 0);
+        loop {
+            let before = visited.len();
+            let filter = Filter::default();
+            let is_done = lab.engine.scan_remotes(&mut cursor, STEP, &filter, |host, remote| {
+                assert_eq!(host, ip4("10.0.0.2"));
+                visited.push(remote);
+            });
+            assert!(visited.len() - before <= STEP + 1, "{}", visited.len() - before);
+            calls += 1;
+            if is_done {
+                break;
+            }
+            for _ in 0..below(4) {
+                let gone = stay.swap_remove(below(stay.len()));
+                let filter = Filter { remote: Some(gone.into()), ..Filter::default() };
+                assert_eq!(clear_all(&mut lab, &filter, 1 << 20, true), 1);
+            }
+            (0..below(3)).for_each(|_| _ = begin(&mut lab));
+        }
+        assert!((30..400).contains(&calls), "{calls}");
+        visited.sort_unstable();
+        let missed = stay.iter().filter(|one| visited.binary_search(one).is_err());
+        assert_eq!(missed.count(), 0);
+    }
+}
+
 fn blocks(engine: &Engine, filter: &Filter, parts: (usize, usize)) -> Vec<BlockInfo> {
     scan(parts, |cursor, most, found| engine.scan_blocks(cursor, most, filter, found))
 }

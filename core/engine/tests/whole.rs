@@ -90,6 +90,46 @@ fn a_third_host_waits_until_an_address_is_free() {
     assert_eq!(address_of(&third), by_gre);
 }
 
+/// A pool of 16 addresses of which unanswered subscribers keep none.
+fn sixteen() -> Lab {
+    let mut config = whole("203.0.113.1", "203.0.113.16");
+    config.limits.unanswered_kept = 0;
+    Lab::new(&config)
+}
+
+/// Forged sources take all addresses with mappings without ports. They give way like others.
+#[test]
+fn forged_sources_of_portless_mappings_leave_newcomers_addresses() {
+    let mut lab = sixteen();
+    for host in 1..=16 {
+        lab.out(&gre(&format!("10.0.1.{host}"), "192.0.2.9"));
+    }
+    let newcomer = udp("10.0.2.1:4000", REMOTE);
+    assert_eq!(lab.refused(Side::Inside, &newcomer), DropReason::PoolExhausted);
+    lab.wait(Duration::from_millis(250));
+    lab.out(&newcomer);
+    assert_eq!(lab.engine.counters().subscribers_reclaimed, 1);
+}
+
+/// A mapping without a port that gives way leaves its address free at once.
+#[test]
+fn a_portless_mapping_that_gives_way_frees_its_address() {
+    let mut lab = sixteen();
+    let first = lab.external_of(&gre("10.0.1.1", "192.0.2.9"));
+    for host in 2..=16 {
+        lab.out(&udp(&format!("10.0.1.{host}:4000"), REMOTE));
+    }
+    lab.blocks();
+    lab.wait(Duration::from_millis(250));
+    let second = lab.external_of(&udp("10.0.2.1:4000", REMOTE));
+    assert_eq!(lab.engine.counters().subscribers_reclaimed, 1);
+    let (assigned, released) = lab.blocks();
+    let released: Vec<String> = released.iter().map(|id| id.external.to_string()).collect();
+    assert_eq!((released.len(), assigned.len()), (1, 1));
+    assert_eq!(released[0], first);
+    assert_eq!(address_of(&second), first);
+}
+
 #[test]
 fn a_port_is_free_for_its_host_during_the_hold_down() {
     let mut lab = Lab::new(&whole("203.0.113.1", "203.0.113.1"));

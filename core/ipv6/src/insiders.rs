@@ -1,8 +1,7 @@
 //! IPv4 hosts inside, whose packets the translations between families leave to the engine.
 
 use crate::quick::Octets;
-use crate::ranges::Ranges;
-use natgate_engine::Config;
+use natgate_engine::{Config, Ranges};
 
 /// Addresses of IPv4 hosts inside.
 #[derive(Clone, Debug)]

@@ -59,7 +59,6 @@ mod pairs;
 mod prefix;
 mod quick;
 mod quotes;
-mod ranges;
 mod realms;
 mod receivers;
 mod requests;

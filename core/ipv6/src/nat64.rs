@@ -13,8 +13,8 @@ use crate::convert::{
 use crate::embedding::Pref64;
 use crate::errors;
 use crate::hosts::{Hosts, SUBSCRIBERS};
+use crate::prefix::addresses_of;
 use crate::quotes::Quotes;
-use crate::ranges::Ranges;
 use crate::realms::HostKind;
 use crate::settings::Nat64Settings;
 use crate::share::Share;
@@ -24,7 +24,8 @@ use alloc::string::String;
 use alloc::vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    Config, DropReason, Engine, Packet, Prefix, RealmConfig, Side, SideConfig, Timestamp, Verdict,
+    Config, DropReason, Engine, Packet, Prefix, Ranges, RealmConfig, Side, SideConfig, Timestamp,
+    Verdict,
 };
 use natgate_wire::ipv6::MIN_MTU;
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv6, protocol};
@@ -85,7 +86,7 @@ impl Nat64 {
         //= rfc6146#section-3.1-manual
         hosts.begin_with(&settings.static_hosts)?;
         let subscribers = &settings.subscribers;
-        let some = (!subscribers.is_empty()).then(|| Ranges::of_ipv6(subscribers));
+        let some = (!subscribers.is_empty()).then(|| addresses_of(subscribers));
         Ok(Self {
             subscribers: some,
             converter,
@@ -207,7 +208,8 @@ impl Nat64 {
         (!is_one).then(|| self.prefix_for(number.to_bits(), remote.to_bits()) as u8)
     }
 
-    /// Notes the prefix by which a host reaches a remote address at another gateway.
+    /// Notes the prefix by which a host reaches a remote address at another gateway. No packet is
+    /// between its question for room and its note, so such a prefix may take the room of a batch.
     pub(crate) fn note_path(&mut self, number: Ipv4Addr, Reached { remote, prefix }: Reached) {
         if prefix < self.settings.prefixes.len()
             && let Some(host) = self.hosts.address(number)
@@ -226,7 +228,8 @@ impl Nat64 {
     }
 
     /// Notes the prefix by which a host reached a remote address in another process, if there is
-    /// the prefix.
+    /// the prefix. As for [`Nat64::note_path`], all room is there for it: the other process may
+    /// have filled what a batch may take.
     pub(crate) fn adopt_path(&mut self, CarriedPath { host, remote, prefix }: CarriedPath) {
         let place = self.settings.prefixes.iter().position(|one| one.prefix() == prefix);
         if let Some(place) = place {

@@ -2,6 +2,7 @@
 
 use core::fmt::{self, Display, Formatter};
 use core::net::Ipv6Addr;
+use natgate_engine::Ranges;
 
 /// An IPv6 prefix: an address and a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +45,12 @@ impl Prefix6 {
     }
 }
 
+/// The addresses of prefixes.
+pub(crate) fn addresses_of(prefixes: &[Prefix6]) -> Ranges<u128> {
+    let ends = |prefix: &Prefix6| (prefix.first().to_bits(), prefix.last().to_bits());
+    Ranges::new(prefixes.iter().map(ends))
+}
+
 impl Display for Prefix6 {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.first(), self.len)
@@ -54,6 +61,34 @@ impl Display for Prefix6 {
 mod tests {
     use super::*;
     use alloc::string::ToString;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Prefixes close together, so that many lie within others or touch them.
+        #[test]
+        fn addresses_are_those_that_one_of_the_prefixes_has(
+            prefixes in proptest::collection::vec((0..64_u32, 56..=64_u8), 0..12),
+            has_all in any::<bool>(),
+        ) {
+            let prefix = |&(low, len): &(u32, u8)| {
+                let address = Ipv6Addr::from_bits(u128::from(low << 2) << 64);
+                Prefix6 { address, len }
+            };
+            let mut prefixes: Vec<Prefix6> = prefixes.iter().map(prefix).collect();
+            if has_all {
+                prefixes.push(Prefix6 { address: Ipv6Addr::UNSPECIFIED, len: 0 });
+            }
+            let set = addresses_of(&prefixes);
+            for low in (0..=0x120_u128).chain([u128::MAX >> 64]) {
+                for address in [low << 64, low << 64 | 5, low << 64 | u128::from(u64::MAX)] {
+                    let address = Ipv6Addr::from_bits(address);
+                    let expected = prefixes.iter().any(|prefix| prefix.contains(address));
+                    prop_assert_eq!(set.has(address.to_bits()), expected, "{}", address);
+                }
+            }
+        }
+    }
 
     fn prefix(text: &str, len: u8) -> Prefix6 {
         Prefix6 { address: text.parse().expect("an address"), len }

@@ -16,7 +16,6 @@ use crate::insiders::Insiders;
 use crate::nat64::Nat64;
 use crate::pairs::Pairs;
 use crate::quick::{Octets, OwnFolded};
-use crate::ranges::Ranges;
 use crate::realms::{self, HostKind, HostRealms};
 use crate::settings::{Filter as FilterKind, Settings};
 use crate::siit::Siit;
@@ -25,7 +24,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use natgate_engine::{
-    Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Side, Timestamp, Verdict,
+    Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Ranges, Side, Timestamp,
+    Verdict,
 };
 use natgate_wire::{Ipv4, Ipv6};
 

@@ -182,7 +182,7 @@ impl Model {
         all.filter(move |address| self.is_open(*address, pool))
     }
 
-    fn has_any_of(&self, host: Host, pool: usize) -> bool {
+    pub(crate) fn has_any_of(&self, host: Host, pool: usize) -> bool {
         self.dynamic().any(|(key, mapping)| {
             key.host() == host && self.pool_with(mapping.external.address.to_bits()) == Some(pool)
         })

@@ -30,7 +30,23 @@ const MOST_ERROR: u16 = 576;
 /// Type, code, and the MTU of "fragmentation needed" (otherwise 0).
 pub(crate) type Message = (u8, u8, u16);
 
-/// 8.6: for each limit, the time of the next error if errors come evenly.
+/// 8.6: the limits of "fragmentation needed", and of all other errors.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AllRates {
+    pub(crate) too_big: ErrorRates,
+    pub(crate) others: ErrorRates,
+}
+
+impl AllRates {
+    fn of(&mut self, (kind, code, _): Message) -> &mut ErrorRates {
+        match (kind, code) {
+            (UNREACHABLE, 4) => &mut self.too_big,
+            _ => &mut self.others,
+        }
+    }
+}
+
+/// For each limit of one kind of errors, the time of the next error if errors come evenly.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ErrorRates {
     pub(crate) all: u64,
@@ -101,7 +117,7 @@ impl Model {
         let rate = self.config.limits.icmp_errors_per_second;
         let requester = to.wrapping_add(realm.into()); // 15.17
         let SideConfig { silent, mtu, .. } = *self.side(side, realm);
-        if silent || !self.errors.take(time, requester, rate) {
+        if silent || !self.errors.of(message).take(time, requester, rate) {
             self.counters.errors_suppressed += 1;
             return;
         }

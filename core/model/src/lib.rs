@@ -80,7 +80,7 @@ pub struct Model {
     held: BTreeMap<(u8, Endpoint), Timestamp>,
     /// The external address that a subscriber is paired with in a pool (5.5).
     paired: BTreeMap<(Host, usize), Ipv4Addr>,
-    errors: errors::ErrorRates,
+    errors: errors::AllRates,
     counters: Counters,
     latest_event: Timestamp,
     made: Effects,
@@ -225,7 +225,7 @@ impl Model {
             sessions_made: 0,
             held: BTreeMap::new(),
             paired: BTreeMap::new(),
-            errors: errors::ErrorRates::default(),
+            errors: errors::AllRates::default(),
             counters: Counters::default(),
             latest_event: Timestamp(0),
             made: Effects::default(),

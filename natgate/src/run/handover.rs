@@ -207,6 +207,14 @@ impl Giving {
     /// Decides if another process may take over, and how.
     fn grant(&self, asker: Asker) -> Result<Grant<Waiting>, String> {
         let (settings, hold) = self.reloader.hold();
+        if settings.fleet.is_some() {
+            return Err(
+                "it is a node of a pair, and its partner would not know the new one; move its \
+                        slices to the partner by `natgate fleet drain`, stop it, and start the new \
+                        one without --take-over"
+                    .to_owned(),
+            );
+        }
         let closes = closes(&settings)? || asker.closes;
         let workers = settings.workers.count;
         if asker.workers != workers {

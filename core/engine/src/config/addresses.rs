@@ -2,6 +2,7 @@
 //! IPv4 hosts inside.
 
 use super::{AddressRange, Allocation, Config, Match, RealmConfig, Rule, RuleAction};
+use crate::ranges::Ranges;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -79,26 +80,13 @@ impl Config {
     }
 }
 
-/// [`joined`] ranges of addresses.
+/// Ranges of addresses, joined where they overlap or touch each other.
 fn merged(ranges: Vec<(u32, u32)>) -> Vec<AddressRange> {
     let range = |(first, last)| {
         let [first, last] = [first, last].map(Ipv4Addr::from_bits);
         AddressRange { first, last }
     };
-    joined(ranges).into_iter().map(range).collect()
-}
-
-/// Joins ranges that overlap or touch each other. The joined ones ascend.
-pub(crate) fn joined(mut ranges: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
-    ranges.sort_unstable();
-    let mut joined: Vec<(u32, u32)> = Vec::new();
-    for (first, last) in ranges {
-        match joined.last_mut() {
-            Some(before) if first <= before.1.saturating_add(1) => before.1 = before.1.max(last),
-            _ => joined.push((first, last)),
-        }
-    }
-    joined
+    Ranges::new(ranges).iter().map(range).collect()
 }
 
 /// All external addresses of a configuration: first the addresses of pools, then addresses that

@@ -4,7 +4,7 @@ use super::Engine;
 use crate::calendar::NONE;
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::external::OwnershipSource;
-use crate::protocols::{has_ports, place_of, quota_class};
+use crate::protocols::{has_ports, place_of, quota_class, quota_of};
 use crate::table::{Mapping, SessionRef};
 use crate::{Change, Endpoint, MappingId, MappingKind, SessionId};
 
@@ -188,14 +188,14 @@ impl Engine {
             self.external.end_portless(index, end.tick);
             self.rest_portless(slot, mapping);
         }
-        let pool = self.external.uncount(index, place_of(protocol));
-        let kind = quota_class(protocol);
-        self.gone[kind] += 1;
+        let place = place_of(protocol);
+        let pool = self.external.uncount(index, place);
+        self.gone[quota_of(place)] += 1;
         if let Some(used) = self.used.get_mut(pool) {
-            used[place_of(protocol)] -= 1;
+            used[place] -= 1;
         }
         let sibling = mapping.created().err();
-        self.subscribers.release((record, mapping.host()), sibling, pool, kind);
+        self.subscribers.release((record, mapping.host()), sibling, pool, place);
         if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
             let is_explicit = mapping.is_explicit();
             let kind = if is_explicit { MappingKind::Pcp } else { MappingKind::Dynamic };

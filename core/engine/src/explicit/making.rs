@@ -48,7 +48,7 @@ impl Engine {
         self.external.take(protocol, index, port, slot);
         self.note_change(slot);
         if self.subscribers.is_unanswered(record) {
-            self.note_unanswered(record, slot);
+            self.note_unanswered(record, slot, of_address);
         }
         if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
             let id = self.id_of(protocol, internal, external, MappingKind::Pcp);

@@ -71,7 +71,7 @@ impl Engine {
             return Ok(Explicit { external, lifetime: Some(self.time_to(natural)) });
         }
         //= rfc6887#section-15-sooner
-        self.note_asking(internal.host);
+        self.note_asking(slot);
         let until = self.until_at_least(natural, request.lifetime);
         self.table.set_permanent(slot, true);
         let (host, nonce, filters) = (internal.host, request.nonce, Filters::default());

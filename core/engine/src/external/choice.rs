@@ -110,11 +110,12 @@ impl ExternalPorts {
         // Replies reach the engine that gives out the address's ports.
         let is_deterministic = self.pools[pool].mode == Mode::Deterministic;
         let answers_come = |index: &u32| is_deterministic || self.part.has_any(*index);
-        let slots = &self.pools[pool].slots;
+        let Pool { slots, members, .. } = &self.pools[pool];
         let count = slots.len() as u32;
         if self.is_looked_at_in_part(pool) {
-            let drawn = (0..PORTLESS_DRAWS).map(|_| slots[generator.below(count) as usize]);
-            let open = drawn.filter(|index| answers_come(index) && is_open(index));
+            let own = |word| if is_deterministic { u64::MAX } else { self.part.addresses(word) };
+            let draw = |_| members.next(slots[generator.below(count) as usize], own);
+            let open = (0..PORTLESS_DRAWS).map_while(draw).filter(is_open);
             return open.take(PORTLESS_LOOKS).find(|index| is_free(*index));
         }
         let start = generator.below(count) as usize;
@@ -250,6 +251,34 @@ mod tests {
             assert_eq!(chosen, None);
             assert_eq!(looks.get(), (addresses as usize).min(PORTLESS_LOOKS), "{addresses}");
         }
+    }
+
+    /// One of 64 engines gives out one of 64 addresses.
+    #[test]
+    fn an_engine_with_few_addresses_of_a_large_pool_finds_one() {
+        const COUNT: u32 = 320;
+        let mut generator = Generator::new([5; 32]);
+        let mut external = external(COUNT);
+        external.divide();
+        (0..COUNT).step_by(64).for_each(|index| external.own(index, 0..WORDS));
+        for number in 0..1000 {
+            let chosen = external.choose_portless(&WISH, &mut generator, |_| true);
+            assert!(chosen.is_some_and(|index| index % 64 == 0), "{number}: {chosen:?}");
+        }
+    }
+
+    /// An engine that gives out few addresses of a large pool draws no more often than another.
+    #[test]
+    fn a_refusal_takes_as_many_draws_as_looks() {
+        const COUNT: u32 = 320;
+        let mut external = external(COUNT);
+        external.divide();
+        (0..COUNT).step_by(64).for_each(|index| external.own(index, 0..WORDS));
+        let mut generator = Generator::new([6; 32]);
+        let mut other = generator.clone();
+        assert_eq!(external.choose_portless(&WISH, &mut generator, |_| false), None);
+        (0..PORTLESS_LOOKS).for_each(|_| _ = other.below(COUNT));
+        assert_eq!(generator.below(u32::MAX), other.below(u32::MAX));
     }
 
     #[test]

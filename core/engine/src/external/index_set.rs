@@ -46,6 +46,12 @@ impl Members {
         Self(words)
     }
 
+    /// True if an index is one of them.
+    pub(super) fn has(&self, index: u32) -> bool {
+        let at = self.0.binary_search_by_key(&(index / 64), |(word, _)| *word);
+        at.is_ok_and(|at| self.0[at].1 >> (index % 64) & 1 != 0)
+    }
+
     /// The first index from `from` on, in a circle, of which `bits` has the bit in its word.
     pub(super) fn next(&self, from: u32, bits: impl Fn(u32) -> u64) -> Option<u32> {
         let start = self.0.partition_point(|(word, _)| *word < from / 64);
@@ -82,7 +88,9 @@ mod tests {
             (0..400).for_each(|index| set.set(index, has.contains(&index)));
             let both: BTreeSet<u32> = members.intersection(&has).copied().collect();
             let next = both.range(from..).next().or(both.first()).copied();
+            let is_member = members.contains(&from);
             let members = Members::of(&members.into_iter().rev().collect::<Vec<u32>>());
+            prop_assert_eq!(members.has(from), is_member);
             let looks = Cell::new(0);
             let word = |word: u32| {
                 looks.set(looks.get() + 1);

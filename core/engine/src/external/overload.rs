@@ -1,10 +1,10 @@
 //! Ports that a subscriber's flow may share with others when no port is free (section 5.21 of the
 //! specification): ports of the address that the subscriber is paired with, else of any address; in
 //! pools that share ports out, the subscriber's own ports. The search for a free port that avoids
-//! some ports uses the pieces too.
+//! some ports looks at the same ports.
 
 use super::shares::Mode;
-use super::{ExternalPorts, Range, Wish};
+use super::{ExternalPorts, Pool, Range, Wish};
 use crate::config::Pooling;
 use crate::deterministic::Plan;
 use crate::host::Host;
@@ -17,30 +17,40 @@ impl ExternalPorts {
         self.gives_out(protocol_index(protocol), index, port)
     }
 
-    /// Ranges of ports, first to last, each with the index of its address.
-    pub(crate) fn pieces(
+    /// The addresses of which a flow may have any port of a range, and that range, first to last.
+    /// None in pools that share ports out.
+    pub(crate) fn everybodys<'a>(&'a self, wish: &'a Wish) -> (&'a [u32], (u16, u16)) {
+        let Wish { pool, protocol, internal_port, paired, fixed } = wish;
+        let Range { first, last } = self.range(*pool, *protocol, *internal_port);
+        let Pool { slots, members, mode, .. } = &self.pools[*pool];
+        let paired = if self.pooling == Pooling::Arbitrary { &None } else { paired };
+        let only = if fixed.is_some() { fixed } else { paired };
+        let addresses: &[u32] = match only {
+            _ if !matches!(mode, Mode::Random | Mode::Preserve) => &[],
+            None => &slots[..],
+            Some(index) if members.has(*index) => only.as_slice(),
+            Some(_) => &[],
+        };
+        (addresses, (first, last))
+    }
+
+    /// The ranges of ports, first to last, each with the index of its address, that a pool has
+    /// shared out to a subscriber, as far as a flow may have them.
+    pub(crate) fn shared_out(
         &self,
         wish: &Wish,
         subscriber: Host,
     ) -> impl Iterator<Item = (u32, (u16, u16))> {
-        let &Wish { pool, protocol, internal_port, paired, fixed } = wish;
+        let &Wish { pool, protocol, internal_port, .. } = wish;
         let mode = self.pools[pool].mode;
         let range = self.range(pool, protocol, internal_port);
-        let paired = paired.filter(|_| self.pooling != Pooling::Arbitrary);
-        let only = fixed.or(paired);
-        let everybodys = matches!(mode, Mode::Random | Mode::Preserve);
-        let slots: &[u32] = if everybodys { &self.pools[pool].slots } else { &[] };
-        let addresses = slots.iter().copied();
-        let addresses = addresses.filter(move |&index| only.is_none_or(|it| it == index));
-        let whole = addresses.map(move |index| (index, (range.first, range.last)));
         let has_blocks = mode == Mode::Block;
         let blocks = has_blocks.then(|| self.blocks.of(subscriber, pool)).into_iter().flatten();
         let blocks = blocks.map(|block| self.blocks.place_of(block));
         let blocks =
             blocks.filter(move |(_, (low, high))| *low <= range.last && *high >= range.first);
         let own = if mode == Mode::Deterministic { self.share_of(pool, subscriber) } else { None };
-        let own = own.map(|(index, range)| (index, (range.first, range.last)));
-        whole.chain(blocks).chain(own)
+        blocks.chain(own.map(|(index, range)| (index, (range.first, range.last))))
     }
 
     /// Chooses a free port of an address other than `but`: one of the subscriber's own if the pool
@@ -57,8 +67,10 @@ impl ExternalPorts {
         let dynamic = self.plans.get(wish.pool).and_then(Plan::dynamic);
         let wish = Wish { fixed: Some(index), ..wish };
         self.parity(&wish).or_any(|parity| {
-            let pieces = self.pieces(&wish, subscriber).filter(|(at, _)| *at == index);
-            let pieces = pieces.map(|(_, piece)| piece).chain(dynamic);
+            let (addresses, range) = self.everybodys(&wish);
+            let whole = addresses.iter().map(|_| range);
+            let own = self.shared_out(&wish, subscriber).filter(|(at, _)| *at == index);
+            let pieces = whole.chain(own.map(|(_, piece)| piece)).chain(dynamic);
             pieces
                 .map(|(first, last)| {
                     let start = first + generator.below(u32::from(last - first) + 1) as u16;

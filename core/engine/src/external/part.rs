@@ -5,6 +5,7 @@
 //! port of the stretch has an owner. Ports that follow from the subscriber's address belong to
 //! every engine: the engine of the subscriber uses them.
 
+use super::index_set::IndexSet;
 use super::{EMPTY, ExternalPorts, Mode, PORTS, Ports, WORDS};
 use crate::protocols::PROTOCOLS;
 use alloc::vec;
@@ -17,18 +18,36 @@ const LOW_WORDS: usize = 1024 / 64;
 /// A bit for each word of an address's ports.
 type Words = [u64; WORDS / 64];
 
+const NO_WORDS: Words = [0; WORDS / 64];
+
 /// The ports that this engine gives out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
-    /// Words by the address's index; `None`: all ports.
-    owned: Option<Vec<Words>>,
+    /// `None`: all ports.
+    owned: Option<Owned>,
+}
+
+/// The engine's own ports.
+#[derive(Clone, Debug)]
+struct Owned {
+    /// Words by the address's index.
+    words: Vec<Words>,
+    /// The addresses with own words.
+    addresses: IndexSet,
+}
+
+impl Owned {
+    fn set(&mut self, index: u32, words: Words) {
+        self.words[index as usize] = words;
+        self.addresses.set(index, words != NO_WORDS);
+    }
 }
 
 impl Part {
     /// Mask of a word's ports that belong to the engine: all or none.
     #[inline]
     pub(super) fn mask(&self, index: u32, word: usize) -> u64 {
-        let bits = |owned: &Vec<Words>| owned[index as usize][word / 64] >> (word % 64) & 1;
+        let bits = |owned: &Owned| owned.words[index as usize][word / 64] >> (word % 64) & 1;
         self.owned.as_ref().map_or(u64::MAX, |owned| bits(owned).wrapping_neg())
     }
 
@@ -43,29 +62,44 @@ impl Part {
         (first / 64..=last / 64).all(|word| self.mask(index, usize::from(word)) != 0)
     }
 
+    /// The addresses of which a port belongs to the engine, by their indexes from 64 * `word` on: a
+    /// bit each.
+    pub(super) fn addresses(&self, word: u32) -> u64 {
+        self.owned.as_ref().map_or(u64::MAX, |owned| owned.addresses.word(word))
+    }
+
     /// True if any port of an address belongs to the engine.
     pub(super) fn has_any(&self, index: u32) -> bool {
-        self.owned.as_ref().is_none_or(|owned| owned[index as usize] != [0; WORDS / 64])
+        self.addresses(index / 64) >> (index % 64) & 1 != 0
     }
 
     /// Takes all ports of a new external address from the engine.
     pub(super) fn forget(&mut self, index: u32) {
         if let Some(owned) = &mut self.owned {
-            owned[index as usize] = [0; WORDS / 64];
+            owned.set(index, NO_WORDS);
         }
     }
 
     fn set(&mut self, index: u32, word: usize, is_own: bool) {
         let Some(owned) = &mut self.owned else { return };
-        let (word, bit) = (&mut owned[index as usize][word / 64], 1 << (word % 64));
+        let mut words = owned.words[index as usize];
+        let (word, bit) = (&mut words[word / 64], 1 << (word % 64));
         *word = if is_own { *word | bit } else { *word & !bit };
+        owned.set(index, words);
+    }
+
+    /// Divides the ports of `room` addresses. These words of each of them are the engine's own.
+    fn divide(&mut self, room: usize, words: Words) {
+        let mut addresses = IndexSet::new(room);
+        (0..room as u32).for_each(|index| addresses.set(index, words != NO_WORDS));
+        self.owned = Some(Owned { words: vec![words; room], addresses });
     }
 }
 
 impl ExternalPorts {
     /// Gives out only the engine's own ports from now on. At first it has none.
     pub(crate) fn divide(&mut self) {
-        self.part.owned = Some(vec![[0; WORDS / 64]; self.room]);
+        self.part.divide(self.room, NO_WORDS);
         for index in 0..self.slots.len() as u32 {
             self.renew_all(index);
         }
@@ -73,7 +107,7 @@ impl ExternalPorts {
 
     /// Gives out only the engine's own ports from now on. At first it has all.
     pub(crate) fn divide_as_it_is(&mut self) {
-        self.part.owned = Some(vec![[u64::MAX; WORDS / 64]; self.room]);
+        self.part.divide(self.room, [u64::MAX; WORDS / 64]);
     }
 
     /// Gives out these ports of an address from now on. `words` counts words of 64 ports.

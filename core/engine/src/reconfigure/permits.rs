@@ -7,8 +7,8 @@ use crate::config::{AddressRange, Allocation, Begun, Config, PoolConfig};
 use crate::deterministic::Plan;
 use crate::endpoint::{AddressPort, Internal};
 use crate::host::Host;
-use crate::prefix_set::PrefixSet;
 use crate::protocols::{has_ports, protocol_index};
+use crate::ranges::Ranges;
 use crate::rules::{RuleSet, Ruling};
 use crate::statics::permanent;
 use crate::statics::static_hosts;
@@ -81,7 +81,7 @@ fn end(protocol: u8, address: u64, port: u16) -> End {
 #[derive(Clone, Debug)]
 pub(crate) struct Permits {
     /// Subscribers by realm. `own` is by realm too.
-    subscribers: Vec<PrefixSet>,
+    subscribers: Vec<Ranges<u32>>,
     /// Hosts that static mappings name, sorted.
     hosts: Vec<Host>,
     own: Vec<[u32; 2]>,
@@ -147,7 +147,7 @@ impl Permits {
             [config.inside_of(realm), &config.outside]
                 .map(|side| side.address.map_or(0, core::net::Ipv4Addr::to_bits))
         };
-        let subscribers = |realm| PrefixSet::of(config.subscribers_of(realm));
+        let subscribers = |realm| Ranges::of_ipv4(config.subscribers_of(realm));
         Self {
             subscribers: config.all_numbers().map(subscribers).collect(),
             hosts: static_hosts(config),

@@ -3,23 +3,25 @@
 use super::{FREE, NONE, Subscriber, Subscribers};
 use crate::class::KINDS;
 use crate::host::Host;
+use crate::protocols::quota_of;
 
 impl Subscribers {
-    /// Counts the removal of a mapping of a pool. Removes the subscriber's record with its last
-    /// mapping. `likely` is the subscriber's record as [`Subscribers::approach`] found it, or none.
-    /// `sibling` is the mapping's entry in the list of mappings of an unanswered subscriber, if it
-    /// has one.
+    /// Counts the removal of a mapping of a pool; `place` is the place of its protocol. Removes the
+    /// subscriber's record with its last mapping. `likely` is the subscriber's record as
+    /// [`Subscribers::approach`] found it, or none. `sibling` is the mapping's entry in the list of
+    /// mappings of an unanswered subscriber, if it has one.
     pub(crate) fn release(
         &mut self,
         (likely, host): (u32, Host),
         sibling: Option<u32>,
         pool: usize,
-        kind: usize,
+        place: usize,
     ) {
+        let kind = quota_of(place);
         let host = self.grouping.subscriber(host);
         let at = self.find_from(likely, host).expect("a mapping's subscriber has a record");
         if let Some(sibling) = sibling {
-            self.end_sibling(at, sibling);
+            self.end_sibling(at, sibling, (pool, place));
         }
         self.settle(at);
         let class = self.records[at as usize].class;
@@ -40,9 +42,9 @@ impl Subscribers {
     /// Ends the entry of a mapping in the list of mappings of an unanswered subscriber. The
     /// subscriber may have been answered since.
     #[cold]
-    fn end_sibling(&mut self, at: u32, sibling: u32) {
-        if let Some(entry) = self.unanswered_entry(at) {
-            self.unanswered.remove_mapping(entry, sibling);
+    fn end_sibling(&mut self, at: u32, sibling: u32, (pool, place): (usize, usize)) {
+        if let Some(entry) = self.unanswered_entry(at, pool) {
+            self.unanswered.remove_mapping(entry, sibling, place);
         }
         self.unanswered.free_sibling(sibling);
     }

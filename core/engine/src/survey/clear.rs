@@ -17,10 +17,7 @@ impl Engine {
         filter: &Filter,
     ) -> (u64, bool) {
         let (mut budget, mut cleared) = (most, 0);
-        let Some(sought) = self.sought(filter) else { return (0, true) };
-        // A mapping with many sessions may have a rest of the last call.
-        let begun = cursor.session.take().filter(|(slot, _)| self.is_sought(*slot, &sought));
-        let mut next = begun.map(|(slot, _)| slot);
+        let mut next = self.resume(cursor, filter).map(|(slot, _)| slot);
         while self.has_room_for_events() {
             let matching = next.take().or_else(|| self.next_match(cursor, &mut budget, filter));
             let Some(slot) = matching else { break };
@@ -52,23 +49,10 @@ impl Engine {
     ) -> (u64, bool) {
         let (mut budget, mut cleared) = (most, 0);
         let Some(sought) = self.sought(filter) else { return (0, true) };
-        // A mapping with many sessions may have a rest of the last call.
-        let begun = cursor.session.take().filter(|(slot, _)| self.is_sought(*slot, &sought));
-        let mut at = begun.and_then(|(slot, session)| {
-            let is_there = self.table.is_of(session, slot);
-            let next = if is_there { Some(session) } else { self.table.last_session(slot) };
-            Some((slot, next?))
-        });
+        let mut at = self.resume(cursor, filter).and_then(|(slot, next)| Some((slot, next?)));
         while self.has_room_for_events() && budget > 0 {
-            let next = match at.take() {
-                Some(next) => Some(next),
-                None => {
-                    let Some(slot) = self.next_match(cursor, &mut budget, filter) else { break };
-                    self.table.last_session(slot).map(|session| (slot, session))
-                }
-            };
-            // A static mapping may have no session.
-            let Some((slot, session)) = next else { continue };
+            let next = self.next_latest(cursor, at.take(), &mut budget, filter);
+            let Some((slot, session)) = next else { break };
             let before = self.table.session_before(slot, session).map(|before| (slot, before));
             budget = budget.saturating_sub(1);
             if !self.is_remote_sought(session, &sought) {

@@ -159,7 +159,7 @@ impl Engine {
         self.note_made(protocol, of_address);
         self.note_change(slot);
         if is_unanswered {
-            self.note_unanswered(record, slot);
+            self.note_unanswered(record, slot, of_address);
         }
         if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
             let external = Endpoint::new(address, port);
@@ -183,7 +183,7 @@ impl Engine {
     ) -> u32 {
         let at = self.subscribers.count(record, host, pair, kind, self.now);
         if record.is_none() {
-            self.subscribers.enter_unanswered(at, self.now);
+            self.subscribers.enter_unanswered(at);
         }
         at
     }

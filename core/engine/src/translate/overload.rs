@@ -117,11 +117,16 @@ pub(super) fn find_shared(
         })
     };
     let mut looks = LOOKS;
-    let count = external.pieces(&wish, subscriber).count() as u32;
+    let (addresses, range) = external.everybodys(&wish);
+    let shared_out = || external.shared_out(&wish, subscriber);
+    let count = (addresses.len() + shared_out().count()) as u32;
     let start = generator.below(count.max(1));
     for number in (start..count).chain(0..start) {
-        let piece = external.pieces(&wish, subscriber).nth(number as usize);
-        let (index, (first, last)) = piece?;
+        let number = number as usize;
+        let (index, (first, last)) = match addresses.get(number) {
+            Some(index) => (*index, range),
+            None => shared_out().nth(number - addresses.len())?,
+        };
         let from = first + generator.below(u32::from(last - first) + 1) as u16;
         for port in (from..=last).chain(first..from) {
             if looks == 0 {

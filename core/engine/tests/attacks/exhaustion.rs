@@ -5,7 +5,7 @@ use crate::common::*;
 use crate::world::*;
 use natgate_engine::{
     Allocation, Behavior, BlockConfig, Change, Config, DropReason, Endpoint, Engine, MapRequest,
-    MappingInfo, Match, Packet, PoolConfig, Prefix, Rule, RuleAction, Side, Verdict,
+    MappingId, MappingInfo, Match, Packet, PoolConfig, Prefix, Rule, RuleAction, Side, Verdict,
     WantedEndpoint,
 };
 use natgate_wire::protocol;
@@ -256,6 +256,98 @@ fn forged_sources_give_way_in_a_pool_beside_a_pool_in_use() {
         let stay = lab.engine.mappings().filter(of_first).count();
         assert_eq!(stay, 2 * PORTS as usize, "answered subscribers of the other pool stay");
     }
+}
+
+/// A pool of 64 ports beside a large one, for packets to `SMALL` and from hosts of 10.1.0.0/16.
+const SMALL: &str = "198.51.100.77:80";
+const SMALL_PORTS: u32 = 64;
+
+fn beside_a_small_pool(allocation: Option<Allocation>) -> Lab {
+    let mut config = hasty();
+    config.limits.unanswered_kept = 0;
+    let small = pool("203.0.113.2", "203.0.113.2", (2048, 2048 + SMALL_PORTS as u16 - 1));
+    config.pools.push(PoolConfig { name: "small".into(), allocation, ..small });
+    let of_hosts = Match::Source(Prefix::new("10.1.0.0".parse().unwrap(), 16), 0);
+    let to_remote = Match::Destination(Prefix::new("198.51.100.77".parse().unwrap(), 32), 0);
+    let rule = |of| Rule::new(of, RuleAction::Snat(1));
+    config.rules = vec![rule(of_hosts), rule(to_remote)];
+    Lab::new(&config)
+}
+
+/// A scarce pool takes nothing from unanswered subscribers of another pool, however old they are:
+/// their mappings are of no use to it.
+#[test]
+fn a_scarce_pool_leaves_the_mappings_of_another_pool() {
+    const BYSTANDERS: u32 = 200;
+    let block = BlockConfig { size: 16, max_per_subscriber: 1, ..BlockConfig::default() };
+    let in_blocks = Some(Allocation::Block(block));
+    for (allocation, takers) in [(None, SMALL_PORTS), (in_blocks, SMALL_PORTS / 16)] {
+        let mut lab = beside_a_small_pool(allocation);
+        for host in 1..=BYSTANDERS {
+            lab.out(&udp(&format!("10.0.2.{host}:4000"), REMOTE));
+        }
+        lab.wait(Duration::from_secs(1));
+        for host in 1..=takers {
+            lab.out(&udp(&format!("10.1.0.{host}:4000"), REMOTE));
+        }
+        lab.wait(Duration::from_millis(250));
+        lab.out(&udp("10.1.1.1:4000", REMOTE));
+        assert!(lab.engine.counters().subscribers_reclaimed > 0);
+        let is_bystander = |info: &MappingInfo| info.id.internal.address.octets()[1] == 0;
+        assert_eq!(lab.engine.mappings().filter(is_bystander).count(), BYSTANDERS as usize);
+    }
+}
+
+/// Only the last mapping of a subscriber frees its record. So scarce records take all mappings of
+/// the oldest subscriber, of whatever pool, and nothing from others.
+#[test]
+fn scarce_records_take_a_whole_subscriber_before_the_next() {
+    const RECORDS: u32 = 16;
+    let mut config = beside_a_small_pool(None).engine.config().clone();
+    config.limits.subscribers = Some(RECORDS);
+    let mut lab = Lab::new(&config);
+    for (remote, port) in [(REMOTE, 4000), (SMALL, 5000)] {
+        for host in 1..RECORDS {
+            lab.out(&udp(&format!("10.0.2.{host}:{port}"), remote));
+        }
+        lab.wait(Duration::from_secs(1));
+    }
+    lab.out(&udp(&format!("10.0.2.{RECORDS}:4000"), REMOTE));
+    lab.out(&udp("10.0.3.1:4000", REMOTE));
+    let internal = |id: &MappingId| (id.internal.address.to_bits(), id.internal.port);
+    let removed: Vec<(u32, u16)> = lab.removed().iter().map(internal).collect();
+    assert_eq!(removed, ["10.0.2.1:5000", "10.0.2.1:4000"].map(endpoint));
+    assert_eq!(lab.engine.counters().subscribers_reclaimed, 1);
+}
+
+/// A subscriber with mappings of several pools loses those of the scarce pool only, and is still
+/// unanswered. Once it is answered, it keeps all.
+#[test]
+fn a_subscriber_of_several_pools_gives_way_in_the_scarce_one() {
+    let mut lab = beside_a_small_pool(None);
+    let of = |host: u32, port| format!("10.0.2.{host}:{port}");
+    for host in [1, 2] {
+        lab.out(&udp(&of(host, 4000), REMOTE));
+        for port in 5000..5008 {
+            lab.out(&udp(&of(host, port), SMALL));
+        }
+    }
+    let external = lab.external_of(&udp(&of(2, 4001), REMOTE));
+    lab.inward(&udp(REMOTE, &external));
+    for host in 1..=SMALL_PORTS - 16 {
+        lab.out(&udp(&format!("10.1.0.{host}:4000"), REMOTE));
+    }
+    lab.wait(Duration::from_millis(250));
+    lab.out(&udp("10.1.1.1:4000", REMOTE));
+    let removed = lab.removed();
+    let ports: Vec<u16> = removed.iter().map(|id| id.internal.port).collect();
+    assert_eq!(ports[0], 5007, "the latest mapping of the oldest first: {removed:?}");
+    let first = removed.iter().filter(|id| id.internal.address.octets() == [10, 0, 2, 1]);
+    assert_eq!(first.count(), removed.len(), "{removed:?}");
+    assert!(!ports.contains(&4000));
+    assert_eq!(lab.engine.counters().subscribers_reclaimed, 0);
+    let unanswered = lab.engine.totals().unanswered;
+    assert_eq!(unanswered, u64::from(SMALL_PORTS - 16) + 2);
 }
 
 /// If unanswered subscribers do not give way, as RFC 6888 has it, the first ones keep everything

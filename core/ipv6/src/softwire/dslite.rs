@@ -17,7 +17,7 @@ use super::{SoftwireSettings, Softwires};
 use crate::convert::{Cut, HEADROOM, Refusal};
 use crate::hosts::{Hosts, SUBSCRIBERS, prefix_of};
 use crate::nat64::about_ipv4;
-use crate::ranges::Ranges;
+use crate::prefix::addresses_of;
 use crate::realms::HostKind;
 use crate::share::Share;
 use crate::translator::{Fate, Translator};
@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use natgate_engine::{
-    Config, Direction, DropReason, Engine, Packet, Prefix, RealmConfig, Side, SideConfig,
+    Config, Direction, DropReason, Engine, Packet, Prefix, Ranges, RealmConfig, Side, SideConfig,
     Timestamp, is_martian,
 };
 use natgate_wire::ipv6::Fragment;
@@ -129,7 +129,7 @@ impl Dslite {
         let subscriber = (settings.subscriber_length, interval);
         let mut hosts = Hosts::of_tunnels(subscriber, most, share, seed);
         hosts.begin_with(&settings.static_hosts)?;
-        let (b4, inner) = (Ranges::of_ipv6(&settings.b4), Ranges::of_ipv4(&config.subscribers));
+        let (b4, inner) = (addresses_of(&settings.b4), Ranges::of_ipv4(&config.subscribers));
         Ok(Self { settings, realm, b4, inner, hosts })
     }
 

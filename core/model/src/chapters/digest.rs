@@ -4,6 +4,10 @@ use crate::{Model, Session};
 use natgate_engine::{Side, TICK, Timestamp};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+/// Distances of the limits of one kind of ICMP errors from now: of the common limit, the reserve,
+/// and the requesters that are not at rest.
+type LimitsAhead = (u64, u64, Vec<(u32, u64)>);
+
 impl Model {
     /// A hash of the state. Two states share it if nothing from now on distinguishes them: packet
     /// counts and absolute times are left out.
@@ -57,11 +61,13 @@ impl Model {
     }
 
     /// 8.6: the distances of the limits of ICMP errors from now, without limits at rest.
-    fn errors_ahead(&self) -> (u64, u64, Vec<(u32, u64)>) {
+    fn errors_ahead(&self) -> [LimitsAhead; 2] {
         let ahead = |due: u64| due.saturating_sub(self.now.0);
-        let requesters = self.errors.requesters.iter();
-        let requesters = requesters.map(|(requester, due)| (*requester, ahead(*due)));
-        let busy = requesters.filter(|(_, ahead)| *ahead > 0).collect();
-        (ahead(self.errors.all), ahead(self.errors.reserve), busy)
+        [&self.errors.too_big, &self.errors.others].map(|rates| {
+            let requesters = rates.requesters.iter();
+            let requesters = requesters.map(|(requester, due)| (*requester, ahead(*due)));
+            let busy = requesters.filter(|(_, ahead)| *ahead > 0).collect();
+            (ahead(rates.all), ahead(rates.reserve), busy)
+        })
     }
 }

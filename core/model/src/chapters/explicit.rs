@@ -89,7 +89,7 @@ impl Model {
             let marks = MappingMarks { holds, ..MappingMarks::default() };
             self.make(key, source, external, UNSPECIFIED, marks);
         }
-        self.note_asking(key.host());
+        self.note_asking(key);
         let mapping = self.mappings.get_mut(&key).expect("there, or just made");
         let latest = mapping.sessions.values().map(|session| session.expires).max();
         let until = present.plus(request.lifetime).max(latest.unwrap_or(Timestamp(0)));
@@ -177,7 +177,7 @@ impl Model {
             }
             return Ok(Explicit { external, lifetime: Some(self.time_to(natural)) });
         }
-        self.note_asking(key.host());
+        self.note_asking(key);
         let until = present.plus(lifetime).max(natural);
         let mapping = self.mappings.get_mut(&key).expect("there, or just made");
         mapping.marks.holds.insert(Some(remote), Hold { nonce, until, filters: Vec::new() });

@@ -77,7 +77,7 @@ impl Model {
         };
         let key =
             Key { protocol: UDP, realm: 0, internal, remote: None, beside: None, host_bits: 0 };
-        self.note_newcomer(key);
+        self.note_newcomer(key, self.config.default_pool);
         let mapping = Mapping {
             external,
             kind: MappingKind::Dynamic,

@@ -72,7 +72,7 @@ pub(crate) struct State {
     /// Thresholds that were reported.
     reported_thresholds: BTreeMap<LimitOwner, ThresholdState>,
     /// Unanswered subscribers (18.1), and the latest number of a subscriber or a mapping.
-    unanswered: BTreeMap<Host, reclaim::Waiting>,
+    unanswered: reclaim::Unanswered,
     numbers: u64,
 }
 
@@ -366,7 +366,7 @@ impl DecisionPoints for Model {
         if counts && self.use_block(key.host(), end) {
             self.report_block_use(pool); // 5.39
         }
-        self.note_newcomer(key); // 18.1
+        self.note_newcomer(key, pool); // 18.1
         marks.number = self.next_number();
     }
 

@@ -6,7 +6,7 @@ use crate::{Effects, Host, Key, Mapping, Model, Session, has_ports};
 use natgate_engine::{Allocation, Endpoint, MappingKind, Side, Timestamp};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Least age of a record that gives way (18.5).
@@ -14,32 +14,40 @@ const GRACE: Duration = Duration::from_millis(250);
 /// A thing is scarce if unanswered subscribers have more than this many times what is free (18.4).
 const SCARCE: usize = 15;
 
-/// The record of an unanswered subscriber (18.1).
+/// The mappings of a pool that an unanswered subscriber has (18.5).
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
-    /// Increases from one subscriber to the next.
+    /// Increases from one first mapping to the next.
     number: u64,
     made: Timestamp,
-    /// The subscriber's number when it first requested a mapping.
+    /// The number of the first request.
     asking: Option<u64>,
 }
 
-/// The part of an unanswered subscriber's state that matters from now on.
+/// The unanswered subscribers (18.1), with what they have of each pool. A pool of which a
+/// subscriber has no mapping any more is forgotten before the next look.
+pub(crate) type Unanswered = BTreeMap<Host, BTreeMap<usize, Waiting>>;
+
+/// The part of an unanswered subscriber's state that matters from now on, for a pool.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Ahead {
     host: Host,
+    pool: usize,
     age: Duration,
-    /// Number of subscribers that requested before it, if it has requested.
+    /// Number of requests before its own, if it has requested.
     asked_before: Option<usize>,
-    /// The subscriber's mappings, the latest last.
+    /// The subscriber's mappings of the pool, the latest last.
     mappings: Vec<Key>,
 }
 
-/// The unanswered subscribers to look at (18.5).
-#[derive(Clone, Copy, Debug)]
+/// The mappings of unanswered subscribers to look at (18.5). For records, all mappings of a
+/// subscriber go before those of the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
+    Records,
     All,
     Asking,
+    Pool(usize),
 }
 
 impl Model {
@@ -48,16 +56,33 @@ impl Model {
         self.chapters.numbers
     }
 
-    /// 18.1: notes a host that is about to have a mapping, perhaps its first.
-    pub(crate) fn note_newcomer(&mut self, key: Key) {
-        let mut all = self.mappings.iter();
-        let is_own = |(other, mapping): (&Key, &Mapping)| {
-            other.host() == key.host() && mapping.kind != MappingKind::Static
-        };
-        if !all.any(is_own) {
-            let (number, made) = (self.next_number(), self.now);
-            self.chapters.unanswered.insert(key.host(), Waiting { number, made, asking: None });
+    /// 18.1, 18.5: notes a host that is about to have a mapping of a pool, perhaps its first.
+    pub(crate) fn note_newcomer(&mut self, key: Key, pool: usize) {
+        let host = key.host();
+        if !self.dynamic().any(|(other, _)| other.host() == host) {
+            self.chapters.unanswered.insert(host, BTreeMap::new());
         }
+        if self.chapters.unanswered.contains_key(&host) && !self.has_any_of(host, pool) {
+            let (number, made) = (self.next_number(), self.now);
+            let pools = self.chapters.unanswered.entry(host).or_default();
+            pools.insert(pool, Waiting { number, made, asking: None });
+        }
+    }
+
+    /// 18.5: forgets the pools of which unanswered subscribers have no mappings any more.
+    fn forget_pools(&mut self) {
+        let mut unanswered = std::mem::take(&mut self.chapters.unanswered);
+        let of = |(key, mapping): (&Key, &Mapping)| (key.host(), self.pool_of_mapping(mapping));
+        let waiting = self.dynamic().filter(|(key, _)| unanswered.contains_key(&key.host()));
+        let present: BTreeSet<(Host, Option<usize>)> = waiting.map(of).collect();
+        for (host, pools) in &mut unanswered {
+            pools.retain(|pool, _| present.contains(&(*host, Some(*pool))));
+        }
+        self.chapters.unanswered = unanswered;
+    }
+
+    fn pool_of_mapping(&self, mapping: &Mapping) -> Option<usize> {
+        self.pool_of(mapping.external.address.to_bits())
     }
 
     /// 18.3: notes that a host has opened a connection that a packet from outside began.
@@ -116,29 +141,46 @@ impl Model {
         }
     }
 
-    /// The part of the unanswered subscribers' state that matters from now on, the oldest
-    /// subscriber first.
+    /// The part of the unanswered subscribers' state that matters from now on, the oldest first.
     pub(crate) fn unanswered_ahead(&self) -> Vec<Ahead> {
-        let mut all: Vec<(&Host, &Waiting)> = self.chapters.unanswered.iter().collect();
-        all.sort_by_key(|(_, waiting)| waiting.number);
-        let of = |(host, waiting): &(&Host, &Waiting)| {
+        let mut all: Vec<(Host, usize, &Waiting, Vec<Key>)> = Vec::new();
+        for (host, pools) in &self.chapters.unanswered {
+            for (pool, waiting) in pools {
+                let own = self.own_mappings(*host, *pool);
+                if !own.is_empty() {
+                    all.push((*host, *pool, waiting, own));
+                }
+            }
+        }
+        all.sort_by_key(|(_, _, waiting, _)| waiting.number);
+        let of = |(host, pool, waiting, own): &(Host, usize, &Waiting, Vec<Key>)| {
             let age = self.now.since(waiting.made).min(GRACE);
             let before = |number: u64| {
-                let asking = all.iter().filter_map(|(_, other)| other.asking);
+                let asking = all.iter().filter_map(|(_, _, other, _)| other.asking);
                 asking.filter(|other| *other < number).count()
             };
-            let mut own: Vec<Key> =
-                self.dynamic().map(|(key, _)| *key).filter(|key| key.host() == **host).collect();
-            own.sort_by_key(|key| self.mappings[key].marks.number);
-            Ahead { host: **host, age, asked_before: waiting.asking.map(before), mappings: own }
+            let asked_before = waiting.asking.map(before);
+            Ahead { host: *host, pool: *pool, age, asked_before, mappings: own.clone() }
         };
         all.iter().map(of).collect()
     }
 
-    /// 18.7: notes a granted request of a host.
-    pub(crate) fn note_asking(&mut self, host: Host) {
+    /// The mappings of a pool that a subscriber has, the latest last.
+    fn own_mappings(&self, host: Host, pool: usize) -> Vec<Key> {
+        let is_own = |(key, mapping): &(&Key, &Mapping)| {
+            key.host() == host && self.pool_of_mapping(mapping) == Some(pool)
+        };
+        let mut own: Vec<Key> = self.dynamic().filter(is_own).map(|(key, _)| *key).collect();
+        own.sort_by_key(|key| self.mappings[key].marks.number);
+        own
+    }
+
+    /// 18.7: notes a granted request of a host for a mapping.
+    pub(crate) fn note_asking(&mut self, key: Key) {
         let number = self.next_number();
-        if let Some(waiting) = self.chapters.unanswered.get_mut(&host) {
+        let Some(pool) = self.pool_of_mapping(&self.mappings[&key]) else { return };
+        let pools = self.chapters.unanswered.get_mut(&key.host());
+        if let Some(waiting) = pools.and_then(|pools| pools.get_mut(&pool)) {
             waiting.asking.get_or_insert(number);
         }
     }
@@ -150,10 +192,12 @@ impl Model {
     pub fn reclaim(&mut self, now: Timestamp) -> Effects {
         self.see(now);
         if self.config.limits.unanswered_give_way {
-            self.relieve(Queue::All, &Self::tables_are_scarce);
+            self.forget_pools();
+            self.relieve(Queue::Records, &Self::records_are_scarce);
+            self.relieve(Queue::All, &Self::mappings_are_scarce);
             self.relieve(Queue::Asking, &Self::askers_are_too_many);
             for pool in 0..self.config.pools.len() {
-                self.relieve(Queue::All, &|model| model.pool_is_scarce(pool));
+                self.relieve(Queue::Pool(pool), &|model| model.pool_is_scarce(pool));
             }
         }
         self.take_effects()
@@ -162,11 +206,10 @@ impl Model {
     /// 18.5, 18.6: takes mappings until a thing is not scarce.
     fn relieve(&mut self, queue: Queue, is_scarce: &dyn Fn(&Self) -> bool) {
         while is_scarce(self) {
-            let Some(victim) = self.victim(queue) else { return };
-            let own = self.dynamic().map(|(key, _)| *key).filter(|key| key.host() == victim);
-            let latest = own.max_by_key(|key| self.mappings[key].marks.number);
-            let latest = latest.expect("who has no mapping is forgotten");
-            self.give_back(latest);
+            let Some((victim, pool)) = self.victim(queue) else { return };
+            let latest = self.own_mappings(victim, pool).pop();
+            self.give_back(latest.expect("pools without mappings are forgotten"));
+            self.forget_pools();
             self.counters.mappings_reclaimed += 1;
             self.counters.subscribers_reclaimed +=
                 u64::from(!self.chapters.unanswered.contains_key(&victim));
@@ -174,17 +217,25 @@ impl Model {
         }
     }
 
-    /// 18.5: the oldest subscriber, if it is old enough.
-    fn victim(&self, queue: Queue) -> Option<Host> {
-        let order = |waiting: &Waiting| match queue {
-            Queue::All => Some(waiting.number),
+    /// 18.5: the oldest subscriber of a queue and the pool of its mappings, if they are old enough.
+    /// 18.6: for records, its mappings of other pools go first.
+    fn victim(&self, queue: Queue) -> Option<(Host, usize)> {
+        let order = |pool: usize, waiting: &Waiting| match queue {
+            Queue::Records | Queue::All => Some(waiting.number),
             Queue::Asking => waiting.asking,
+            Queue::Pool(of) => (of == pool).then_some(waiting.number),
         };
-        let standing =
-            self.chapters.unanswered.iter().filter_map(|(host, one)| Some((order(one)?, host)));
-        let (_, oldest) = standing.min()?;
-        let age = self.now.since(self.chapters.unanswered[oldest].made);
-        (age >= GRACE).then_some(*oldest)
+        let all = self.chapters.unanswered.iter().flat_map(|(host, pools)| {
+            pools.iter().map(move |(pool, waiting)| (*host, *pool, waiting))
+        });
+        let standing = all.filter_map(|one| Some((order(one.1, one.2)?, one)));
+        let (_, (host, pool, waiting)) = standing.min_by_key(|(order, _)| *order)?;
+        if self.now.since(waiting.made) < GRACE {
+            return None;
+        }
+        let mut others = self.chapters.unanswered[&host].keys().copied();
+        let further = others.rfind(|other| queue == Queue::Records && *other != pool);
+        Some((host, further.unwrap_or(pool)))
     }
 
     /// 18.4: true if little is free in comparison with the use by unanswered subscribers.
@@ -192,18 +243,21 @@ impl Model {
         unanswered > self.config.limits.unanswered_kept as usize && free * SCARCE < unanswered
     }
 
-    fn tables_are_scarce(&self) -> bool {
+    fn records_are_scarce(&self) -> bool {
         let hosts: BTreeSet<Host> = self.dynamic().map(|(key, _)| key.host()).collect();
         let free = self.room_for_subscribers().saturating_sub(hosts.len());
-        let mappings = self.chapters.room.saturating_sub(self.dynamic().count());
         self.is_scarce(free, self.chapters.unanswered.len())
-            || self.is_scarce(mappings, self.unanswered_mappings())
+    }
+
+    fn mappings_are_scarce(&self) -> bool {
+        let free = self.chapters.room.saturating_sub(self.dynamic().count());
+        self.is_scarce(free, self.unanswered_mappings())
     }
 
     /// 18.7: true if unanswered subscribers with requests exceed their share.
     fn askers_are_too_many(&self) -> bool {
-        let asking =
-            self.chapters.unanswered.values().filter(|waiting| waiting.asking.is_some()).count();
+        let all = self.chapters.unanswered.values().flat_map(BTreeMap::values);
+        let asking = all.filter(|waiting| waiting.asking.is_some()).count();
         let percent = usize::from(self.config.limits.asking_share);
         let share = (self.room_for_subscribers() * percent / 100).max(1);
         let share = share.max(self.config.limits.unanswered_kept as usize);
@@ -217,23 +271,24 @@ impl Model {
         if config.overloading || matches!(allocation, Allocation::Deterministic(_)) {
             return false;
         }
-        let unanswered = |protocol: u8| {
-            let own = self.dynamic().filter(move |(key, _)| {
-                key.protocol == protocol && self.chapters.unanswered.contains_key(&key.host())
+        let unanswered = |counts: &dyn Fn(u8) -> bool| {
+            let own = self.dynamic().filter(|(key, _)| {
+                counts(key.protocol) && self.chapters.unanswered.contains_key(&key.host())
             });
             let addresses = own.map(|(_, mapping)| mapping.external.address.to_bits());
             addresses.filter(|address| self.pool_of(*address) == Some(pool)).count()
         };
-        let protocols = [TCP, UDP, ICMP, DCCP];
         if matches!(allocation, Allocation::Block(_) | Allocation::Address) {
-            let mappings: usize = protocols.into_iter().map(unanswered).sum();
+            let is_whole = matches!(allocation, Allocation::Address);
+            let mappings = unanswered(&|protocol| is_whole || has_ports(protocol));
             let (taken, all) = self.use_of_blocks(pool).unwrap_or_default();
-            let subscribers = self.chapters.unanswered.len().min(mappings);
-            return self.is_scarce((all - taken) as usize, subscribers);
+            let hosts = self.chapters.unanswered.values();
+            let hosts = hosts.filter(|pools| pools.contains_key(&pool)).count();
+            return self.is_scarce((all - taken) as usize, hosts.min(mappings));
         }
-        protocols.into_iter().any(|protocol| {
+        [TCP, UDP, ICMP, DCCP].into_iter().any(|protocol| {
             let free = self.pool_usage(pool, protocol).free as usize;
-            self.is_scarce(free, unanswered(protocol))
+            self.is_scarce(free, unanswered(&|other| other == protocol))
         })
     }
 
@@ -260,7 +315,10 @@ impl Model {
         self.raise_ended(ended, self.now);
         self.remove_all(vec![key], self.now);
         self.held.remove(&(key.protocol, external));
-        if has_ports(key.protocol) {
+        let pool = self.pool_of(external.address.to_bits()).map(|pool| &self.config.pools[pool]);
+        let is_whole =
+            pool.is_some_and(|pool| *self.config.allocation_of(pool) == Allocation::Address);
+        if has_ports(key.protocol) || is_whole {
             self.release_empty(external);
         }
         self.note_empty_since_next_tick();

@@ -9,6 +9,7 @@
 
 mod handed;
 mod packet_owner;
+mod servers;
 mod strays;
 
 use crate::limits::MOST_WORKERS;
@@ -19,6 +20,7 @@ use natgate_ipv6::{Division, HostRealms};
 use natgate_wire::protocol;
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Debug, Formatter};
+use std::mem;
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -253,19 +255,15 @@ impl Partition {
     /// Gives all servers of a service to one worker. Services may share servers.
     fn keep_servers_together(&mut self, config: &Config) {
         let several = config.services.iter().filter(|service| service.servers.len() > 1);
-        for service in several {
-            let of_server = |address: Ipv4Addr| (service.realm, address.to_bits());
-            let hosts: Vec<_> =
-                service.servers.iter().map(|server| of_server(server.internal.0)).collect();
-            let workers: Vec<usize> =
-                hosts.iter().map(|&(realm, address)| self.of_host(realm, address)).collect();
-            let worker = workers[0];
-            // Hosts that were with one of these workers for the same reason move, too.
-            for other in self.hosts.values_mut().filter(|other| workers.contains(other)) {
-                *other = worker;
-            }
-            self.hosts.extend(hosts.into_iter().map(|host| (host, worker)));
-        }
+        let services = several.map(|service| {
+            let host = |address: Ipv4Addr| (service.realm, address.to_bits());
+            service.servers.iter().map(|server| host(server.internal.0)).collect()
+        });
+        let services: Vec<Vec<Host>> = services.collect();
+        let known = mem::take(&mut self.hosts);
+        let by_number = |(realm, address): Host| self.of_number(realm, address);
+        let worker_of = |(realm, address): Host| self.of_host(realm, address);
+        self.hosts = servers::together(self.workers, known, &services, by_number, worker_of);
     }
 
     /// Enters the owners of static endpoints.

@@ -192,7 +192,8 @@ impl Stages {
         let mut inside = Packets::new();
         let mut outside = Packets::new();
         let mut turned = Packets::new();
-        let is_crowded = self.engine.is_crowded();
+        // The packets may crowd the table before the last of them has its turn.
+        let is_crowded = self.engine.is_crowded_after(parcels.len());
         for (_, HandedPacket { kind, asked, buffer, start, end }) in parcels {
             if let Kind::Packet(link @ Link { side: Side::Inside, .. }, source) = *kind
                 && let Some(family) = self

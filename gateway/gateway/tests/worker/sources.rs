@@ -183,6 +183,24 @@ fn forged_sources_get_half_of_each_workers_table() {
     assert_eq!(refused + mappings.iter().sum::<usize>() as u64, 1001);
 }
 
+/// Packets of one batch that another worker hands over are judged one by one: those that come after
+/// the table is half full in the middle of the batch, too.
+#[test]
+fn forged_sources_of_one_batch_get_half_of_each_workers_table() {
+    let mut team = Team::with(&small(), 2, || 0);
+    team.send_inside(&udp((SUBSCRIBER, 4000), (REMOTE, 53), b"first"));
+    for number in 0..200 {
+        let source = Ipv4Addr::from_bits(0x0a01_0000 + number);
+        let packet = udp((source, 4000), (REMOTE, 53), b"hello");
+        team.inside.send(&ethernet(INSIDE, ATTACKER, &packet));
+    }
+    (0..8).for_each(|_| team.turn());
+    let mappings: Vec<usize> = team.mappings().iter().map(|of_one| of_one.len()).collect();
+    // Each worker has half of the subscribers.
+    let half = MOST as usize / 4 + 1;
+    assert_eq!(mappings, [half; 2]);
+}
+
 /// Beside NAT64, a capture has each packet go alone.
 #[test]
 fn a_capture_changes_nothing_for_newcomers() {

@@ -339,6 +339,6 @@ impl Engine {
             used[place_of(protocol)] -= 1;
         }
         let (host, sibling) = (mapping.host(), mapping.created().err());
-        self.subscribers.release((NONE, host), sibling, pool, quota_class(protocol));
+        self.subscribers.release((NONE, host), sibling, pool, place_of(protocol));
     }
 }

@@ -135,6 +135,38 @@ fn static_mappings_take_the_ports_of_strays_and_leave_them_free() {
     }
 }
 
+/// The same at the partner, whose copies the static mappings displace: they come and go before the
+/// partner hears of the ends of the mappings, or after that. The ports rest until the partner has
+/// the slice. Then none stays a stray, and the partner gives them out.
+#[test]
+fn static_mappings_come_and_go_at_the_ports_of_a_partners_strays() {
+    for is_cut in [false, true] {
+        let mut pair = Pair::of(Allotment::Random, Counts(1, 2));
+        let flows = flows(&mut pair, 2..80);
+        pair.run(3.0);
+        let strays = strays(&mut pair, &flows);
+        assert!(strays.len() > 10, "{strays:?}");
+        let ports: Vec<u16> = strays.iter().map(|(_, (_, port))| *port).collect();
+        let statics = (100..).zip(ports.iter().copied()).map(static_mapping);
+        pair.wire().is_cut = is_cut;
+        set_statics(&mut pair, statics.collect());
+        pair.run(1.0);
+        set_statics(&mut pair, Vec::new());
+        pair.run(1.0);
+        pair.wire().is_cut = false;
+        pair.run(3.0);
+        pair.ask("a", FleetRequest::Drain("a".into())).expect("it drains");
+        pair.run(2.0);
+        assert!(pair.b().status().slices[0].assigns, "cut: {is_cut}");
+        assert_eq!(still_strays(&mut pair, &ports), 0, "cut: {is_cut}");
+        assert_eq!(pair.b().fleet.ports.guards(), 0);
+        pair.run(125.0);
+        let free = some_new(&mut pair, 3);
+        assert!(ports.iter().any(|port| free.contains(&(A1, *port))), "{free:?}");
+        pair.check();
+    }
+}
+
 /// Reloads the static mappings of both nodes, first those of node b.
 fn set_statics(pair: &mut Pair, statics: Vec<natgate_engine::StaticMapping>) {
     for to_a in [false, true] {

@@ -1,23 +1,62 @@
-//! The addresses of many prefixes. A look-up takes a few steps for thousands of prefixes.
+//! Sets of addresses as ranges: a look-up takes a few steps, however many prefixes a configuration
+//! has.
 
-use crate::config::{Prefix, joined};
+use crate::config::{AddressRange, Prefix};
 use alloc::vec::Vec;
 
-/// Addresses in the form of runs, first to last: ascending, and with gaps between them.
+/// A set of addresses of one family: ranges, first to last, ascending and with gaps between them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PrefixSet(Vec<(u32, u32)>);
+pub struct Ranges<A>(Vec<(A, A)>);
 
-impl PrefixSet {
-    /// The addresses of these prefixes, which may overlap.
-    pub(crate) fn of(prefixes: &[Prefix]) -> Self {
-        Self(joined(prefixes.iter().map(|prefix| (prefix.first(), prefix.last())).collect()))
+impl<A: Copy + Ord> Ranges<A> {
+    /// The addresses of ranges, each with its first and its last address. The ranges may overlap.
+    pub fn new(ranges: impl IntoIterator<Item = (A, A)>) -> Self
+    where
+        A: Into<u128>,
+    {
+        let mut ranges: Vec<(A, A)> = ranges.into_iter().collect();
+        ranges.sort_unstable();
+        let touches = |last: A, first: A| {
+            let (last, first): (u128, u128) = (last.into(), first.into());
+            first <= last.saturating_add(1)
+        };
+        let mut joined: Vec<(A, A)> = Vec::new();
+        for (first, last) in ranges {
+            match joined.last_mut() {
+                Some(before) if touches(before.1, first) => before.1 = before.1.max(last),
+                _ => joined.push((first, last)),
+            }
+        }
+        Self(joined)
     }
 
-    /// True if a prefix contains an address.
+    /// True if no address is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first and the last address of each range.
+    pub fn iter(&self) -> impl Iterator<Item = (A, A)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// True if an address is in the set.
     #[inline]
-    pub(crate) fn has(&self, address: u32) -> bool {
+    pub fn has(&self, address: A) -> bool {
         let after = self.0.partition_point(|(first, _)| *first <= address);
         self.0[..after].last().is_some_and(|(_, last)| address <= *last)
+    }
+}
+
+impl Ranges<u32> {
+    /// The addresses of prefixes of IPv4.
+    pub fn of_ipv4<'p>(prefixes: impl IntoIterator<Item = &'p Prefix>) -> Self {
+        Self::new(prefixes.into_iter().map(|prefix| (prefix.first(), prefix.last())))
+    }
+
+    /// The addresses of ranges of IPv4.
+    pub fn of_ranges(ranges: &[AddressRange]) -> Self {
+        Self::new(ranges.iter().map(|range| (range.first.to_bits(), range.last.to_bits())))
     }
 }
 
@@ -40,7 +79,7 @@ mod tests {
             prefixes in prop::collection::vec(prefix(), 0..12),
             addresses in prop::collection::vec(any::<u32>(), 4),
         ) {
-            let set = PrefixSet::of(&prefixes);
+            let set = Ranges::of_ipv4(&prefixes);
             prop_assert!(set.0.len() <= prefixes.len());
             prop_assert!(set.0.windows(2).all(|two| two[0].1 < two[1].0 - 1));
             let ends = prefixes.iter().flat_map(|prefix| {
@@ -59,7 +98,7 @@ mod tests {
     fn thousands_of_prefixes_are_found() {
         let nth = |number: u32| Prefix::new(Ipv4Addr::from_bits(number << 8), 25);
         let prefixes: Vec<Prefix> = (1..10_000).rev().map(nth).collect();
-        let set = PrefixSet::of(&prefixes);
+        let set = Ranges::of_ipv4(&prefixes);
         assert_eq!(set.0.len(), prefixes.len());
         for prefix in prefixes {
             assert!(set.has(prefix.first()) && set.has(prefix.last()));
