@@ -5,7 +5,7 @@
 //! many packets as it has threads of its own kind. It switches threads only when one waits, and no
 //! code here makes it wait. So a packet finds the tables and registers as the packet before left
 //! them, as in other executors. Tables, extern objects and ports belong to [`Swx`]; the pipeline
-//! has their addresses and uses them only while it runs, and only one thread runs it.
+//! has their addresses and uses them only while it runs, and only one thread at a time runs it.
 #![allow(unsafe_code)]
 
 mod objects;
@@ -45,6 +45,10 @@ pub struct Swx {
     memory: Vec<Memory>,
     objects: Vec<*mut Object>,
 }
+
+// SAFETY: all pointers belong to this executor alone, and the pipeline stores nothing that depends
+// on the thread that runs it.
+unsafe impl Send for Swx {}
 
 impl Swx {
     /// Creates an executor without table entries; `seed` is that of random numbers. Starts DPDK's
