@@ -1,8 +1,8 @@
 //! Queue of controllers' requests to the thread that answers them for a program.
 //!
-//! That thread answers between batches of packets, one message at a time. So a controller never
-//! delays packets for longer than [`MOST_REQUESTS`] requests take. Controllers share nothing but
-//! messages with the program.
+//! That thread answers between batches of packets, one message at a time, and packets that wait
+//! come before the next message. So controllers, however many, never delay packets for longer than
+//! [`MOST_REQUESTS`] requests take. Controllers share nothing but messages with the program.
 
 use crate::machine::{Answer, Error, Request, Target};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

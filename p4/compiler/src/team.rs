@@ -7,32 +7,54 @@
 //! finds what all packets before it left, whichever thread received them.
 //!
 //! A controller changes or reads all copies between batches ([`Team::hold`]). While it waits, no
-//! thread begins another batch.
+//! thread begins another batch. Threads that waited for the controller have a batch each before the
+//! next controller, so a packet never waits for more than one.
 //!
 //! [`Program::packet_state`]: crate::Program::packet_state
 
 use crate::machine::{Answer, Error, MOST_ANSWERED, Machine, Request, Target};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The copies of a program, or the only one.
 #[derive(Debug)]
 pub struct Team<'p> {
     machines: Vec<Mutex<Machine<'p>>>,
-    /// True while a controller waits for the machines.
+    /// True while a controller waits for the machines or has them; a hint, as `gate` decides.
     is_asked: AtomicBool,
-    /// Locked by the controller that waits for the machines or has them.
-    control: Mutex<()>,
+    /// Locked for moments only, and after machines.
+    gate: Mutex<Gate>,
+    /// The gate is open for threads, or for a controller.
+    opened: Condvar,
+}
+
+/// Turns of threads and controllers.
+#[derive(Debug, Default)]
+struct Gate {
+    /// True while a controller waits for the machines or has them.
+    is_held: bool,
+    /// Number of threads that wait for their program.
+    waiting: usize,
+    /// Number of threads that waited at the latest release, and wait still.
+    owed: usize,
+    /// Number of times that controllers have released the machines.
+    releases: u64,
+}
+
+/// A thread that waits for its program; the count of such threads is right in a panic, too.
+struct Waiting<'t, 'p> {
+    team: &'t Team<'p>,
+    /// Number of releases when it began to wait.
+    since: u64,
 }
 
 /// All copies of a program, held between two batches; a controller's requests go to this
 /// [`Target`].
 #[derive(Debug)]
 pub struct Held<'t, 'p> {
+    team: &'t Team<'p>,
     machines: Vec<MutexGuard<'t, Machine<'p>>>,
-    /// Released after the machines.
-    _control: MutexGuard<'t, ()>,
 }
 
 impl<'p> Team<'p> {
@@ -54,7 +76,8 @@ impl<'p> Team<'p> {
         Self {
             machines: machines.into_iter().map(Mutex::new).collect(),
             is_asked: AtomicBool::new(false),
-            control: Mutex::new(()),
+            gate: Mutex::default(),
+            opened: Condvar::new(),
         }
     }
 
@@ -64,10 +87,28 @@ impl<'p> Team<'p> {
     ///
     /// If a thread panicked while it had the program.
     pub(crate) fn take(&self, thread: usize) -> MutexGuard<'_, Machine<'p>> {
-        if self.is_asked.load(Ordering::Relaxed) {
-            drop(lock(&self.control));
+        let machine = &self.machines[thread % self.machines.len()];
+        if !self.is_asked.load(Ordering::Relaxed)
+            && let Ok(machine) = machine.try_lock()
+        {
+            return machine;
         }
-        lock(&self.machines[thread % self.machines.len()])
+        let _waiting = self.wait();
+        lock(machine)
+    }
+
+    /// Waits until no controller has the machines.
+    fn wait(&self) -> Waiting<'_, 'p> {
+        let mut gate = self.gate();
+        gate.waiting += 1;
+        let waiting = Waiting { team: self, since: gate.releases };
+        drop(self.opened.wait_while(gate, |gate| gate.is_held));
+        waiting
+    }
+
+    /// Locks the gate. Its numbers are right after a panic, too.
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Holds all copies between two batches; `now` is the time of the requests.
@@ -76,12 +117,42 @@ impl<'p> Team<'p> {
     ///
     /// If a thread panicked while it had the program.
     pub fn hold(&self, now: Duration) -> Held<'_, 'p> {
-        let control = lock(&self.control);
+        let is_closed = |gate: &mut Gate| gate.is_held || gate.owed > 0;
+        let gate = self.opened.wait_while(self.gate(), is_closed);
+        let mut gate = gate.unwrap_or_else(PoisonError::into_inner);
+        gate.is_held = true;
         self.is_asked.store(true, Ordering::Relaxed);
-        let mut machines: Vec<_> = self.machines.iter().map(lock).collect();
-        self.is_asked.store(false, Ordering::Relaxed);
-        machines.iter_mut().for_each(|machine| machine.pass(now));
-        Held { machines, _control: control }
+        drop(gate);
+        let mut held = Held { team: self, machines: Vec::with_capacity(self.machines.len()) };
+        held.machines.extend(self.machines.iter().map(lock));
+        held.machines.iter_mut().for_each(|machine| machine.pass(now));
+        held
+    }
+}
+
+impl Drop for Waiting<'_, '_> {
+    fn drop(&mut self) {
+        let mut gate = self.team.gate();
+        gate.waiting -= 1;
+        if gate.releases != self.since {
+            gate.owed -= 1;
+            if gate.owed == 0 {
+                self.team.opened.notify_all();
+            }
+        }
+    }
+}
+
+impl Drop for Held<'_, '_> {
+    fn drop(&mut self) {
+        let mut gate = self.team.gate();
+        gate.is_held = false;
+        gate.owed = gate.waiting;
+        gate.releases += 1;
+        self.team.is_asked.store(false, Ordering::Relaxed);
+        drop(gate);
+        self.machines.clear();
+        self.team.opened.notify_all();
     }
 }
 
@@ -164,5 +235,49 @@ impl Held<'_, '_> {
             }
         }
         Answer::Notifications(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+    use std::thread;
+
+    #[test]
+    fn threads_that_waited_for_a_controller_come_before_the_next() {
+        const ROUNDS: u32 = 1000;
+        let text = include_str!("../../nat.p4");
+        let program = crate::compile("nat.p4", text).expect("it is a program");
+        // Threads that share one program.
+        let team = Team::new(vec![Machine::new(&program, 0)]);
+        let batches = [const { AtomicU32::new(0) }; 2];
+        thread::scope(|scope| {
+            for (thread, batches) in batches.iter().enumerate() {
+                let team = &team;
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        let machine = team.take(thread);
+                        batches.fetch_add(1, Ordering::SeqCst);
+                        drop(machine);
+                    }
+                });
+            }
+            let count = || batches.each_ref().map(|batches| batches.load(Ordering::SeqCst));
+            let mut held = team.hold(Duration::ZERO);
+            loop {
+                while team.gate().waiting < 2 {
+                    thread::yield_now();
+                    if count().contains(&ROUNDS) {
+                        return;
+                    }
+                }
+                let before = count();
+                drop(held);
+                held = team.hold(Duration::ZERO);
+                let after = count();
+                assert!(after[0] > before[0] && after[1] > before[1], "{before:?}, {after:?}");
+            }
+        });
     }
 }

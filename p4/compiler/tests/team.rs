@@ -5,8 +5,8 @@ mod common;
 use common::{Parts, program};
 use natgate_io::memory::{MemoryDevice, Wire, pair};
 use natgate_p4::{
-    Answer, Key, Machine, MachineError, Notification, Program, Request, Row, Switch, Target, Team,
-    compile,
+    Answer, Key, MOST_REQUESTS, Machine, MachineError, Notification, Program, Request, Row, Switch,
+    Target, Team, compile, request_queue,
 };
 use natgate_wire::arp::Mac;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -192,6 +192,42 @@ fn a_change_reaches_all_copies_at_once_while_packets_pass() {
     });
     let (_, packets, _) = counters(&team)[1];
     assert_eq!(packets, passed % 256);
+}
+
+#[test]
+fn packets_pass_while_two_controllers_ask_without_pause() {
+    const FRAMES: u32 = 2000;
+    let program = without_state();
+    let machines = (0..2).map(|seed| Machine::new(&program, seed)).collect();
+    let team = Arc::new(Team::new(machines));
+    let (controller, requests) = request_queue();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            let (controller, stop) = (controller.clone(), &stop);
+            scope.spawn(move || {
+                let rows = Request::Rows { table: "one".to_owned(), after: None, most: 9 };
+                while !stop.load(Ordering::SeqCst) {
+                    let answers = controller.ask_all(vec![rows.clone(); MOST_REQUESTS]);
+                    assert_eq!(answers.expect("the team answers").len(), MOST_REQUESTS);
+                }
+            });
+        }
+        drop(controller);
+        let workers = [0, 1].map(|number| {
+            let (mut switch, wires) = member(&team, number);
+            scope.spawn(move || {
+                (0..FRAMES).for_each(|_| assert_eq!(word(&mut switch, &wires, 1, 0), 0))
+            })
+        });
+        // As long as there are controllers.
+        while let Some(message) = requests.wait(Duration::MAX) {
+            message.answer(&mut team.hold(NOW));
+            if workers.iter().all(thread::ScopedJoinHandle::is_finished) {
+                stop.store(true, Ordering::SeqCst);
+            }
+        }
+    });
 }
 
 #[test]
