@@ -28,13 +28,27 @@ pub struct LinuxGuest {
 }
 
 impl LinuxGuest {
-    /// Unpacks kernel and busybox into a new folder. `packages` is a folder for packages: missing
-    /// ones are fetched to it. `flavour` is that of Debian's kernel, such as `cloud-amd64`.
+    /// Fetches those packages of the guest that are not in the folder `packages`. `flavour` is that
+    /// of Debian's kernel, such as `cloud-amd64`.
     ///
     /// # Errors
-    /// A package cannot be fetched or unpacked.
-    pub fn unpack(packages: &Path, folder: &Path, flavour: &str) -> io::Result<Self> {
+    /// A package cannot be fetched.
+    pub fn fetch(packages: &Path, flavour: &str) -> io::Result<()> {
         fs::create_dir_all(packages)?;
+        if kernel_package(packages, flavour).is_err() {
+            fetch(packages, &current_kernel(flavour)?)?;
+        }
+        if busybox_package(packages).is_err() {
+            fetch(packages, BUSYBOX)?;
+        }
+        Ok(())
+    }
+
+    /// Unpacks kernel and busybox from the folder `packages` into a new folder.
+    ///
+    /// # Errors
+    /// A package is not there or cannot be unpacked, or has compressed modules other than xz.
+    pub fn unpack(packages: &Path, folder: &Path, flavour: &str) -> io::Result<Self> {
         let unpacked = folder.join("unpacked");
         fs::create_dir_all(&unpacked)?;
         for package in [kernel_package(packages, flavour)?, busybox_package(packages)?] {
@@ -42,13 +56,13 @@ impl LinuxGuest {
         }
         let kernel = find(&unpacked.join("boot"), "vmlinuz-")?;
         let version = name(&kernel).replacen("vmlinuz-", "", 1);
-        let busybox = unpacked.join("bin/busybox");
+        let busybox = in_usr(&unpacked, "bin/busybox");
         let root = folder.join("root");
         for folder in ["bin", "proc", "sys", "modules"] {
             fs::create_dir_all(root.join(folder))?;
         }
         fs::copy(&busybox, root.join("bin/busybox"))?;
-        let modules = Modules::find(&unpacked.join("lib/modules").join(&version))?;
+        let modules = Modules::find(&in_usr(&unpacked, "lib/modules").join(&version))?;
         Ok(Self { version, kernel, busybox, root, modules })
     }
 
@@ -118,45 +132,53 @@ impl LinuxGuest {
     }
 }
 
-/// The kernel's package: the present one, or Debian's current one.
 fn kernel_package(packages: &Path, flavour: &str) -> io::Result<PathBuf> {
     let there = entries(packages)?.into_iter().find(|file| is_kernel(name(file), flavour));
-    if let Some(there) = there {
-        return Ok(there);
-    }
-    // The package depends on the current kernel.
+    there.ok_or_else(|| {
+        io::Error::other(format!("{}: no {KERNEL}*-{flavour} there", packages.display()))
+    })
+}
+
+fn busybox_package(packages: &Path) -> io::Result<PathBuf> {
+    find(packages, BUSYBOX)
+}
+
+/// Name of the current kernel's package, on which Debian's package of the flavor depends.
+fn current_kernel(flavour: &str) -> io::Result<String> {
     let any = format!("{KERNEL}{flavour}");
     let depends = run(Command::new("apt-cache").args(["depends", "--important", &any]))?;
     let package = depends
         .split_whitespace()
         .find(|word| word.starts_with(KERNEL) && *word != any && !word.contains(['<', '|']));
-    let package = package.ok_or_else(|| {
+    package.map(str::to_owned).ok_or_else(|| {
         io::Error::other(format!("no package {any} is known; as root: apt-get update"))
-    })?;
-    fetch(packages, package)
-}
-
-/// Returns true if a package's file is a kernel of this flavor:
-/// `linux-image-6.1.0-56-cloud-amd64_6.1...deb`.
-fn is_kernel(file: &str, flavour: &str) -> bool {
-    let package = file.split('_').next().and_then(|package| package.strip_prefix(KERNEL));
-    let release = package.and_then(|rest| rest.strip_suffix(flavour));
-    release.is_some_and(|release| {
-        release.ends_with('-') && release.chars().all(|c| c.is_ascii_digit() || ".-".contains(c))
     })
 }
 
-fn busybox_package(packages: &Path) -> io::Result<PathBuf> {
-    let there = entries(packages)?.into_iter().find(|file| name(file).starts_with(BUSYBOX));
-    there.map_or_else(|| fetch(packages, BUSYBOX), Ok)
+fn fetch(packages: &Path, package: &str) -> io::Result<()> {
+    run(Command::new("apt-get").args(["download", "--quiet", package]).current_dir(packages))
+        .map(drop)
 }
 
-fn fetch(packages: &Path, package: &str) -> io::Result<PathBuf> {
-    run(Command::new("apt-get").args(["download", "--quiet", package]).current_dir(packages))?;
-    find(packages, package)
+/// Place of a file in unpacked packages: newer ones have all below `usr`.
+fn in_usr(unpacked: &Path, file: &str) -> PathBuf {
+    let former = unpacked.join(file);
+    if former.exists() { former } else { unpacked.join("usr").join(file) }
 }
 
-/// Loadable modules of the kernel, by their names in the kernel's spelling.
+/// Returns true if a package's file is a kernel of this flavor:
+/// `linux-image-6.1.0-56-cloud-amd64_6.1...deb`, or since Debian 13
+/// `linux-image-6.12.48+deb13-cloud-amd64_6.12...deb`.
+fn is_kernel(file: &str, flavour: &str) -> bool {
+    let package = file.split('_').next().and_then(|package| package.strip_prefix(KERNEL));
+    let release = package.and_then(|rest| rest.strip_suffix(flavour));
+    let release = release.and_then(|release| release.strip_suffix('-'));
+    let is_number = |part: &str| part.starts_with(|first: char| first.is_ascii_digit());
+    release.is_some_and(|release| release.split('-').all(is_number))
+}
+
+/// Loadable modules of the kernel, by their names in the kernel's spelling. A file that is not
+/// there exists compressed, with the ending `.xz`.
 #[derive(Debug)]
 struct Modules(BTreeMap<String, PathBuf>);
 
@@ -168,8 +190,13 @@ impl Modules {
             for path in entries(&folder)? {
                 if path.is_dir() {
                     folders.push(path);
-                } else if let Some(module) = name(&path).strip_suffix(".ko") {
-                    modules.insert(module.replace('-', "_"), path);
+                } else if let Some((module, ending)) = name(&path).split_once(".ko") {
+                    let file = match ending {
+                        "" => path.clone(),
+                        ".xz" => path.with_extension(""),
+                        _ => return Err(io::Error::other(compressed(&path))),
+                    };
+                    modules.insert(module.replace('-', "_"), file);
                 }
             }
         }
@@ -182,12 +209,19 @@ impl Modules {
         let Some(path) = self.0.get(module).filter(|path| !files.contains(path)) else {
             return Ok(());
         };
+        if !path.exists() {
+            run(Command::new("xz").arg("--decompress").arg(path.with_extension("ko.xz")))?;
+        }
         for needed in needed(&fs::read(path)?) {
             self.add(&needed, files)?;
         }
         files.push(path.clone());
         Ok(())
     }
+}
+
+fn compressed(module: &Path) -> String {
+    format!("{}: modules of a kernel have to be uncompressed, or xz", module.display())
 }
 
 /// Modules that a module needs. The module lists them in a text that ends with a zero.
@@ -248,6 +282,10 @@ mod tests {
         let usual = "linux-image-6.1.0-56-amd64_6.1.192-2_amd64.deb";
         assert!(is_kernel(cloud, "cloud-amd64") && is_kernel(usual, "amd64"));
         assert!(!is_kernel(cloud, "amd64") && !is_kernel(usual, "cloud-amd64"));
+        let cloud = "linux-image-6.12.48+deb13-cloud-amd64_6.12.48-1_amd64.deb";
+        assert!(is_kernel(cloud, "cloud-amd64") && !is_kernel(cloud, "amd64"));
+        assert!(is_kernel("linux-image-6.12.48+deb13-amd64_6.12.48-1_amd64.deb", "amd64"));
+        assert!(!is_kernel("linux-image-amd64_6.1.192-2_amd64.deb", "amd64"));
         assert!(!is_kernel("linux-image-6.1.0-56-rt-amd64_6.1.192-2_amd64.deb", "amd64"));
         assert!(!is_kernel("busybox-static_1.35.0_amd64.deb", "amd64"));
     }
@@ -258,5 +296,35 @@ mod tests {
         assert_eq!(needed(module), ["nf_nat", "nf_tables"]);
         assert_eq!(needed(b"\0depends=\0"), [""; 0]);
         assert_eq!(needed(b"nothing"), [""; 0]);
+    }
+
+    #[test]
+    fn modules_are_unpacked_or_refused() {
+        let folder = std::env::temp_dir().join(format!("natgate-modules-{}", std::process::id()));
+        let net = folder.join("kernel/net");
+        fs::create_dir_all(&net).unwrap();
+        fs::write(net.join("nf-nat.ko"), "\0depends=\0").unwrap();
+        fs::write(net.join("nft_nat.ko"), "\0depends=nf-nat\0").unwrap();
+        run(Command::new("xz").arg(net.join("nft_nat.ko"))).unwrap();
+        let modules = Modules::find(&folder).unwrap();
+        let mut files = Vec::new();
+        for _ in 0..2 {
+            modules.add("nft_nat", &mut files).unwrap();
+            assert_eq!(files, [net.join("nf-nat.ko"), net.join("nft_nat.ko")]);
+        }
+        assert_eq!(fs::read(&files[1]).unwrap(), b"\0depends=nf-nat\0");
+        fs::write(net.join("nf_tables.ko.zst"), "").unwrap();
+        let refused = Modules::find(&folder).unwrap_err().to_string();
+        assert!(refused.contains("nf_tables.ko.zst: modules of a kernel"), "{refused}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn files_of_newer_packages_are_below_usr() {
+        let folder = std::env::temp_dir().join(format!("natgate-usr-{}", std::process::id()));
+        fs::create_dir_all(folder.join("bin")).unwrap();
+        let places = ["bin", "lib/modules"].map(|file| in_usr(&folder, file));
+        assert_eq!(places, [folder.join("bin"), folder.join("usr/lib/modules")]);
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

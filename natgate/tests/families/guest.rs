@@ -12,6 +12,7 @@
 use super::world::World;
 use natgate_testnet::{Guest, LinuxGuest, Machine};
 use std::net::IpAddr;
+use std::path::Path;
 
 const SERVER: &str = "192.0.2.1";
 /// External address of DS-Lite's customers, and the one that customers of lw4o6 and MAP-E share.
@@ -108,7 +109,9 @@ impl<'w> Cpe<'w> {
     fn start(world: &'w World) -> Self {
         let network = world.network();
         let folder = network.file("guest");
-        let guest = LinuxGuest::unpack(&network.file("packages"), &folder, "cloud-amd64").unwrap();
+        let packages = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../debian");
+        let guest = LinuxGuest::unpack(&packages, &folder, "cloud-amd64");
+        let guest = guest.expect("`make guests` fetches Debian's packages");
         let load = guest.add_modules(&MODULES).unwrap();
         ["ip", "nft"].into_iter().for_each(|tool| guest.add_tool(tool).unwrap());
         guest.set_script(&script(&load)).unwrap();

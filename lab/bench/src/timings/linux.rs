@@ -58,6 +58,7 @@ impl Linux {
     ) -> io::Result<Self> {
         let packages = plan.packages.clone().unwrap_or_else(|| network.file("packages"));
         let folder = network.file(card.device());
+        LinuxGuest::fetch(&packages, card.flavour())?;
         let guest = LinuxGuest::unpack(&packages, &folder, card.flavour())?;
         let load = guest.add_modules(&[card.modules(), &MODULES].concat())?;
         guest.add_tool("nft")?;
