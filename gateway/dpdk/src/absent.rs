@@ -50,7 +50,7 @@ impl Swx {
     ///
     /// # Errors
     /// [`Error::Absent`].
-    pub fn reserve(_: &Pipeline, _: u16) -> Result<(), Error> {
+    pub fn reserve(_: &Pipeline, _: u16, _: u16) -> Result<(), Error> {
         Err(Error::Absent)
     }
 

@@ -77,7 +77,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (kept, count) = (compiled.program.packet_state(), usize::from(args.workers));
     let copies = if kept.is_empty() { count } else { 1 };
     let seed = u64::from_ne_bytes(seed);
-    let (machines, with) = args.subject.machines(&compiled, seed, copies)?;
+    // The pool of buffers is made when DPDK starts, and SWX starts it before the ports are opened.
+    let receivers = if matches!(args.backend, Backend::Dpdk) { args.workers } else { 1 };
+    let (machines, with) = args.subject.machines(&compiled, seed, copies, receivers)?;
     let stop = Arc::<AtomicBool>::default();
     for signal in [SIGTERM, SIGINT] {
         let caught = signal_hook::flag::register(signal, Arc::clone(&stop));

@@ -82,15 +82,17 @@ impl Subject {
         Ok((machine, with))
     }
 
-    /// Returns `count` equal copies of the program; only their random numbers differ.
+    /// Returns `count` equal copies of the program; only their random numbers differ. `workers` is
+    /// the number of threads that will have queues of DPDK's ports.
     pub(super) fn machines<'p>(
         &self,
         compiled: &'p Compiled,
         seed: u64,
         count: usize,
+        workers: u8,
     ) -> Result<(Vec<Machine<'p>>, &'static str), Failure> {
         if self.with == Some(With::Swx) {
-            swx::reserve(&compiled.program, count)?;
+            swx::reserve(&compiled.program, count, workers)?;
         }
         let (first, with) = self.machine(compiled, seed)?;
         let mut machines = vec![first];
@@ -138,10 +140,11 @@ mod swx {
         program.swx().map_err(|error| failure(&error))
     }
 
-    /// Starts DPDK with memory for `count` pipelines of the program.
-    pub(super) fn reserve(program: &Program, count: usize) -> Result<(), Failure> {
+    /// Starts DPDK with memory for `count` pipelines of the program, and buffers for workers.
+    pub(super) fn reserve(program: &Program, count: usize, workers: u8) -> Result<(), Failure> {
         let count = u16::try_from(count).unwrap_or(u16::MAX);
-        Ok(Swx::reserve(&pipeline(program)?, count).map_err(anyhow::Error::from)?)
+        let pipeline = pipeline(program)?;
+        Ok(Swx::reserve(&pipeline, count, workers.into()).map_err(anyhow::Error::from)?)
     }
 
     pub(super) fn made(program: &Program, seed: u64) -> Result<Box<dyn Execute>, Failure> {
@@ -157,7 +160,7 @@ mod swx {
     use natgate_p4::Program;
     use natgate_p4::rt::Execute;
 
-    pub(super) fn reserve(_: &Program, _: usize) -> Result<(), Failure> {
+    pub(super) fn reserve(_: &Program, _: usize, _: u8) -> Result<(), Failure> {
         Err(anyhow::anyhow!(WITHOUT_DPDK).into())
     }
 

@@ -58,7 +58,7 @@ impl Swx {
     ///
     /// [`Error`] if DPDK does not start, lacks memory, or refuses a part.
     pub fn new(program: &swx::Pipeline, seed: u64) -> Result<Self, Error> {
-        Self::reserve(program, 1)?;
+        Self::reserve(program, 1, 1)?;
         let names = program.arrays.iter().map(|array| name(&array.name));
         let arrays = names.collect::<Result<Vec<_>, _>>()?;
         let ports = Ports::new(program.most_read, program.most_grown);
@@ -89,14 +89,14 @@ impl Swx {
         Ok(swx)
     }
 
-    /// Starts DPDK's environment with memory for `pipelines` pipelines of this program, unless it
-    /// runs.
+    /// Starts DPDK's environment with memory for `pipelines` pipelines of this program, and with
+    /// buffers for `workers` threads that have queues of ports, unless it runs.
     ///
     /// # Errors
     ///
     /// [`Error`] if the environment does not start.
-    pub fn reserve(program: &swx::Pipeline, pipelines: u16) -> Result<(), Error> {
-        eal::start_with_memory(memory(program, pipelines)).map(drop)
+    pub fn reserve(program: &swx::Pipeline, pipelines: u16, workers: u16) -> Result<(), Error> {
+        eal::start_with_memory(memory(program, pipelines), workers).map(drop)
     }
 
     /// Builds the pipeline, with registers in their initial state.
