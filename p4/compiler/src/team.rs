@@ -246,31 +246,29 @@ mod tests {
 
     #[test]
     fn threads_that_waited_for_a_controller_come_before_the_next() {
-        const ROUNDS: u32 = 1000;
+        const ROUNDS: usize = 100;
         let text = include_str!("../../nat.p4");
         let program = crate::compile("nat.p4", text).expect("it is a program");
         // Threads that share one program.
         let team = Team::new(vec![Machine::new(&program, 0)]);
-        let batches = [const { AtomicU32::new(0) }; 2];
+        let (batches, stop) = ([const { AtomicU32::new(0) }; 2], AtomicBool::new(false));
+        let count = || batches.each_ref().map(|batches| batches.load(Ordering::SeqCst));
         thread::scope(|scope| {
+            // If this thread panics while it has the program, the others do, too.
+            let mut held = team.hold(Duration::ZERO);
             for (thread, batches) in batches.iter().enumerate() {
-                let team = &team;
+                let (team, stop) = (&team, &stop);
                 scope.spawn(move || {
-                    for _ in 0..ROUNDS {
+                    while !stop.load(Ordering::SeqCst) {
                         let machine = team.take(thread);
                         batches.fetch_add(1, Ordering::SeqCst);
                         drop(machine);
                     }
                 });
             }
-            let count = || batches.each_ref().map(|batches| batches.load(Ordering::SeqCst));
-            let mut held = team.hold(Duration::ZERO);
-            loop {
+            for _ in 0..ROUNDS {
                 while team.gate().waiting < 2 {
                     thread::yield_now();
-                    if count().contains(&ROUNDS) {
-                        return;
-                    }
                 }
                 let before = count();
                 drop(held);
@@ -278,6 +276,7 @@ mod tests {
                 let after = count();
                 assert!(after[0] > before[0] && after[1] > before[1], "{before:?}, {after:?}");
             }
+            stop.store(true, Ordering::SeqCst);
         });
     }
 }
