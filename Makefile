@@ -143,7 +143,7 @@ pages: build ## Write man pages and shell completions to target/pages
 # Test programs run side by side. Some tests are of a program without DPDK.
 test: export CARGO_INCREMENTAL ?= 0
 .PHONY: test
-test: root test-tools lint engine-alone ## Run every check and every test
+test: root test-tools guests lint engine-alone ## Run every check and every test
 	@cargo run --quiet --locked -p natgate-testrun -- --workspace --features $(DPDK) --no-fail-fast
 	@cargo test --locked --no-fail-fast -p natgate --test check --test p4
 
@@ -210,7 +210,7 @@ conform-linux: root build ## Try the Linux kernel's masquerading likewise, for f
 
 # The prices are computed from what the engine's benchmark has written.
 .PHONY: bench
-bench: root demo-tools count-tools build bare ## Run every benchmark in full, for hours; write docs/results
+bench: root demo-tools count-tools guests build bare ## Run every benchmark in full, for hours; write docs/results
 	@$(call install,nft:nftables)
 	@"$(TARGET)/release/natgate" bench engine --threads 2
 	@"$(TARGET)/release/natgate" bench ipv6
@@ -309,6 +309,37 @@ package-tools:
 .PHONY: count-tools
 count-tools:
 	@$(call install,$(COUNT_TOOLS))
+
+# Packages of Linux guests in emulators: a kernel's package has the release in its name.
+GUESTS := linux-image-cloud-amd64 linux-image-amd64 busybox-static
+
+.PHONY: guests
+guests: root ## Fetch the packages of the tests' Linux guests that are not in target/debian; they are not installed
+	@folder="$(TARGET)/debian"; \
+	missing=; \
+	for package in $(GUESTS); do \
+		file="$$(sed 's/^linux-image-/&[0-9]*[0-9]-/' <<<"$$package")_*.deb"; \
+		compgen -G "$$folder/$$file" >/dev/null || missing+=" $$package"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+		if ! command -v apt-get >/dev/null; then \
+			echo "make: packages are missing; put in $$folder:$$missing" >&2; exit 1; \
+		fi; \
+		apt-get update -qq; \
+		names=; \
+		for package in $$missing; do \
+			case $$package in \
+			linux-image-*) \
+				names+=" $$(apt-cache depends --important $$package | sed -n 's/^ *Depends: \(linux-image-\)/\1/p')";; \
+			*) names+=" $$package";; \
+			esac; \
+		done; \
+		mkdir -p "$$folder"; \
+		fetched=$$(mktemp -d "$$folder/fetched.XXXXXX"); \
+		trap 'rm -rf "$$fetched"' EXIT; \
+		(cd "$$fetched" && apt-get download -qq -o APT::Sandbox::User=root $$names); \
+		mv "$$fetched"/*.deb "$$folder"; \
+	fi
 
 .PHONY: toolchain
 toolchain:

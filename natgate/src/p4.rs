@@ -3,9 +3,11 @@
 //!
 //! The crate natgate-p4 compiles. This file has the arguments, the streams and the exit codes.
 
+mod queues;
 mod replay;
 mod run;
 mod subject;
+mod workers;
 
 use crate::Failure;
 use anyhow::Context;
@@ -16,6 +18,10 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+
+#[cfg(not(feature = "dpdk"))]
+const WITHOUT_DPDK: &str = "this natgate was built without DPDK; build it with `cargo build \
+    --release -p natgate --features dpdk`";
 
 const AFTER_HELP: &str = "\
 Programs are for the Portable NIC Architecture in DPDK's flavour: they include <core.p4> and

@@ -69,6 +69,11 @@ fn what_cannot_be_run_is_said_with_what_to_do() {
     assert_eq!(code, Some(2));
     let sentence = "hdr.ipv4.destination: a prefix is from 0 to 32 bits long";
     assert!(said.contains(sentence), "{said}");
+    for workers in ["0", "65"] {
+        let (code, said) = run(&["--workers", workers, NAT]);
+        assert_eq!(code, Some(2));
+        assert!(said.contains(&format!("invalid value '{workers}' for '--workers <N>'")), "{said}");
+    }
     let (code, said) = run(&[NAT]);
     assert_eq!(code, Some(1));
     assert!(said.contains("nowhere0"), "{said}");

@@ -50,6 +50,14 @@ impl Swx {
     ///
     /// # Errors
     /// [`Error::Absent`].
+    pub fn reserve(_: &Pipeline, _: u16, _: u16) -> Result<(), Error> {
+        Err(Error::Absent)
+    }
+
+    /// Returns an error: there is no libdpdk.
+    ///
+    /// # Errors
+    /// [`Error::Absent`].
     pub fn new(_: &Pipeline, _: u64) -> Result<Self, Error> {
         Err(Error::Absent)
     }

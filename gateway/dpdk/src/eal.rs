@@ -24,6 +24,9 @@ const MOST_WORKERS: u16 = 127;
 const CACHE: u32 = 512;
 /// Least room of a buffer, bytes: most drivers expect it.
 const LEAST_ROOM: u16 = 2048;
+/// Memory of a buffer besides its room, bytes: headroom (128), description (128), the
+/// pool's header (64), places in its ring, and padding.
+const BESIDES: u64 = 512;
 /// Default MTU of ports.
 const USUAL_MTU: u16 = 1500;
 /// Bytes of an Ethernet frame besides its packet: header, two VLAN tags, checksum.
@@ -90,15 +93,19 @@ pub fn start_for(arguments: Option<&[String]>, mtu: u16, workers: u16) -> Result
     start_first(&mut started, arguments, (mtu, workers), USUAL_MEMORY)
 }
 
-/// Starts DPDK, unless it runs. Without huge pages it gets `memory` MiB.
+/// Starts DPDK with buffers for `workers` threads, unless it runs. Without huge pages it gets
+/// `memory` MiB, and what the buffers of further workers need.
 ///
 /// # Errors
 /// The errors of [`start`].
-pub(crate) fn start_with_memory(memory: u32) -> Result<Eal, Error> {
+pub(crate) fn start_with_memory(memory: u32, workers: u16) -> Result<Eal, Error> {
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     match &*started {
         Some((_, eal)) => eal.ok_or(Error::Once),
-        None => start_first(&mut started, None, (USUAL_MTU, 1), memory),
+        None => {
+            let memory = memory.saturating_add(memory_of_further(workers));
+            start_first(&mut started, None, (USUAL_MTU, workers), memory)
+        }
     }
 }
 
@@ -152,6 +159,14 @@ fn huge_pages_are_free() -> bool {
 /// Buffers for `workers` workers; one less than a power of two costs the least memory.
 fn buffers_for(workers: u16) -> u32 {
     BUFFERS * (1 + u32::from(workers.clamp(1, MOST_WORKERS))) - 1
+}
+
+/// Memory for the buffers of workers beside the first, MiB, with room for packets of the default
+/// MTU.
+fn memory_of_further(workers: u16) -> u32 {
+    let further = u64::from(buffers_for(workers) - buffers_for(1));
+    let bytes = further * (u64::from(room_for(USUAL_MTU)) + BESIDES);
+    u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX)
 }
 
 /// Room of a buffer for packets of `mtu` bytes.
@@ -222,6 +237,12 @@ mod tests {
     fn each_worker_has_buffers() {
         assert_eq!([0, 1, 2, 4].map(buffers_for), [16_383, 16_383, 24_575, 40_959]);
         assert_eq!(buffers_for(u16::MAX), (1 << 20) - 1);
+    }
+
+    #[test]
+    fn further_workers_get_memory_for_their_buffers() {
+        // 8,192 buffers of 2,560 bytes for each.
+        assert_eq!([0, 1, 2, 8].map(memory_of_further), [0, 0, 20, 140]);
     }
 
     #[test]

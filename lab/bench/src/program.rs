@@ -128,7 +128,7 @@ mod swx {
     }
 
     pub(super) fn reserve(program: &Program, pipelines: u16) {
-        let reserved = Swx::reserve(&compiled(program), pipelines);
+        let reserved = Swx::reserve(&compiled(program), pipelines, 1);
         reserved.unwrap_or_else(|error| panic!("the NAT by SWX: {error}"));
     }
 }

@@ -300,11 +300,11 @@ fn image() -> String {
     target.join("debug/natgate-bare").display().to_string()
 }
 
-/// Needs root and the programs that `make test` installs; Debian's packages for the guest are
-/// fetched once.
+/// Needs root, the programs that `make test` installs, and Debian's packages for the guests.
 #[test]
 fn the_image_is_measured_beside_a_linux_guest() {
-    let packages = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("packages");
+    let packages = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("../debian");
+    assert!(packages.is_dir(), "{} is missing: `make guests` fetches it", packages.display());
     let packages = packages.display().to_string();
     let timings = json(&["timings", "--quick", "--image", &image(), "--packages", &packages]);
     assert_eq!(timings["failed"], json!([]), "{timings:#}");

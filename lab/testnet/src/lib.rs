@@ -2,7 +2,8 @@
 //!
 //! [`Network`] has two subscribers, the gateway, a router and two servers. Each is a network
 //! namespace of its own with the kernel's own TCP/IP. [`Gateway`] is a `natgate run` between them.
-//! [`Machine`] is a gateway in an emulator, such as the image without an operating system.
+//! [`Machine`] is a gateway in an emulator, such as the image without an operating system, or a
+//! router with another kernel ([`LinuxGuest`]).
 //! [`Servers`] are threads of this process that serve the clients. [`traffic`] has clients that
 //! need sockets of a particular kind. [`Namespace::run`] runs programs such as curl.
 //! [`Network::add_ipv6`] adds a subscriber with IPv6 alone, for which [`Resolver`] is a DNS64.
@@ -29,6 +30,7 @@
 
 mod gateway;
 mod ipv6;
+mod linux;
 mod machine;
 mod namespace;
 mod network;
@@ -43,6 +45,7 @@ pub use ipv6::{
     Autoconfiguration, GATEWAY_INSIDE6, GATEWAY_OUTSIDE6, NAME, PREFIX64, RESOLVER, ROUTER6,
     Resolver, config_with_ipv6, kernel_has_ipv6,
 };
+pub use linux::LinuxGuest;
 pub use machine::{CARD_INSIDE, Guest, Machine, VIRTIO};
 pub use namespace::{Namespace, abandon, remove_leftovers};
 pub use network::{

@@ -1,7 +1,7 @@
-//! A machine in an emulator between the subscribers and the router: the image that boots without an
-//! operating system, or any other kernel file.
+//! A machine in an emulator in place of a node: the image that boots without an operating system as
+//! the gateway, or any other kernel file.
 //!
-//! Its network cards are taps in the gateway's namespace, each bridged with the cable there.
+//! Its network cards are taps in the node's namespace, each bridged with a cable there.
 //! Several machines can take turns: one is active, and the others are stopped with their taps down.
 
 use std::fs;
@@ -27,6 +27,9 @@ const CARD_OUTSIDE: &str = "52:54:00:00:00:02";
 /// Sides of a gateway, which are the names of its cables.
 const SIDES: [&str; 2] = ["inside", "outside"];
 
+/// The gateway's node.
+const GATEWAY: &str = "nat";
+
 /// Default kind of cards.
 pub const VIRTIO: &str = "virtio-net-pci";
 /// Default memory of machines, mebibytes.
@@ -45,14 +48,16 @@ pub struct Guest<'a> {
     pub card: &'a str,
     /// Mebibytes of memory.
     pub memory: u32,
+    /// Node that it stands in for.
+    pub node: &'a str,
     /// Number of its taps.
     pub place: usize,
 }
 
 impl<'a> Guest<'a> {
-    /// Boots this with virtio cards, the first taps and 512 MiB of memory.
+    /// Boots this with virtio cards, the gateway's first taps and 512 MiB of memory.
     pub fn new(kernel: &'a Path, file: &'a Path, options: &'a str) -> Self {
-        Self { kernel, file, options, card: VIRTIO, memory: MEMORY, place: 0 }
+        Self { kernel, file, options, card: VIRTIO, memory: MEMORY, node: GATEWAY, place: 0 }
     }
 }
 
@@ -60,6 +65,7 @@ impl<'a> Guest<'a> {
 #[derive(Debug)]
 pub struct Machine {
     child: Child,
+    node: String,
     place: usize,
     /// Serial port for input.
     keys: ChildStdin,
@@ -85,6 +91,14 @@ impl Machine {
     /// # Errors
     /// The error of `ip`.
     pub fn lay_taps(network: &Network, machines: usize) -> io::Result<()> {
+        Self::lay_taps_in(network, GATEWAY, machines)
+    }
+
+    /// Prepares taps as [`Self::lay_taps`] in a node with the cables of a gateway.
+    ///
+    /// # Errors
+    /// The error of `ip`.
+    pub fn lay_taps_in(network: &Network, node: &str, machines: usize) -> io::Result<()> {
         for side in SIDES {
             let mut batch = format!(
                 "link add bridge-{side} type bridge\n\
@@ -97,15 +111,15 @@ impl Machine {
                      link set tap-{side}{place} master bridge-{side}\n"
                 );
             }
-            network.node("nat").ip_batch(&batch)?;
+            network.node(node).ip_batch(&batch)?;
         }
         Ok(())
     }
 
     /// Switches the taps of a place up or down.
-    fn set_taps(network: &Network, place: usize, state: &str) -> io::Result<()> {
+    fn set_taps(network: &Network, node: &str, place: usize, state: &str) -> io::Result<()> {
         let link = |side| format!("link set tap-{side}{place} {state}\n");
-        network.node("nat").ip_batch(&SIDES.map(link).concat())
+        network.node(node).ip_batch(&SIDES.map(link).concat())
     }
 
     /// Writes a configuration for the network as the image's: with its names of the cards.
@@ -124,8 +138,8 @@ impl Machine {
     /// # Errors
     /// The system's error if the emulator cannot be started, and the error of `ip`.
     pub fn boot(network: &Network, guest: &Guest<'_>) -> io::Result<Self> {
-        let Guest { card, place, .. } = *guest;
-        Self::set_taps(network, place, "up")?;
+        let Guest { card, node, place, .. } = *guest;
+        Self::set_taps(network, node, place, "up")?;
         let netdev =
             |side| format!("tap,id={side},ifname=tap-{side}{place},script=no,downscript=no");
         let device = |side, mac| format!("{card},netdev={side},mac={mac},romfile=");
@@ -148,11 +162,11 @@ impl Machine {
         ];
         let arguments = [&machine[..], &console, &files, &["-append", guest.options], &cards];
         let log = network.file(&format!("machine{place}.log"));
-        let nat = network.node("nat");
+        let namespace = network.node(node);
         let (emulator, input) = (Path::new(EMULATOR), Stdio::piped());
-        let mut child = nat.start_with_input(emulator, &arguments.concat(), &log, input)?;
+        let mut child = namespace.start_with_input(emulator, &arguments.concat(), &log, input)?;
         let keys = child.stdin.take().expect("standard input was asked for");
-        Ok(Self { child, place, keys, log })
+        Ok(Self { child, node: node.to_owned(), place, keys, log })
     }
 
     /// Stops the machine, so that another may be active; its clocks continue.
@@ -161,7 +175,7 @@ impl Machine {
     /// The system's error if the machine has ended, and the error of `ip`.
     pub fn pause(&self, network: &Network) -> io::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::STOP)?;
-        Self::set_taps(network, self.place, "down")
+        Self::set_taps(network, &self.node, self.place, "down")
     }
 
     /// Continues the machine; no other machine may be active.
@@ -170,7 +184,7 @@ impl Machine {
     /// The system's error if the machine has ended, and the error of `ip`.
     pub fn go_on(&self, network: &Network) -> io::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::CONT)?;
-        Self::set_taps(network, self.place, "up")
+        Self::set_taps(network, &self.node, self.place, "up")
     }
 
     /// Waits until the machine reports that it is running, and answers a ping.
@@ -178,17 +192,32 @@ impl Machine {
     /// # Errors
     /// Output of the machine if it ends at once or does not answer in time.
     pub fn wait_until_running(&mut self, network: &Network) -> io::Result<()> {
-        let running = wait_for("the machine's start", PATIENCE, || {
+        self.wait_for_words(" is running")?;
+        let arguments = ["-c", "1", "-w", "5", &GATEWAY_INSIDE.to_string()];
+        let answers = network.node("sub2").run(6, "ping", &arguments).map(drop);
+        answers.map_err(|error| io::Error::other(format!("{error}: {}", self.log())))
+    }
+
+    /// Waits until the output has these words.
+    ///
+    /// # Errors
+    /// Output of the machine if it ends or does not print them in time.
+    pub fn wait_for_words(&mut self, words: &str) -> io::Result<()> {
+        let printed = wait_for("the machine's output", PATIENCE, || {
             if let Some(status) = self.child.try_wait()? {
                 return Err(io::Error::other(format!("{EMULATOR} ended with {status}")));
             }
-            Ok(self.log().contains(" is running").then_some(()))
+            Ok(self.log().contains(words).then_some(()))
         });
-        let answers = running.and_then(|()| {
-            let arguments = ["-c", "1", "-w", "5", &GATEWAY_INSIDE.to_string()];
-            network.node("sub2").run(6, "ping", &arguments).map(drop)
-        });
-        answers.map_err(|error| io::Error::other(format!("{error}: {}", self.log())))
+        printed.map_err(|error| io::Error::other(format!("{error}: {}", self.log())))
+    }
+
+    /// Writes a line to the machine's serial port.
+    ///
+    /// # Errors
+    /// The machine has ended.
+    pub fn write_line(&mut self, line: &str) -> io::Result<()> {
+        self.keys.write_all(format!("{line}\n").as_bytes())
     }
 
     /// Waits until the machine has ended by itself.

@@ -82,13 +82,33 @@ impl Subject {
         Ok((machine, with))
     }
 
+    /// Returns `count` equal copies of the program; only their random numbers differ. `workers` is
+    /// the number of threads that will have queues of DPDK's ports.
+    pub(super) fn machines<'p>(
+        &self,
+        compiled: &'p Compiled,
+        seed: u64,
+        count: usize,
+        workers: u8,
+    ) -> Result<(Vec<Machine<'p>>, &'static str), Failure> {
+        if self.with == Some(With::Swx) {
+            swx::reserve(&compiled.program, count, workers)?;
+        }
+        let (first, with) = self.machine(compiled, seed)?;
+        let mut machines = vec![first];
+        for number in 1..count {
+            machines.push(self.machine(compiled, seed.wrapping_add(number as u64))?.0);
+        }
+        Ok((machines, with))
+    }
+
     fn executed<'p>(
         &self,
         Compiled { name, program, .. }: &'p Compiled,
         seed: u64,
     ) -> Result<(Machine<'p>, &'static str), Failure> {
         if self.with == Some(With::Swx) {
-            return Ok((Machine::with(program, swx(program, seed)?), "DPDK's SWX pipeline"));
+            return Ok((Machine::with(program, swx::made(program, seed)?), "DPDK's SWX pipeline"));
         }
         let made = match self.with {
             Some(With::Interpreter) => None,
@@ -108,13 +128,43 @@ impl Subject {
 }
 
 #[cfg(feature = "dpdk")]
-fn swx(program: &Program, seed: u64) -> Result<Box<dyn natgate_p4::rt::Execute>, Failure> {
-    let pipeline = program.swx().map_err(|error| failure(&error))?;
-    let swx = natgate_dpdk::Swx::new(&pipeline, seed).map_err(anyhow::Error::from)?;
-    Ok(Box::new(swx))
+mod swx {
+    use super::super::failure;
+    use crate::Failure;
+    use natgate_dpdk::Swx;
+    use natgate_p4::Program;
+    use natgate_p4::rt::Execute;
+    use natgate_p4::swx::Pipeline;
+
+    fn pipeline(program: &Program) -> Result<Pipeline, Failure> {
+        program.swx().map_err(|error| failure(&error))
+    }
+
+    /// Starts DPDK with memory for `count` pipelines of the program, and buffers for workers.
+    pub(super) fn reserve(program: &Program, count: usize, workers: u8) -> Result<(), Failure> {
+        let count = u16::try_from(count).unwrap_or(u16::MAX);
+        let pipeline = pipeline(program)?;
+        Ok(Swx::reserve(&pipeline, count, workers.into()).map_err(anyhow::Error::from)?)
+    }
+
+    pub(super) fn made(program: &Program, seed: u64) -> Result<Box<dyn Execute>, Failure> {
+        let made = Swx::new(&pipeline(program)?, seed).map_err(anyhow::Error::from)?;
+        Ok(Box::new(made))
+    }
 }
 
 #[cfg(not(feature = "dpdk"))]
-fn swx(_: &Program, _: u64) -> Result<Box<dyn natgate_p4::rt::Execute>, Failure> {
-    Err(anyhow::anyhow!(super::run::WITHOUT_DPDK).into())
+mod swx {
+    use super::super::WITHOUT_DPDK;
+    use crate::Failure;
+    use natgate_p4::Program;
+    use natgate_p4::rt::Execute;
+
+    pub(super) fn reserve(_: &Program, _: usize, _: u8) -> Result<(), Failure> {
+        Err(anyhow::anyhow!(WITHOUT_DPDK).into())
+    }
+
+    pub(super) fn made(_: &Program, _: u64) -> Result<Box<dyn Execute>, Failure> {
+        Err(anyhow::anyhow!(WITHOUT_DPDK).into())
+    }
 }

@@ -16,6 +16,7 @@ mod cpe;
 mod dslite;
 mod dslite_requests;
 mod ftp;
+mod guest;
 mod nat64;
 mod peers;
 mod requests;

@@ -239,6 +239,11 @@ impl World {
         panic!("{node} gets no answer from {address}");
     }
 
+    /// The nodes and cables.
+    pub(crate) fn network(&self) -> &Network {
+        &self.network
+    }
+
     /// Does work in a node. Sockets that are made there stay in the node.
     pub(crate) fn enter<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> T {
         self.network.node(node).enter(work).unwrap()

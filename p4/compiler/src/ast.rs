@@ -2,12 +2,12 @@
 
 use crate::source::Span;
 use num_bigint::BigInt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// A name with its location.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
-    pub(crate) text: Rc<str>,
+    pub(crate) text: Arc<str>,
     pub(crate) span: Span,
 }
 
@@ -53,11 +53,11 @@ pub(crate) struct Expr {
 pub(crate) enum ExprKind {
     Number(BigInt, Option<(u32, bool)>),
     Bool(bool),
-    Text(Rc<str>),
+    Text(Arc<str>),
     /// A name; `error` and `default` are names, too.
-    Name(Rc<str>),
+    Name(Arc<str>),
     /// `.name`: looked up outside every parser and control.
-    TopName(Rc<str>),
+    TopName(Arc<str>),
     /// `_`
     DontCare,
     Member(Box<Expr>, Name),
@@ -223,16 +223,16 @@ pub(crate) enum DeclKind {
     Enum(Option<TypeRef>, Vec<(Name, Option<Expr>)>),
     Error(Vec<Name>),
     MatchKind(Vec<Name>),
-    Extern(Vec<Rc<str>>, Vec<Method>),
+    Extern(Vec<Arc<str>>, Vec<Method>),
     ExternFunction(Method),
     Function(TypeRef, Vec<Param>, Vec<Stmt>),
     Action(Vec<Param>, Vec<Stmt>),
     ParserType(Signature),
     ControlType(Signature),
     Package(Signature),
-    Parser(Rc<Parser>),
-    Control(Rc<Control>),
-    Table(Rc<Table>),
+    Parser(Arc<Parser>),
+    Control(Arc<Control>),
+    Table(Arc<Table>),
     Instance(TypeRef, Vec<Arg>),
 }
 
@@ -242,13 +242,13 @@ pub(crate) struct Method {
     /// Type of the result; `None` for a constructor.
     pub(crate) result: Option<TypeRef>,
     pub(crate) name: Name,
-    pub(crate) types: Vec<Rc<str>>,
+    pub(crate) types: Vec<Arc<str>>,
     pub(crate) params: Vec<Param>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Signature {
-    pub(crate) types: Vec<Rc<str>>,
+    pub(crate) types: Vec<Arc<str>>,
     pub(crate) params: Vec<Param>,
 }
 

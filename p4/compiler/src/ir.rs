@@ -6,7 +6,7 @@
 
 use crate::ast::{Binary, Unary};
 use crate::source::{Sources, Span};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The widest number, bits.
 pub(crate) const MOST_BITS: u32 = 128;
@@ -205,7 +205,7 @@ pub(crate) enum Op {
 /// An instance of an extern.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Object {
-    pub(crate) name: Rc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) kind: ObjectKind,
     pub(crate) control: ControlInfo,
 }
@@ -218,7 +218,7 @@ pub(crate) struct ControlInfo {
     /// Unit of a counter.
     pub(crate) unit: Unit,
     /// Name of the struct of a register or digest, if it is one.
-    pub(crate) data_name: Option<Rc<str>>,
+    pub(crate) data_name: Option<Arc<str>>,
     /// Members of that data.
     pub(crate) data: Vec<(String, Ty)>,
 }
@@ -281,14 +281,14 @@ pub enum Algorithm {
 /// An action, function, control or block: statements that `return` leaves.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Routine {
-    pub(crate) name: Rc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) body: Block,
 }
 
 /// An action as tables know it: entries supply the parameters without a direction.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Action {
-    pub(crate) name: Rc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) params: Vec<(String, Slot, Ty)>,
     pub(crate) routine: usize,
     /// Number for controllers from the program.
@@ -297,7 +297,7 @@ pub(crate) struct Action {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Table {
-    pub(crate) name: Rc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) keys: Vec<Key>,
     /// Indexes of actions.
     pub(crate) actions: Vec<usize>,
@@ -354,7 +354,7 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Parser {
-    pub(crate) name: Rc<str>,
+    pub(crate) name: Arc<str>,
     /// Block that runs before the first state.
     pub(crate) init: Block,
     pub(crate) states: Vec<State>,
@@ -363,7 +363,7 @@ pub(crate) struct Parser {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct State {
-    pub(crate) name: Rc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) body: Block,
     pub(crate) next: Next,
 }
@@ -410,8 +410,8 @@ impl Metadata {
 /// A whole program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
-    pub(crate) slots: Vec<(Rc<str>, Ty)>,
-    pub(crate) errors: Vec<Rc<str>>,
+    pub(crate) slots: Vec<(Arc<str>, Ty)>,
+    pub(crate) errors: Vec<Arc<str>>,
     pub(crate) objects: Vec<Object>,
     pub(crate) routines: Vec<Routine>,
     pub(crate) actions: Vec<Action>,

@@ -6,7 +6,7 @@
 use crate::source::{Checked, Span, problem};
 use num_bigint::BigInt;
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Most bytes of a program.
 pub(crate) const MOST_BYTES: usize = 1 << 20;
@@ -18,15 +18,15 @@ const MOST_DIGITS: usize = 200;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
     /// A name or a keyword.
-    Name(Rc<str>),
+    Name(Arc<str>),
     /// A number; width and signedness if its prefix gives them.
     Number(BigInt, Option<(u32, bool)>),
     /// A string, without its quotes.
-    Text(Rc<str>),
+    Text(Arc<str>),
     /// An operator or a bracket.
     Punct(&'static str),
     /// Text between `#include <` and `>`.
-    Include(Rc<str>),
+    Include(Arc<str>),
     /// The end of the text.
     End,
 }

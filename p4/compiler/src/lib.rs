@@ -7,7 +7,7 @@
 //! is the reference for all other executors. `emit` converts it to Rust source, which uses [`rt`];
 //! [`programs`] are those that were compiled with this crate. [`Machine`] is a program in operation
 //! with any executor: it processes packet by packet, with tables that a control plane fills.
-//! [`Switch`] connects it to two devices.
+//! [`Switch`] connects it to two devices; in a [`Team`] several threads execute one program.
 //!
 //! Unsupported parts of the language are refused at their location, with a message that names them.
 //! Any text may come in: sizes, depths and the results of instances are limited.
@@ -47,6 +47,7 @@ pub mod rt;
 mod source;
 mod switch;
 pub mod swx;
+mod team;
 mod unsupported;
 
 pub use entries::Entries;
@@ -58,11 +59,12 @@ pub use machine::{
     Answer, CONTROLLER_PORT, Error as MachineError, Fate, InstalledRow, Key, MOST_ANSWERED,
     Machine, Notification, Outcome, Rates, Request, Row, TableEntry, Target,
 };
-pub use request_queue::{Controller, MOST_REQUESTS, RequestQueue, request_queue};
+pub use request_queue::{Controller, MOST_REQUESTS, Message, RequestQueue, request_queue};
 pub use source::Error;
 pub use switch::{Counts, FIRST_PORT, Switch};
+pub use team::{Held, Team};
 
-use ir::{ObjectKind, Table};
+use ir::{Object, ObjectKind, Table};
 use source::{Sources, Span};
 
 /// Compiles a program; `name` is its file's name, for messages.
@@ -94,6 +96,18 @@ impl Program {
             ("externs", self.objects.len()),
             ("slots", self.slots.len()),
         ]
+    }
+
+    /// Names of the tables and objects in which packets leave what later packets read: tables that
+    /// packets add entries to, registers and meters. Counters are not among them, because packets
+    /// do not read them.
+    pub fn packet_state(&self) -> Vec<&str> {
+        let tables = self.tables.iter().filter(|table| table.add_on_miss);
+        let is_read = |object: &&Object| {
+            matches!(object.kind, ObjectKind::Meter { .. } | ObjectKind::Register { .. })
+        };
+        let objects = self.objects.iter().filter(is_read);
+        tables.map(|table| &*table.name).chain(objects.map(|object| &*object.name)).collect()
     }
 
     /// Most bytes that compiled Rust allocates: counters and registers from the start, and tables
@@ -165,6 +179,14 @@ pub fn tree(name: &str, text: &str) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nat_keeps_what_packets_leave() {
+        let text = programs::text("nat").expect("it is there");
+        let nat = compile("nat", text).unwrap_or_else(|error| panic!("{error}"));
+        let kept = ["stations", "upload", "download", "subscriber_rate"];
+        assert_eq!(nat.packet_state(), kept.map(|name| format!("NatMain.{name}")));
+    }
 
     #[test]
     fn memory_is_that_of_full_tables() {

@@ -1,11 +1,12 @@
-//! Queue of controllers' requests to the thread that executes a program.
+//! Queue of controllers' requests to the thread that answers them for a program.
 //!
-//! That thread answers between batches of packets, one message at a time. So a controller never
-//! delays packets for longer than [`MOST_REQUESTS`] requests take. The threads share nothing but
-//! messages.
+//! That thread answers between batches of packets, one message at a time, and packets that wait
+//! come before the next message. So controllers, however many, never delay packets for longer than
+//! [`MOST_REQUESTS`] requests take. Controllers share nothing but messages with the program.
 
 use crate::machine::{Answer, Error, Request, Target};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 /// Most requests in a message; more requests are sent as several messages.
 pub const MOST_REQUESTS: usize = 256;
@@ -16,7 +17,9 @@ const MOST_WAITING: usize = 16;
 /// Answers to the requests of one message.
 type Answers = Vec<Result<Answer, Error>>;
 
-struct Message {
+/// A message of a controller that waits for its answer.
+#[derive(Debug)]
+pub struct Message {
     requests: Vec<Request>,
     reply: SyncSender<Answers>,
 }
@@ -27,7 +30,7 @@ pub struct Controller {
     sender: SyncSender<Message>,
 }
 
-/// The executing thread's end of the queue.
+/// The answering thread's end of the queue.
 #[derive(Debug)]
 pub struct RequestQueue {
     receiver: Receiver<Message>,
@@ -73,10 +76,20 @@ impl RequestQueue {
     /// Answers the message that has waited longest; returns true if there was one. Call it between
     /// batches.
     pub fn serve(&self, target: &mut impl Target) -> bool {
-        let Ok(Message { requests, reply }) = self.receiver.try_recv() else { return false };
-        let answers = requests.iter().map(|request| target.answer(request)).collect();
+        self.receiver.try_recv().map(|message| message.answer(target)).is_ok()
+    }
+
+    /// Returns the message that has waited longest, or the next one within `patience`.
+    pub fn wait(&self, patience: Duration) -> Option<Message> {
+        self.receiver.recv_timeout(patience).ok()
+    }
+}
+
+impl Message {
+    /// Has the target answer the requests, one after the other.
+    pub fn answer(self, target: &mut impl Target) {
+        let answers = self.requests.iter().map(|request| target.answer(request)).collect();
         // The asker may have ended.
-        let _ = reply.send(answers);
-        true
+        let _ = self.reply.send(answers);
     }
 }

@@ -2,8 +2,11 @@
 
 use crate::machine::{CONTROLLER_PORT, Fate, Machine};
 use crate::request_queue::RequestQueue;
+use crate::team::Team;
 use natgate_io::{BATCH, Batch, Device};
 use std::fmt::{self, Display, Formatter};
+use std::iter::Sum;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Port of the first device; the second device has the next number.
@@ -12,7 +15,9 @@ pub const FIRST_PORT: u32 = 1;
 /// A program, and the devices of its ports.
 #[derive(Debug)]
 pub struct Switch<'p> {
-    machine: Machine<'p>,
+    team: Arc<Team<'p>>,
+    /// Number of this thread in the team.
+    thread: usize,
     devices: [Box<dyn Device>; 2],
     counts: Counts,
 }
@@ -35,6 +40,19 @@ pub struct Counts {
     pub lost: u64,
 }
 
+impl Sum for Counts {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            received: sum.received + one.received,
+            sent: sum.sent + one.sent,
+            dropped: sum.dropped + one.dropped,
+            told: sum.told + one.told,
+            elsewhere: sum.elsewhere + one.elsewhere,
+            lost: sum.lost + one.lost,
+        })
+    }
+}
+
 impl Display for Counts {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { received, sent, dropped, told, elsewhere, lost } = self;
@@ -49,7 +67,13 @@ impl Display for Counts {
 impl<'p> Switch<'p> {
     /// Creates a switch of a program and these devices.
     pub fn new(machine: Machine<'p>, devices: [Box<dyn Device>; 2]) -> Self {
-        Self { machine, devices, counts: Counts::default() }
+        Self::of_team(&Arc::new(Team::new(vec![machine])), 0, devices)
+    }
+
+    /// Creates the switch of a thread of the team: it has these devices of its own, or queues of
+    /// devices. The switches of a team are numbered from 0.
+    pub fn of_team(team: &Arc<Team<'p>>, thread: usize, devices: [Box<dyn Device>; 2]) -> Self {
+        Self { team: Arc::clone(team), thread, devices, counts: Counts::default() }
     }
 
     /// Processes a batch of each device at a time; returns the number of frames that came in.
@@ -60,8 +84,8 @@ impl<'p> Switch<'p> {
     /// Answers a waiting message of a controller at a time; returns true if there was one. Call it
     /// between turns.
     pub fn answer(&mut self, now: Duration, requests: &RequestQueue) -> bool {
-        self.machine.pass(now);
-        requests.serve(&mut self.machine)
+        let message = requests.wait(Duration::ZERO);
+        message.map(|message| message.answer(&mut self.team.hold(now))).is_some()
     }
 
     /// The devices, for waiting.
@@ -80,7 +104,7 @@ impl<'p> Switch<'p> {
     }
 
     fn pass(&mut self, now: Duration, from: usize) -> usize {
-        let Self { machine, devices: [first, second], counts } = self;
+        let Self { team, thread, devices: [first, second], counts } = self;
         let [(first_in, first_out), (second_in, second_out)] = [first.split(), second.split()];
         let receiver = if from == 0 { first_in } else { second_in };
         let mut batch = Batch::new();
@@ -90,7 +114,7 @@ impl<'p> Switch<'p> {
             return 0;
         }
         let mut fates = [Fate::Dropped; BATCH];
-        machine.forward_all(now, FIRST_PORT + from as u32, &mut batch, &mut fates);
+        team.take(*thread).forward_all(now, FIRST_PORT + from as u32, &mut batch, &mut fates);
         let (mut first, mut second) = (Batch::new(), Batch::new());
         let mut leaving = [&mut first, &mut second];
         // A batch is iterated in place, because moving it would cost too much.
@@ -101,7 +125,9 @@ impl<'p> Switch<'p> {
                     frame.set_range(start, end);
                     match leaving.get_mut(port.wrapping_sub(FIRST_PORT) as usize) {
                         Some(frames) => frames.push(frame),
-                        None if port == CONTROLLER_PORT && machine.tell(frame.bytes()) => {
+                        None if port == CONTROLLER_PORT
+                            && team.take(*thread).tell(frame.bytes()) =>
+                        {
                             counts.told += 1;
                         }
                         None => counts.elsewhere += 1,

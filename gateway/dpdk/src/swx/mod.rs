@@ -5,7 +5,7 @@
 //! many packets as it has threads of its own kind. It switches threads only when one waits, and no
 //! code here makes it wait. So a packet finds the tables and registers as the packet before left
 //! them, as in other executors. Tables, extern objects and ports belong to [`Swx`]; the pipeline
-//! has their addresses and uses them only while it runs, and only one thread runs it.
+//! has their addresses and uses them only while it runs, and only one thread at a time runs it.
 #![allow(unsafe_code)]
 
 mod objects;
@@ -46,6 +46,10 @@ pub struct Swx {
     objects: Vec<*mut Object>,
 }
 
+// SAFETY: all pointers belong to this executor alone, and the pipeline stores nothing that depends
+// on the thread that runs it.
+unsafe impl Send for Swx {}
+
 impl Swx {
     /// Creates an executor without table entries; `seed` is that of random numbers. Starts DPDK's
     /// environment if it does not run.
@@ -54,7 +58,7 @@ impl Swx {
     ///
     /// [`Error`] if DPDK does not start, lacks memory, or refuses a part.
     pub fn new(program: &swx::Pipeline, seed: u64) -> Result<Self, Error> {
-        Self::reserve(program, 1)?;
+        Self::reserve(program, 1, 1)?;
         let names = program.arrays.iter().map(|array| name(&array.name));
         let arrays = names.collect::<Result<Vec<_>, _>>()?;
         let ports = Ports::new(program.most_read, program.most_grown);
@@ -85,14 +89,14 @@ impl Swx {
         Ok(swx)
     }
 
-    /// Starts DPDK's environment with memory for `pipelines` pipelines of this program, unless it
-    /// runs.
+    /// Starts DPDK's environment with memory for `pipelines` pipelines of this program, and with
+    /// buffers for `workers` threads that have queues of ports, unless it runs.
     ///
     /// # Errors
     ///
     /// [`Error`] if the environment does not start.
-    pub fn reserve(program: &swx::Pipeline, pipelines: u16) -> Result<(), Error> {
-        eal::start_with_memory(memory(program, pipelines)).map(drop)
+    pub fn reserve(program: &swx::Pipeline, pipelines: u16, workers: u16) -> Result<(), Error> {
+        eal::start_with_memory(memory(program, pipelines), workers).map(drop)
     }
 
     /// Builds the pipeline, with registers in their initial state.

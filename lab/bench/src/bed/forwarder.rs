@@ -5,10 +5,15 @@
 //! hop on that side.
 
 use super::Devices;
-use super::thread::Turn;
-use natgate_io::{Batch, Frame};
+use super::thread::{Crew, Turn};
+use natgate_io::{Batch, Device, Frame};
 use natgate_wire::arp::{Arp, Mac, Operation, Repr, read_ethernet, write_ethernet};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Pause between two looks for a neighbour.
+const GLANCE: Duration = Duration::from_micros(100);
 
 /// A running forwarder.
 pub(super) struct Forwarder {
@@ -17,8 +22,12 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
-    pub(super) fn new(devices: Devices) -> Self {
-        Self { devices, next_hops: [Mac::default(); 2] }
+    /// Runs a forwarder with each worker's devices.
+    pub(super) fn work(mut devices: Vec<Devices>, crew: &Crew<'_>) {
+        crew.run(|| {
+            let next_hops = meet(&mut devices, crew.stop)?;
+            Some(devices.into_iter().map(|devices| Self { devices, next_hops }).collect())
+        });
     }
 }
 
@@ -88,4 +97,44 @@ pub(super) fn answer(frame: &[u8], own: Mac, next_hop: &mut Mac) -> Option<Vec<u
         target: asked.sender,
     };
     (asked.operation == Operation::Request).then(|| reply.frame(asked.sender_mac).to_vec())
+}
+
+/// Waits until the neighbours on both sides have asked for this host's address, and answers them.
+/// Returns `None` if `stop` is set.
+pub(super) fn meet(devices: &mut [Devices], stop: &AtomicBool) -> Option<[Mac; 2]> {
+    let mut neighbours = [Mac::default(); 2];
+    while !neighbours.iter().all(|mac| mac.is_station()) {
+        if stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        for devices in devices.iter_mut() {
+            for (device, neighbour) in devices.iter_mut().zip(&mut neighbours) {
+                // The other devices are found by name, which is unknown in this thread's namespace.
+                if device.poll_interval().is_some() {
+                    let _ = device.maintain();
+                }
+                hear(device.as_mut(), neighbour);
+            }
+        }
+        std::thread::sleep(GLANCE);
+    }
+    Some(neighbours)
+}
+
+/// Answers ARP requests, and records the requester's hardware address.
+fn hear(device: &mut dyn Device, neighbour: &mut Mac) {
+    let mac = device.link().mac;
+    let (receiver, sender) = device.split();
+    let mut batch = Batch::new();
+    receiver.receive(&mut batch);
+    let is_arp =
+        |frame: &&Frame<'_>| matches!(read_ethernet(frame.bytes()), Some((_, _, ethertype::ARP)));
+    let asked = batch.iter().filter(is_arp);
+    let answers: Vec<_> = asked.filter_map(|frame| answer(frame.bytes(), mac, neighbour)).collect();
+    drop(batch);
+    for mut answer in answers {
+        let end = answer.len();
+        // A requester without an answer asks again.
+        let _ = sender.transmit(&mut [Frame::of(&mut answer, 0, end)]);
+    }
 }

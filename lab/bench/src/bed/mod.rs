@@ -40,7 +40,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use thread::{Thread, run};
+use thread::{Crew, Threads};
 
 /// The gateway's own addresses, inside and outside.
 const GATEWAY: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 1)];
@@ -126,7 +126,7 @@ pub struct Plan {
     pub program: PathBuf,
     /// Highest number of flows.
     pub flows: u32,
-    /// Number of natgate's workers.
+    /// Number of workers of natgate, of a program or of a forwarder.
     pub workers: u16,
 }
 
@@ -170,7 +170,7 @@ pub struct Bed<'a> {
 enum Running {
     Kernel,
     Driver { _path: FastPath },
-    Thread(Thread),
+    Threads(Threads),
     Natgate(Natgate),
 }
 
@@ -247,6 +247,7 @@ fn place(flows: u32) -> Place {
 }
 
 fn start(plan: &Plan, network: &Network, links: &LinkNames) -> Result<Running, BedError> {
+    let ends = &links.subject;
     Ok(match plan.subject {
         Subject::Kernel => {
             Kernel::prepare(network, &links.subject)?;
@@ -262,13 +263,13 @@ fn start(plan: &Plan, network: &Network, links: &LinkNames) -> Result<Running, B
             Running::Driver { _path: FastPath::start(path, &place, network, links)? }
         }
         Subject::Forwarder(back_end) => {
-            let work = |devices, stop: &_| run(&mut Forwarder::new(devices), stop);
-            Running::Thread(Thread::start(back_end, network, &links.subject, work)?)
+            let work = |devices, crew: &Crew<'_>| Forwarder::work(devices, crew);
+            Running::Threads(Threads::start(back_end, network, ends, plan.workers, work)?)
         }
         Subject::Program(back_end, with) => {
             let place = place(plan.flows);
-            let work = move |devices, stop: &_| p4::work(devices, with, &place, stop);
-            Running::Thread(Thread::start(back_end, network, &links.subject, work)?)
+            let work = move |devices, crew: &Crew<'_>| p4::work(devices, with, &place, crew);
+            Running::Threads(Threads::start(back_end, network, ends, plan.workers, work)?)
         }
         Subject::Natgate(back_end, translation) => {
             Running::Natgate(Natgate::start(plan, back_end, translation, network, &links.subject)?)
@@ -280,7 +281,9 @@ impl Running {
     fn account(&self) -> Account {
         match self {
             Self::Kernel | Self::Driver { .. } => Account::default(),
-            Self::Thread(thread) => Account { tasks: vec![thread.task()], ..Account::default() },
+            Self::Threads(threads) => {
+                Account { tasks: threads.tasks().to_vec(), ..Account::default() }
+            }
             Self::Natgate(natgate) => {
                 Account { processes: vec![natgate.process()], ..Account::default() }
             }

@@ -15,23 +15,33 @@ pub(super) fn open_packet([inside, outside]: &[String; 2]) -> Result<Devices, Be
     Ok([Box::new(open(inside)?), Box::new(open(outside)?)])
 }
 
-/// Opens the forwarder's devices on interfaces of this thread's namespace.
+/// Opens the subject's devices on interfaces of this thread's namespace, for each of its workers.
 pub(super) fn open(
     back_end: BackEnd,
     network: &Network,
     ends: &[String; 2],
-) -> Result<Devices, BedError> {
+    workers: usize,
+) -> Result<Vec<Devices>, BedError> {
+    const ONE_QUEUE: BedError = BedError::Lacking(
+        "the tester fills one queue of a device; only packet sockets divide it among workers",
+    );
+    let names = [ends[0].as_str(), ends[1].as_str()];
     match back_end {
         BackEnd::AfPacket => {
-            let open = |name| PacketDevice::open(name, packet::Config::default());
-            Ok([Box::new(open(&ends[0])?), Box::new(open(&ends[1])?)])
+            let config = packet::Config::default();
+            let open = |name| PacketDevice::open_group(name, workers, None, &config);
+            let pairs = open(names[0])?.into_iter().zip(open(names[1])?);
+            let boxed = |(inside, outside): (PacketDevice, PacketDevice)| -> Devices {
+                [Box::new(inside), Box::new(outside)]
+            };
+            Ok(pairs.map(boxed).collect())
         }
+        _ if workers > 1 => Err(ONE_QUEUE),
         BackEnd::AfXdp => {
-            let names = [ends[0].as_str(), ends[1].as_str()];
             let [inside, outside] = XdpDevice::open_pair(names, &xdp::Config::default())?;
-            Ok([Box::new(inside), Box::new(outside)])
+            Ok(vec![[Box::new(inside), Box::new(outside)]])
         }
-        BackEnd::Dpdk => open_servers(network),
+        BackEnd::Dpdk => Ok(vec![open_servers(network)?]),
     }
 }
 

@@ -1,5 +1,5 @@
-//! A subject that is a thread of this program. It forwards between two devices, and spins and
-//! sleeps like natgate's own loop.
+//! A subject that is a thread of this program, or several. Each forwards between two devices, and
+//! spins and sleeps like natgate's own loop.
 
 use super::{BackEnd, BedError, Devices, ports};
 use natgate_io::wait;
@@ -7,8 +7,8 @@ use natgate_testnet::Network;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Time of spinning without frames before the thread sleeps.
@@ -27,44 +27,88 @@ pub(super) trait Turn {
     fn maintain(&mut self);
 }
 
-/// A running thread; it ends when dropped.
-pub(super) struct Thread {
-    task: u32,
+/// Running threads; they end when dropped.
+pub(super) struct Threads {
+    tasks: Vec<u32>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Thread {
-    /// Opens the subject's devices, and runs `work` with them in a thread. The work ends when its
-    /// flag is set.
+/// Threads of a subject that is being started.
+pub(super) struct Crew<'s> {
+    count: usize,
+    /// Numbers of the threads in the system.
+    tell: Sender<u32>,
+    /// Set when the subject has to end.
+    pub(super) stop: &'s AtomicBool,
+}
+
+impl Threads {
+    /// Opens the subject's devices for each of its workers, and runs `work` with them in a thread.
+    /// The work has to call [`Crew::run`], and ends when the crew's flag is set.
     pub(super) fn start(
         back_end: BackEnd,
         network: &Network,
         ends: &[String; 2],
-        work: impl FnOnce(Devices, &AtomicBool) + Send + 'static,
+        workers: u16,
+        work: impl FnOnce(Vec<Devices>, &Crew<'_>) + Send + 'static,
     ) -> Result<Self, BedError> {
-        let devices = network.node("nat").enter(|| ports::open(back_end, network, ends))??;
+        let open = || ports::open(back_end, network, ends, workers.into());
+        let devices = network.node("nat").enter(open)??;
         let stop = Arc::<AtomicBool>::default();
         let (tell, told) = channel();
-        let thread = std::thread::Builder::new().name("forwarder".into()).spawn({
+        let count = devices.len();
+        let thread = thread::Builder::new().name("forwarder".into()).spawn({
             let stop = Arc::clone(&stop);
-            move || {
-                let task = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-                if tell.send(task).is_ok() {
-                    work(devices, &stop);
-                }
-            }
+            move || work(devices, &Crew { count, tell, stop: &stop })
         })?;
-        let task = told.recv().map_err(io::Error::other)?;
-        Ok(Self { task, stop, thread: Some(thread) })
+        let mut threads = Self { tasks: Vec::new(), stop, thread: Some(thread) };
+        for _ in 0..count {
+            threads.tasks.push(told.recv().map_err(io::Error::other)?);
+        }
+        Ok(threads)
     }
 
-    pub(super) fn task(&self) -> u32 {
-        self.task
+    pub(super) fn tasks(&self) -> &[u32] {
+        &self.tasks
     }
 }
 
-impl Drop for Thread {
+impl Crew<'_> {
+    /// Starts all threads. Then `prepare` makes the subject of each in this thread, which runs the
+    /// first. It returns `None` if the subject has to end before.
+    pub(super) fn run<T: Turn + Send>(&self, prepare: impl FnOnce() -> Option<Vec<T>>) {
+        let tell = || {
+            let task = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            // The starter may have given up.
+            let _ = self.tell.send(task);
+        };
+        thread::scope(|scope| {
+            let others: Vec<Sender<T>> = (1..self.count)
+                .map(|_| {
+                    let (give, given) = channel();
+                    scope.spawn(move || {
+                        tell();
+                        if let Ok(mut subject) = given.recv() {
+                            run(&mut subject, self.stop);
+                        }
+                    });
+                    give
+                })
+                .collect();
+            tell();
+            let mut subjects = prepare().into_iter().flatten();
+            let Some(mut own) = subjects.next() else { return };
+            for (other, subject) in others.iter().zip(subjects) {
+                // A thread that has ended has printed the reason on standard error.
+                let _ = other.send(subject);
+            }
+            run(&mut own, self.stop);
+        });
+    }
+}
+
+impl Drop for Threads {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

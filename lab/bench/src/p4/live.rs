@@ -1,5 +1,6 @@
 //! Measurements by a driver. Each subject runs between two cables, at the highest rate with a loss
-//! of at most a hundredth. The module `bed` has the test bed and the count of processor time.
+//! of at most a hundredth, with one or several workers. The module `bed` has the test bed and the
+//! count of processor time.
 
 use super::{DEVICES, NATGATE, Place, Plan, Results, Way, is_fit};
 use crate::bed::{self, BackEnd, BedError, Subject, Translation};
@@ -23,23 +24,24 @@ pub(super) fn subjects(back_end: BackEnd) -> Vec<(&'static str, Subject)> {
 /// Results of each way and length.
 type Samples = Vec<((Way, u16), Vec<Sample>)>;
 
-/// Measures with `entries` flows.
+/// Measures `workers` workers with `entries` flows.
 pub(super) fn measure(
     plan: &Plan,
-    back_end: BackEnd,
+    (back_end, workers): (BackEnd, u16),
     entries: u32,
     results: &mut Results,
     bar: &ProgressBar,
 ) {
     for (name, subject) in subjects(back_end) {
-        bar.set_message(format!("{}, {name}, {entries} entries", back_end.name()));
+        let driver = back_end.name();
+        bar.set_message(format!("{driver}, {name}, {entries} entries, {workers} workers"));
         if !matches!(subject, Subject::Program(_, with) if !is_fit(with, entries)) {
             let laid =
-                bed::Plan { subject, program: plan.program.clone(), flows: entries, workers: 1 };
+                bed::Plan { subject, program: plan.program.clone(), flows: entries, workers };
             match bed::with(&laid, |bed| samples(plan, bed, entries)) {
                 Ok(samples) => samples.into_iter().for_each(|((way, frame), mut samples)| {
-                    let driver = back_end.name();
-                    let place = Place { driver, cores: 1, subject: name, way, entries, frame };
+                    let place =
+                        Place { driver, cores: workers, subject: name, way, entries, frame };
                     samples.retain(|sample| sample.cpu > 0.0);
                     samples.sort_by(|one, other| one.cpu.total_cmp(&other.cpu));
                     let ns: Vec<f64> = samples.iter().map(|sample| 1e9 / sample.cpu).collect();
@@ -47,11 +49,11 @@ pub(super) fn measure(
                         Some(middle) => results.add(place, &ns, Some((*middle).into())),
                         None => {
                             let why = format!("{way:?}, {frame} bytes: nothing arrived");
-                            results.fail(driver, 1, name, entries, why);
+                            results.fail(driver, workers, name, entries, why);
                         }
                     }
                 }),
-                Err(error) => results.fail(back_end.name(), 1, name, entries, error.to_string()),
+                Err(error) => results.fail(driver, workers, name, entries, error.to_string()),
             }
         }
         bar.inc(1);

@@ -63,6 +63,8 @@ pub struct Plan {
     pub entries: Vec<u32>,
     /// Numbers of cores for measurements in memory.
     pub cores: Vec<u16>,
+    /// Numbers of workers for measurements with cables.
+    pub workers: Vec<u16>,
     /// Time of the measurement of each combination.
     pub time: Duration,
     /// Number of measurements of each combination with cables.
@@ -79,6 +81,7 @@ impl Plan {
             frames: vec![64, 128, 256, 512, 1024, 1280, 1518],
             entries: vec![100, 10_000, MOST_ENTRIES],
             cores: vec![1, 2],
+            workers: vec![1],
             time: Duration::from_secs(1),
             rounds: 3,
             program: PathBuf::new(),
@@ -100,7 +103,9 @@ impl Plan {
     fn steps(&self) -> u64 {
         let of = |driver: &Driver| match driver {
             Driver::Memory => self.cores.len() * self.entries.len() * self.frames.len() * 2,
-            Driver::Live(back_end) => self.entries.len() * live::subjects(*back_end).len(),
+            Driver::Live(back_end) => {
+                self.workers.len() * self.entries.len() * live::subjects(*back_end).len()
+            }
         };
         self.drivers.iter().map(of).sum::<usize>() as u64
     }
@@ -126,6 +131,7 @@ const NATGATE: &str = "natgate";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct Place {
     driver: &'static str,
+    /// Number of cores in memory, of workers with cables.
     cores: u16,
     subject: &'static str,
     way: Way,
@@ -218,9 +224,9 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
                 Driver::Memory => plan.cores.iter().for_each(|cores| {
                     memory::measure(plan, entries, *cores, &mut results, &bar);
                 }),
-                Driver::Live(back_end) => {
-                    live::measure(plan, *back_end, entries, &mut results, &bar);
-                }
+                Driver::Live(back_end) => plan.workers.iter().for_each(|workers| {
+                    live::measure(plan, (*back_end, *workers), entries, &mut results, &bar);
+                }),
             }
         }
     }

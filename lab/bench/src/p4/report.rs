@@ -20,7 +20,10 @@ packets of one length; several cores have each everything of its own and share t
 driver each has its
 turn between two cables, at the highest rate at which at most 1 % is lost; the kernel's threads \
 that take frames from
-the cables count, and in parentheses are million packets a second of wall time, too.";
+the cables count, and in parentheses are million packets a second of wall time, too. Several \
+workers of a driver have
+a queue of both devices each, and share the two processors with the tester; those of P4 take turns \
+with one program.";
 
 /// Target: highest ratio of P4 as Rust to natgate in time.
 const WANTED: f64 = 1.5;
@@ -50,13 +53,13 @@ impl Group {
         Self { driver: place.driver, cores: place.cores, entries: place.entries, way: place.way }
     }
 
-    /// Driver and number of cores, in words.
+    /// Driver and number of cores or workers, in words.
     fn bed(self) -> String {
-        let driver = match self.driver {
-            MEMORY => "in memory".to_owned(),
-            driver => format!("by {driver}"),
+        let (driver, what) = match self.driver {
+            MEMORY => ("in memory".to_owned(), "cores"),
+            driver => (format!("by {driver}"), "workers"),
         };
-        if self.cores == 1 { driver } else { format!("{driver}, {} cores", self.cores) }
+        if self.cores == 1 { driver } else { format!("{driver}, {} {what}", self.cores) }
     }
 }
 

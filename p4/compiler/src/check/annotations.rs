@@ -8,7 +8,7 @@ use crate::ast::{Annotation, Decl};
 use crate::info::{ACTION, TABLE, object_prefix};
 use crate::ir::{self, Unit};
 use crate::source::{Checked, problem};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// An object that an annotation may name, by its index in the program.
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ impl Checker {
         if bare.is_empty() || !bare.chars().all(is_part) {
             return problem(span, "a name is expected here, as in @name(\"upload\")");
         }
-        let full: Rc<str> = match text.starts_with('.') {
+        let full: Arc<str> = match text.starts_with('.') {
             true => bare.into(),
             false => self.full_name(bare),
         };
@@ -121,7 +121,7 @@ impl Checker {
 /// Properties of an extern's instance for controllers, besides its kind.
 pub(super) fn control_info(
     of: &str,
-    types: &[(Rc<str>, Type)],
+    types: &[(Arc<str>, Type)],
     args: &[Vec<u128>],
 ) -> ir::ControlInfo {
     let mut info = ir::ControlInfo::default();

@@ -7,7 +7,7 @@ use super::{Checker, Within};
 use crate::ast::{Arg, Call, Direction, Expr, ExprKind, Name};
 use crate::ir::{self, Slot, Stmt, Ty};
 use crate::source::{Checked, Span, problem};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// An evaluated argument.
 enum Passed {
@@ -158,7 +158,7 @@ impl Checker {
 
     fn apply_block(
         &mut self,
-        instance: &Rc<Instance>,
+        instance: &Arc<Instance>,
         within: Within,
         call: &Call,
         span: Span,
@@ -182,7 +182,7 @@ impl Checker {
     /// Arguments in the order of the parameters.
     pub(super) fn bind<'a>(
         &self,
-        names: &[Rc<str>],
+        names: &[Arc<str>],
         args: &'a [Arg],
         span: Span,
     ) -> Checked<Vec<&'a Expr>> {

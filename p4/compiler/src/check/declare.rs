@@ -7,7 +7,7 @@ use super::{Checker, MOST_SLOTS, Within};
 use crate::ast::{Decl, DeclKind, Expr, Name, TypeRef};
 use crate::ir::{self, Ty};
 use crate::source::{Checked, problem};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Greatest nesting depth of types.
 const MOST_TYPE_DEPTH: usize = 16;
@@ -25,7 +25,7 @@ impl Checker {
             DeclKind::NewType(ty) => {
                 let inner = self.shallow(ty)?;
                 match inner.scalar() {
-                    Some(_) => Entity::Type(Type::New(decl.name.text.clone(), Rc::new(inner))),
+                    Some(_) => Entity::Type(Type::New(decl.name.text.clone(), Arc::new(inner))),
                     None => {
                         return problem(
                             ty.span,
@@ -41,23 +41,23 @@ impl Checker {
             }
             DeclKind::Error(names) => return self.errors(names),
             DeclKind::MatchKind(names) => return self.match_kinds(names),
-            DeclKind::Extern(types, methods) => Entity::Extern(Rc::new(Extern {
+            DeclKind::Extern(types, methods) => Entity::Extern(Arc::new(Extern {
                 name: decl.name.text.clone(),
                 types: types.clone(),
                 methods: methods.clone(),
             })),
-            DeclKind::ExternFunction(method) => Entity::ExternFunctions(Rc::new([method.clone()])),
+            DeclKind::ExternFunction(method) => Entity::ExternFunctions(Arc::new([method.clone()])),
             DeclKind::Function(result, params, body) => {
                 return self.function(&decl.name, result, params, body);
             }
             DeclKind::Action(params, body) => {
                 return self.action(&decl.name, params, body);
             }
-            DeclKind::ParserType(signature) => Entity::BlockType(Rc::new(signature.clone()), true),
+            DeclKind::ParserType(signature) => Entity::BlockType(Arc::new(signature.clone()), true),
             DeclKind::ControlType(signature) => {
-                Entity::BlockType(Rc::new(signature.clone()), false)
+                Entity::BlockType(Arc::new(signature.clone()), false)
             }
-            DeclKind::Package(signature) => Entity::Package(Rc::new(signature.clone())),
+            DeclKind::Package(signature) => Entity::Package(Arc::new(signature.clone())),
             DeclKind::Parser(parser) => {
                 self.tried(|checker| checker.instance_of_parser(parser, &decl.name).map(drop))?;
                 Entity::ParserDecl(parser.clone())
@@ -116,7 +116,7 @@ impl Checker {
                 format!("`{}` has more than {MOST_FIELDS} fields", name.text),
             );
         }
-        let mut all: Vec<(Rc<str>, Type)> = Vec::new();
+        let mut all: Vec<(Arc<str>, Type)> = Vec::new();
         let (mut size, mut bits) = (usize::from(is_header), 0);
         for (ty, field) in fields {
             let found = self.shallow(ty)?;
@@ -146,7 +146,7 @@ impl Checker {
                 format!("the header `{}` has {bits} bits; headers are of whole bytes", name.text);
             return problem(name.span, what);
         }
-        Ok(Type::Struct(Rc::new(Struct { name: name.text.clone(), is_header, fields: all, size })))
+        Ok(Type::Struct(Arc::new(Struct { name: name.text.clone(), is_header, fields: all, size })))
     }
 
     fn enumeration(
@@ -167,7 +167,7 @@ impl Checker {
                 }
             },
         };
-        let mut all: Vec<(Rc<str>, u128)> = Vec::new();
+        let mut all: Vec<(Arc<str>, u128)> = Vec::new();
         for (number, (member, value)) in members.iter().enumerate() {
             if all.iter().any(|(other, _)| *other == member.text) {
                 return problem(
@@ -200,7 +200,7 @@ impl Checker {
             };
             all.push((member.text.clone(), value));
         }
-        Ok(Type::Enum(Rc::new(Enum { name: name.text.clone(), representation, members: all })))
+        Ok(Type::Enum(Arc::new(Enum { name: name.text.clone(), representation, members: all })))
     }
 
     fn errors(&mut self, names: &[Name]) -> Checked<()> {
@@ -259,7 +259,7 @@ impl Checker {
         }
         let routine = self.routine(&name.text, body, name.span)?;
         let function = Function { params, result: result_ty, first, routine };
-        self.scopes.declare(&name.text, name.span, Entity::Function(Rc::new(function)))
+        self.scopes.declare(&name.text, name.span, Entity::Function(Arc::new(function)))
     }
 
     /// Checks local declarations that parsers and controls share.
@@ -286,11 +286,11 @@ impl Checker {
             Entity::Extern(one) => self.object(&one, &types, args, name),
             Entity::ParserDecl(parser) if args.is_empty() && self.within == Within::Parser => {
                 let instance = self.apart(|checker| checker.instance_of_parser(&parser, name))?;
-                self.scopes.declare(&name.text, name.span, Entity::Parser(Rc::new(instance)))
+                self.scopes.declare(&name.text, name.span, Entity::Parser(Arc::new(instance)))
             }
             Entity::ControlDecl(control) if args.is_empty() && self.within == Within::Control => {
                 let instance = self.apart(|checker| checker.instance_of_control(&control, name))?;
-                self.scopes.declare(&name.text, name.span, Entity::Control(Rc::new(instance)))
+                self.scopes.declare(&name.text, name.span, Entity::Control(Arc::new(instance)))
             }
             other => problem(ty.span, format!("there are no instances of {} here", other.what())),
         }

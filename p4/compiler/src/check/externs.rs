@@ -8,7 +8,7 @@ use crate::ast::{Arg, Call, Expr, ExprKind, Method, Name};
 use crate::fold::fold;
 use crate::ir::{self, Algorithm, ExternCall, ObjectKind, Op, Stmt, Ty};
 use crate::source::{Checked, Span, problem};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Most counters, meters or registers of one object.
 const MOST_CELLS: u32 = 1 << 24;
@@ -43,7 +43,7 @@ impl Checker {
     fn settle(
         &mut self,
         method: &Method,
-        known: &[(Rc<str>, Type)],
+        known: &[(Arc<str>, Type)],
         call: &Call,
         span: Span,
     ) -> Checked<Settled> {
@@ -100,7 +100,7 @@ impl Checker {
         &mut self,
         ty: &crate::ast::TypeRef,
         method: &Method,
-        bindings: &[(Rc<str>, Type)],
+        bindings: &[(Arc<str>, Type)],
     ) -> Checked<Type> {
         let aside = self.scopes.aside();
         self.scopes.enter();
@@ -345,7 +345,7 @@ impl Checker {
 
     pub(super) fn object_method(
         &mut self,
-        object: &Rc<ObjectRef>,
+        object: &Arc<ObjectRef>,
         method: &Name,
         call: &Call,
         span: Span,
@@ -419,7 +419,7 @@ impl Checker {
     /// Creates an instance of an extern.
     pub(super) fn object(
         &mut self,
-        of: &Rc<Extern>,
+        of: &Arc<Extern>,
         types: &[Type],
         args: &[Arg],
         name: &Name,
@@ -460,13 +460,13 @@ impl Checker {
         self.ir.objects.push(ir::Object { name: self.full_name(&name.text), kind, control });
         self.ir.places.objects.push(span);
         let object = ObjectRef { of: of.clone(), types, index };
-        self.scopes.declare(&name.text, span, Entity::Object(Rc::new(object)))
+        self.scopes.declare(&name.text, span, Entity::Object(Arc::new(object)))
     }
 
     fn object_kind(
         &self,
         of: &Extern,
-        types: &[(Rc<str>, Type)],
+        types: &[(Arc<str>, Type)],
         args: &[Vec<u128>],
         span: Span,
     ) -> Checked<ObjectKind> {

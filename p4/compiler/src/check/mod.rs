@@ -27,7 +27,7 @@ use crate::ir::{self, MOST_BITS, Slot, Stmt, Ty};
 use crate::source::{Checked, Span, problem};
 use crate::unsupported;
 use scope::{Entity, Param, Place, Scopes, Value};
-use std::rc::Rc;
+use std::sync::Arc;
 use types::Type;
 
 /// Most expressions and statements of a program, including instances and discarded checks.
@@ -69,7 +69,7 @@ struct Checker {
     /// Blocks that get statements, the innermost last.
     blocks: Vec<ir::Block>,
     /// Names of the enclosing instances and blocks.
-    path: Vec<Rc<str>>,
+    path: Vec<Arc<str>>,
     within: Within,
     /// Result of the function: its type and first slot.
     result: (Type, Slot),
@@ -145,7 +145,7 @@ impl Checker {
     }
 
     /// A name with the names of the enclosing instances.
-    fn full_name(&self, name: &str) -> Rc<str> {
+    fn full_name(&self, name: &str) -> Arc<str> {
         let mut parts: Vec<&str> = self.path.iter().map(|part| &**part).collect();
         parts.push(name);
         parts.join(".").into()
@@ -258,7 +258,7 @@ impl Checker {
                 (Type::Block(name.text.clone(), types.clone().into()), signature.types.len())
             }
             Entity::ParserDecl(_) | Entity::ControlDecl(_) => {
-                (Type::Block(name.text.clone(), Rc::new([])), 0)
+                (Type::Block(name.text.clone(), Arc::new([])), 0)
             }
             other => {
                 let what = format!("`{}` is {} and no type", name.text, other.what());

@@ -6,10 +6,10 @@ use super::types::Type;
 use crate::ast::{Arg, Expr, ExprKind, Name, Signature, TypeKind, TypeRef};
 use crate::ir::Slot;
 use crate::source::{Checked, Span, problem};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Known type parameters of a package.
-type Bindings = Vec<(Rc<str>, Type)>;
+type Bindings = Vec<(Arc<str>, Type)>;
 
 impl Checker {
     pub(super) fn package(&mut self, ty: &TypeRef, args: &[Arg], name: &Name) -> Checked<()> {
@@ -37,7 +37,7 @@ impl Checker {
             else {
                 return problem(wanted.span, "parts of a package are parsers and controls");
             };
-            let names: Vec<Rc<str>> = types
+            let names: Vec<Arc<str>> = types
                 .iter()
                 .filter_map(|ty| match &ty.kind {
                     TypeKind::Named(name, _) => Some(name.text.clone()),
@@ -81,7 +81,7 @@ impl Checker {
     fn conform(
         &mut self,
         block: &Signature,
-        names: &[Rc<str>],
+        names: &[Arc<str>],
         instance: &Instance,
         bindings: &mut Bindings,
         span: Span,

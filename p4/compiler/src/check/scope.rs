@@ -6,32 +6,32 @@ use crate::ir;
 use crate::source::{Checked, Span, problem};
 use num_bigint::BigInt;
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Meaning of a name.
 #[derive(Clone)]
 pub(crate) enum Entity {
     Type(Type),
     /// A generic extern: its parameters and methods.
-    Extern(Rc<Extern>),
+    Extern(Arc<Extern>),
     Const(Value),
     Var(Place),
     MatchKind(Option<ir::MatchKind>),
-    ExternFunctions(Rc<[ast::Method]>),
-    Function(Rc<Function>),
+    ExternFunctions(Arc<[ast::Method]>),
+    Function(Arc<Function>),
     Action(usize),
     Table(usize),
-    Object(Rc<ObjectRef>),
+    Object(Arc<ObjectRef>),
     /// The packet that a parser reads or a deparser writes.
     Packet {
         is_input: bool,
     },
-    ParserDecl(Rc<ast::Parser>),
-    ControlDecl(Rc<ast::Control>),
-    BlockType(Rc<ast::Signature>, bool),
-    Package(Rc<ast::Signature>),
-    Parser(Rc<Instance>),
-    Control(Rc<Instance>),
+    ParserDecl(Arc<ast::Parser>),
+    ControlDecl(Arc<ast::Control>),
+    BlockType(Arc<ast::Signature>, bool),
+    Package(Arc<ast::Signature>),
+    Parser(Arc<Instance>),
+    Control(Arc<Instance>),
 }
 
 impl Entity {
@@ -58,21 +58,21 @@ impl Entity {
 }
 
 pub(crate) struct Extern {
-    pub(crate) name: Rc<str>,
-    pub(crate) types: Vec<Rc<str>>,
+    pub(crate) name: Arc<str>,
+    pub(crate) types: Vec<Arc<str>>,
     pub(crate) methods: Vec<ast::Method>,
 }
 
 pub(crate) struct ObjectRef {
-    pub(crate) of: Rc<Extern>,
-    pub(crate) types: Vec<(Rc<str>, Type)>,
+    pub(crate) of: Arc<Extern>,
+    pub(crate) types: Vec<(Arc<str>, Type)>,
     pub(crate) index: usize,
 }
 
 /// A parameter, and the first slot in which the callee finds it.
 #[derive(Clone)]
 pub(crate) struct Param {
-    pub(crate) name: Rc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) direction: ast::Direction,
     pub(crate) ty: Type,
     pub(crate) first: ir::Slot,
@@ -135,7 +135,7 @@ impl Value {
 /// Scopes, the innermost last; the first is the program's.
 #[derive(Default)]
 pub(crate) struct Scopes {
-    stack: Vec<BTreeMap<Rc<str>, Entity>>,
+    stack: Vec<BTreeMap<Arc<str>, Entity>>,
 }
 
 impl Scopes {
@@ -148,12 +148,12 @@ impl Scopes {
     }
 
     /// Sets everything but the program's scope aside.
-    pub(crate) fn aside(&mut self) -> Vec<BTreeMap<Rc<str>, Entity>> {
+    pub(crate) fn aside(&mut self) -> Vec<BTreeMap<Arc<str>, Entity>> {
         self.stack.split_off(1)
     }
 
     /// Restores the scopes that were set aside.
-    pub(crate) fn back(&mut self, aside: Vec<BTreeMap<Rc<str>, Entity>>) {
+    pub(crate) fn back(&mut self, aside: Vec<BTreeMap<Arc<str>, Entity>>) {
         self.stack.truncate(1);
         self.stack.extend(aside);
     }

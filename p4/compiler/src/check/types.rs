@@ -3,7 +3,7 @@
 use crate::ir::Ty;
 use num_bigint::BigInt;
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Type {
@@ -14,33 +14,33 @@ pub(crate) enum Type {
     Text,
     Error,
     MatchKind,
-    Enum(Rc<Enum>),
+    Enum(Arc<Enum>),
     /// A struct or a header.
-    Struct(Rc<Struct>),
+    Struct(Arc<Struct>),
     /// A type with a name of its own, and its representation.
-    New(Rc<str>, Rc<Type>),
-    Tuple(Rc<[Type]>),
+    New(Arc<str>, Arc<Type>),
+    Tuple(Arc<[Type]>),
     /// An extern, and its type arguments.
-    Extern(Rc<str>, Rc<[Type]>),
+    Extern(Arc<str>, Arc<[Type]>),
     /// A type parameter.
-    Variable(Rc<str>),
+    Variable(Arc<str>),
     /// Parsers, controls and packages: name and type arguments.
-    Block(Rc<str>, Rc<[Type]>),
+    Block(Arc<str>, Arc<[Type]>),
 }
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Enum {
-    pub(crate) name: Rc<str>,
+    pub(crate) name: Arc<str>,
     /// Representation, if the program gives one.
     pub(crate) representation: Option<Ty>,
-    pub(crate) members: Vec<(Rc<str>, u128)>,
+    pub(crate) members: Vec<(Arc<str>, u128)>,
 }
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Struct {
-    pub(crate) name: Rc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) is_header: bool,
-    pub(crate) fields: Vec<(Rc<str>, Type)>,
+    pub(crate) fields: Vec<(Arc<str>, Type)>,
     /// Number of slots of a value.
     pub(crate) size: usize,
 }
@@ -128,7 +128,7 @@ impl Type {
     }
 
     /// Replaces type parameters.
-    pub(crate) fn substitute(&self, bindings: &[(Rc<str>, Type)]) -> Self {
+    pub(crate) fn substitute(&self, bindings: &[(Arc<str>, Type)]) -> Self {
         let all = |types: &[Self]| types.iter().map(|ty| ty.substitute(bindings)).collect();
         match self {
             Self::Variable(name) => {

@@ -27,8 +27,9 @@ pub(crate) const LONGEST_TIMEOUT: u32 = (1 << 31) - 1;
 /// Default timeout of a profile, milliseconds.
 const USUAL_TIMEOUT: u32 = 120_000;
 
-/// An executor of a program, with its tables and the state of its objects.
-pub trait Execute: Debug {
+/// An executor of a program, with its tables and the state of its objects. Several threads may use
+/// it one after the other.
+pub trait Execute: Debug + Send {
     /// Processes a packet that came in by a port. Writes the new headers of the packet into `head`,
     /// which is empty at first.
     fn process(

@@ -18,7 +18,7 @@ pub use execute::{Execute, Listed, Store, Verdict, World, one_by_one};
 pub use externs::{Meter, Rates};
 pub use notification::{CONTROLLER_PORT, Notification};
 
-use crate::ir::{Action, Match, MatchKind, ObjectKind, Program, Table};
+use crate::ir::{Action, Match, MatchKind, ObjectKind, Program, Table, Ty};
 use control::beyond;
 use interpreter::Interpreter;
 use natgate_io::Frame;
@@ -293,6 +293,20 @@ impl<'p> Machine<'p> {
         let object = self.object("counter", name)?;
         match self.program.objects[object].kind {
             ObjectKind::Counter { .. } => Ok(self.execute.counter(object, index)),
+            _ => Err(self.unknown("counter", name)),
+        }
+    }
+
+    /// The program.
+    pub(crate) fn program(&self) -> &'p Program {
+        self.program
+    }
+
+    /// Largest value of a counter, from which it goes on with zero.
+    pub(crate) fn counter_most(&self, name: &str) -> Result<u64, Error> {
+        let object = self.object("counter", name)?;
+        match self.program.objects[object].kind {
+            ObjectKind::Counter { width, .. } => Ok(Ty::Bit(width).mask() as u64),
             _ => Err(self.unknown("counter", name)),
         }
     }

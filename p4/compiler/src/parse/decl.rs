@@ -8,7 +8,7 @@ use crate::ast::{
 use crate::lexer::Kind;
 use crate::source::{Checked, problem};
 use crate::unsupported;
-use std::rc::Rc;
+use std::sync::Arc;
 
 impl Parser {
     /// Reads a top-level declaration; `None` for a lone semicolon.
@@ -65,7 +65,7 @@ impl Parser {
             "table" => {
                 self.next();
                 let name = self.new_name()?;
-                (name, DeclKind::Table(Rc::new(self.table()?)))
+                (name, DeclKind::Table(Arc::new(self.table()?)))
             }
             _ if self.is_type(0) => self.variable_or_instance()?,
             _ => return self.expected("a declaration, `state` or `apply`"),
@@ -220,7 +220,7 @@ impl Parser {
     /// Reads type parameters, which are types until `read` is done.
     fn with_types<T>(
         &mut self,
-        read: impl FnOnce(&mut Self, Vec<Rc<str>>) -> Checked<T>,
+        read: impl FnOnce(&mut Self, Vec<Arc<str>>) -> Checked<T>,
     ) -> Checked<T> {
         let before = self.types.clone();
         let mut names = Vec::new();
@@ -339,7 +339,7 @@ impl Parser {
             locals.push(self.local()?);
         }
         let parser = crate::ast::Parser { params: signature.params, locals, states };
-        Ok((name, DeclKind::Parser(Rc::new(parser))))
+        Ok((name, DeclKind::Parser(Arc::new(parser))))
     }
 
     /// Refuses type parameters and constructor parameters of a parser or control with a body.
@@ -432,7 +432,7 @@ impl Parser {
         let body = self.block()?;
         self.expect("}")?;
         let control = Control { params: signature.params, locals, body };
-        Ok((name, DeclKind::Control(Rc::new(control))))
+        Ok((name, DeclKind::Control(Arc::new(control))))
     }
 
     fn variable_or_instance(&mut self) -> Checked<(Name, DeclKind)> {

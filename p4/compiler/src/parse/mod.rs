@@ -15,7 +15,7 @@ use crate::prelude;
 use crate::source::{Checked, Problem, Sources, Span, problem};
 use crate::unsupported;
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Greatest nesting depth of expressions, statements and types.
 const MOST_DEPTH: usize = 64;
@@ -100,7 +100,7 @@ fn read(
     sources: &mut Sources,
     name: &str,
     text: &str,
-    types: &mut BTreeSet<Rc<str>>,
+    types: &mut BTreeSet<Arc<str>>,
     included: &mut Included,
     decls: &mut Vec<Decl>,
 ) -> Checked<()> {
@@ -135,11 +135,11 @@ struct Parser {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
-    types: BTreeSet<Rc<str>>,
+    types: BTreeSet<Arc<str>>,
 }
 
 impl Parser {
-    fn new(tokens: Vec<Token>, types: BTreeSet<Rc<str>>) -> Self {
+    fn new(tokens: Vec<Token>, types: BTreeSet<Arc<str>>) -> Self {
         Self { tokens, at: 0, depth: 0, types }
     }
 

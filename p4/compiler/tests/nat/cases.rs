@@ -6,6 +6,7 @@
 
 mod control;
 mod same;
+mod team;
 
 use crate::executors::all;
 use crate::words::Words;

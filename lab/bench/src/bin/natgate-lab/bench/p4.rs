@@ -10,13 +10,15 @@ use std::time::Duration;
 const AFTER_HELP: &str = "\
 In memory, all subjects get the same Ethernet frames; the cost of making and taking frames is
 measured, too. Other drivers use cables between network namespaces and need root, ip, ethtool,
-setpriv and nft; the tester has one processor, the measured program another. Only a natgate that
-was built with DPDK measures SWX.
+setpriv and nft; the tester has one processor, the measured program another. Several workers use
+all processors, beside the tester; the tester fills one queue, so only packet sockets measure
+several. Only a natgate that was built with DPDK measures SWX.
 
 Examples:
 natgate bench p4 --quick
 natgate bench p4 --drivers all
 natgate bench p4 --drivers memory,af-xdp --entries 100,1M --frames 64 --seconds 5
+natgate bench p4 --drivers af-packet --workers 1,2 --frames 64,256,1518
 
 lab/bench/src/p4/README.md describes the method and the results.";
 
@@ -52,6 +54,14 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u16).range(1..=64),
     )]
     cores: Vec<u16>,
+    /// Numbers of workers, by other drivers than memory [default: 1]
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u16).range(1..=64),
+    )]
+    workers: Vec<u16>,
     /// Time of each measurement [default: 1; quick: 0.05]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
@@ -67,6 +77,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     fill(&mut plan.frames, args.frames);
     fill(&mut plan.entries, args.entries);
     fill(&mut plan.cores, args.cores);
+    fill(&mut plan.workers, args.workers);
     plan.drivers = args.drivers.into_iter().flat_map(|Drivers(drivers)| drivers).collect();
     if let Some(entries) = plan.entries.iter().find(|entries| **entries > MOST_ENTRIES) {
         return Err(Failure::Input(vec![format!(
