@@ -3,8 +3,6 @@
 //! Needs root, and fails without it. The test steers: it changes the routes of the routers on
 //! both sides, as they do by BFD.
 
-#[path = "fleet/controls.rs"]
-mod controls;
 #[path = "fleet/alone.rs"]
 mod alone;
 #[path = "fleet/hosts.rs"]
