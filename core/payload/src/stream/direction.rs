@@ -192,8 +192,8 @@ impl Direction {
         }
     }
 
-    /// Appends what the next bytes of the direction need: the sum of all changes, bytes that only the
-    /// framework has, and for a flow that is read the next byte and held bytes from there on.
+    /// Appends what the next bytes of the direction need: the sum of all changes, bytes that only
+    /// the framework has, and for a flow that is read the next byte and held bytes from there on.
     pub(crate) fn essence(&self, pool: &Pool, is_read: bool, to: &mut Vec<u8>) {
         let sum = self.next_forward(pool).wrapping_sub(self.next);
         let is_kept = is_before(self.acked, self.confirmed);
