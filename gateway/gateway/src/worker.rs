@@ -11,6 +11,7 @@ mod leaving;
 mod legacy;
 mod newcomers;
 mod own;
+mod pair;
 mod parts;
 mod serve;
 mod stages;
@@ -204,16 +205,6 @@ impl Worker {
         }
     }
 
-    /// Becomes one of a pair. Until it knows that it owns a slice, the worker assigns no port.
-    pub fn join_fleet(&mut self, mut fleet: Fleet, now: Timestamp) {
-        self.stages.engine.join_pair();
-        self.stages.pcp.join_pair();
-        let partition = self.stages.team.as_ref().map(|team| Arc::clone(team.partition()));
-        let (engine, mut hosts, algs) = self.stages.copied(now);
-        fleet.turn(now, (engine, algs), &mut hosts, partition.as_ref());
-        self.fleet = Some(Box::new(fleet));
-    }
-
     /// Sets the source of commands.
     pub fn obey(&mut self, commands: Commands) {
         self.clerk.listen(commands);
@@ -225,12 +216,6 @@ impl Worker {
     /// The error of the write.
     pub fn finish(mut self) -> io::Result<()> {
         self.writer.take().map_or(Ok(()), |writer| writer.finish(&self.stages.engine))
-    }
-
-    /// Ends the part in a pair of gateways, after the last turn. The guardian expects no more
-    /// progress.
-    pub fn leave_fleet(&mut self) {
-        self.fleet = None;
     }
 
     /// Does one turn's work; returns the number of frames that came in.
@@ -277,19 +262,10 @@ impl Worker {
             self.stages.pcp.renew(&settings.pcp, self.stages.engine.config(), now);
             self.renew_checks(&settings, now);
             self.follow_mtus_anew();
-            if let Some(fleet) = &mut self.fleet {
-                let (engine, hosts, _) = self.stages.copied(now);
-                fleet.renew(engine, &hosts);
-            }
+            self.renew_fleet(now);
             observer.reconfigured(settings);
         }
-        if let Some(fleet) = &mut self.fleet {
-            let partition = self.stages.team.as_ref().map(|team| Arc::clone(team.partition()));
-            let (engine, mut hosts, algs) = self.stages.copied(now);
-            fleet.turn(now, (engine, algs), &mut hosts, partition.as_ref());
-            self.stages.pcp.agree(&mut fleet.epoch(), now);
-            self.stages.send_kept(now, &mut transmitters(&mut self.devices));
-        }
+        self.attend_fleet(now);
         if self.clerk.is_asked() {
             self.answer(now);
         }

@@ -1,8 +1,8 @@
-//! Congestion control of the link: that of QUIC, with a window that losses do not make smaller than
-//! [`LEAST_WINDOW`].
+//! Congestion control of the link: that of QUIC, with a window that losses do not make smaller
+//! than [`LEAST_WINDOW`].
 //!
-//! QUIC takes each loss for congestion. If a link loses one packet of five whatever its load is, the
-//! window stays at some packets, and a copy of many mappings does not end. The nodes' link is
+//! QUIC takes each loss for congestion. If a link loses one packet of five whatever its load is,
+//! the window stays at some packets, and a copy of many mappings does not end. The nodes' link is
 //! their own, and replication has a window of its own (`core/pair`), so the least window stalls
 //! nobody else.
 

@@ -143,8 +143,8 @@ impl Slice {
         ended
     }
 
-    /// This node's part in control flows of the slice, and the time since which it does not know all
-    /// of them. `oldest`: the time since which a packet waits for the partner.
+    /// This node's part in control flows of the slice, and the time since which it does not know
+    /// all of them. `oldest`: the time since which a packet waits for the partner.
     pub(super) fn part(
         &mut self,
         now: Timestamp,

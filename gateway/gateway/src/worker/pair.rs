@@ -1,0 +1,48 @@
+//! A worker's part in a pair of gateways.
+
+use super::Worker;
+use super::stages::transmitters;
+use crate::fleet::Fleet;
+use natgate_engine::Timestamp;
+use std::sync::Arc;
+
+impl Worker {
+    /// Becomes one of a pair. Until it knows that it owns a slice, the worker assigns no port.
+    pub fn join_fleet(&mut self, fleet: Fleet, now: Timestamp) {
+        self.stages.engine.join_pair();
+        self.stages.pcp.join_pair();
+        let mut fleet = Box::new(fleet);
+        self.turn_fleet(&mut fleet, now);
+        self.fleet = Some(fleet);
+    }
+
+    /// Ends the part in a pair of gateways, after the last turn. The guardian expects no more
+    /// progress.
+    pub fn leave_fleet(&mut self) {
+        self.fleet = None;
+    }
+
+    /// Does a turn's work of a pair, if the gateway is one of a pair.
+    #[inline]
+    pub(super) fn attend_fleet(&mut self, now: Timestamp) {
+        let Some(mut fleet) = self.fleet.take() else { return };
+        self.turn_fleet(&mut fleet, now);
+        self.stages.pcp.agree(&mut fleet.epoch(), now);
+        self.stages.send_kept(now, &mut transmitters(&mut self.devices));
+        self.fleet = Some(fleet);
+    }
+
+    fn turn_fleet(&mut self, fleet: &mut Fleet, now: Timestamp) {
+        let partition = self.stages.team.as_ref().map(|team| Arc::clone(team.partition()));
+        let (engine, mut hosts, algs) = self.stages.copied(now);
+        fleet.turn(now, (engine, algs), &mut hosts, partition.as_ref());
+    }
+
+    /// Tells the pair of a changed configuration.
+    pub(super) fn renew_fleet(&mut self, now: Timestamp) {
+        if let Some(fleet) = &mut self.fleet {
+            let (engine, hosts, _) = self.stages.copied(now);
+            fleet.renew(engine, &hosts);
+        }
+    }
+}
