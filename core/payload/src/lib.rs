@@ -22,7 +22,6 @@
 extern crate alloc;
 
 mod changes;
-mod copies;
 mod dns;
 mod expectation;
 mod explain;
@@ -48,7 +47,6 @@ mod stream;
 mod text;
 mod tftp;
 
-pub use copies::{CopiedHost, FlowKey};
 pub use expectation::{
     CallStep, Counterpart, Endpoints, Expectation, FurtherFlow, Ports, Uses, Wanted,
 };
@@ -57,6 +55,8 @@ pub use flow::Fate;
 pub use kind::Kind;
 pub use message::Opened;
 pub use natgate_engine::Side;
-pub use payloads::{ControlPacket, Counters, Event, Limits, NewFlow, Payloads, RestoreError};
+pub use payloads::{
+    ControlPacket, CopiedHost, Counters, Event, FlowKey, Limits, NewFlow, Payloads, RestoreError,
+};
 pub use reason::Reason;
 pub use room::Room;

@@ -3,8 +3,9 @@
 //! The caller gives every packet of a mapping with a control flow, as the packet is outside. Time
 //! is in seconds of the caller's choosing. [`Payloads::new`] makes the tables.
 
+mod copies;
+
 use crate::Side;
-use crate::copies::Tracking;
 use crate::expectation::{Endpoints, Ports};
 use crate::flow::{Fate, Flow, LONGEST, Tools};
 use crate::index::{Index, Key};
@@ -20,9 +21,12 @@ use crate::stream::segment::{Segment, datagram_is_valid};
 use crate::stream::work::Pool;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use copies::Tracking;
 use core::net::SocketAddrV4;
 use natgate_wire::tcp::flags::{ACK, SYN};
 use natgate_wire::{Ipv4, Udp, protocol};
+
+pub use copies::{CopiedHost, FlowKey};
 
 /// Sizes of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

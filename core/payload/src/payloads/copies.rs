@@ -5,10 +5,10 @@
 //! apart. It covers what the next bytes need, and leaves out deadlines, windows, timestamps and
 //! acknowledgments: a copy that lacks these goes on as well. Datagrams of DNS have no records.
 
+use super::{Payloads, RestoreError};
 use crate::expectation::Endpoints;
 use crate::flow::{Fate, Flow};
 use crate::kind::Kind;
-use crate::payloads::{Payloads, RestoreError};
 use crate::reason::Reason;
 use crate::saved::Saved;
 use alloc::collections::{BTreeMap, BTreeSet};
