@@ -406,19 +406,26 @@ fn flows_have_a_limit_and_an_end() {
     assert_eq!(second.payloads.flows(), 0);
 }
 
-/// Forged first packets to a server inside: they fill half of the places, for 30 seconds. A flow
-/// that begins inside is read all the time.
-#[test]
-fn forged_beginnings_take_half_of_the_places_for_a_short_time() {
-    let mut payloads = Payloads::new(Limits { flows: 4, buffers: 1 }, [1; 32]);
-    for port in 0..10 {
+/// A framework with this number of places, after as many forged first packets to a server inside.
+fn forged(flows: u32, packets: u16) -> Payloads {
+    const EMPTY: Limits = Limits { flows: 1, buffers: 1 };
+    let mut payloads = Payloads::new(Limits { flows, buffers: 1 }, [1; 32]);
+    for port in 0..packets {
         let mut opening = Opening::new(Kind::Ftp, server_inside(21), Outside);
         opening.endpoints.remote.set_port(1000 + port);
         let mut link = Link::prepare(opening, payloads);
         let syn = link.hosts[1].syn(SYN);
         link.process(Outside, &syn);
-        payloads = std::mem::replace(&mut link.payloads, Payloads::new(Limits::default(), [0; 32]));
+        payloads = std::mem::replace(&mut link.payloads, Payloads::new(EMPTY, [0; 32]));
     }
+    payloads
+}
+
+/// Forged first packets to a server inside: they fill half of the places, for 30 seconds. A flow
+/// that begins inside is read all the time.
+#[test]
+fn forged_beginnings_take_half_of_the_places_for_a_short_time() {
+    let payloads = forged(4, 10);
     assert_eq!(payloads.flows(), 2);
     assert_eq!(payloads.counters(Kind::Ftp).refused[Reason::NoFlow as usize], 8);
     let mut link = Link::prepare(ftp(), payloads);
@@ -433,16 +440,7 @@ fn forged_beginnings_take_half_of_the_places_for_a_short_time() {
 /// However many places there are, those of forged beginnings are free again after a minute.
 #[test]
 fn many_forged_beginnings_are_swept_away_in_a_minute() {
-    const EMPTY: Limits = Limits { flows: 1, buffers: 1 };
-    let mut payloads = Payloads::new(Limits { flows: 10_000, buffers: 1 }, [1; 32]);
-    for port in 0..5000 {
-        let mut opening = Opening::new(Kind::Ftp, server_inside(21), Outside);
-        opening.endpoints.remote.set_port(1000 + port);
-        let mut link = Link::prepare(opening, payloads);
-        let syn = link.hosts[1].syn(SYN);
-        link.process(Outside, &syn);
-        payloads = std::mem::replace(&mut link.payloads, Payloads::new(EMPTY, [0; 32]));
-    }
+    let mut payloads = forged(10_000, 5000);
     assert_eq!(payloads.flows(), 5000);
     (0..64).for_each(|_| payloads.sweep(100 + 30, |_| false));
     assert_eq!(payloads.flows(), 0);
