@@ -22,11 +22,11 @@ const NONE: u32 = u32::MAX;
 /// A queue of entries that have mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// All, by the time of their first mapping.
+    /// All entries, by the time of their first mapping.
     All,
-    /// Those with requested mappings, by the time of the first request.
+    /// Entries with requested mappings, by the time of the first request.
     Asking,
-    /// Those of a pool, by the time of their first mapping.
+    /// Entries of a pool, by the time of their first mapping of it.
     Pool(usize),
 }
 
