@@ -70,9 +70,11 @@ fn answer(mut stream: TcpStream, address: Ipv4Addr, status: &AtomicU16) -> io::R
     stream.write_all(format!("HTTP/1.1 {status} So\r\n\r\n{address}").as_bytes())
 }
 
-/// A connection of a client outside to the external endpoint.
+/// A connection of a client outside to the external endpoint. Each has a port of its own: a port
+/// that is used again belongs to the earlier session and its server until that session has ended.
 fn connect(network: &TestNetwork) -> io::Result<TcpStream> {
-    let here = SocketAddrV4::new(ROUTER, 0);
+    static PORT: AtomicU16 = AtomicU16::new(20_000);
+    let here = SocketAddrV4::new(ROUTER, PORT.fetch_add(1, Ordering::Relaxed));
     let limit = Duration::from_secs(3);
     traffic::connect_from(network.node("router"), here, external(), limit)
 }
