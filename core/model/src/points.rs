@@ -59,6 +59,11 @@ pub(crate) trait DecisionPoints {
     fn not_for_us(&mut self, packet: &mut Packet) -> Fate { Err(DropReason::NotForUs) }
     /// The source of a packet from outside, as seen from inside.
     fn source_seen(&mut self, packet: &Packet) -> Endpoint { packet.seen }
+    /// Reports a packet to an external endpoint before its mapping is looked up. Returns true if
+    /// the packet has ended a session.
+    fn before_inbound(&mut self, packet: &Packet, external: Endpoint, remote: Endpoint) -> bool {
+        false
+    }
     /// The mapping of an external endpoint.
     fn mapping_behind(&mut self, protocol: u8, external: Endpoint, remote: Endpoint) -> Option<Key>;
     /// The mapping of a new session; `None`: the session is filtered.

@@ -13,13 +13,20 @@ use crate::{Change, Endpoint, MappingId, MappingKind, SessionId};
 pub(crate) const SESSIONS_A_STEP: u32 = 256;
 
 impl Engine {
+    /// Removes a session whose timer is due at a tick, and its mapping with the last session.
     pub(crate) fn remove_session(&mut self, session: SessionRef, tick: u32) {
+        self.remove_session_at(session, tick, self.time_of(tick));
+    }
+
+    /// Removes a session, and its mapping with the last session. `time` is that of the events, in
+    /// nanoseconds.
+    pub(crate) fn remove_session_at(&mut self, session: SessionRef, tick: u32, time: u64) {
         let slot = self.table.mapping_of(session);
-        self.tell_ended(session, slot, self.time_of(tick));
+        self.tell_ended(session, slot, time);
         self.end_session(session, slot, tick);
         let mapping = self.table.mapping(slot);
         if mapping.sessions == 0 && !mapping.is_permanent() {
-            self.remove_mapping(slot, self.time_of(tick));
+            self.remove_mapping(slot, time);
         } else {
             if session == SessionRef::First(slot) {
                 let answers = self.first_answers(slot);

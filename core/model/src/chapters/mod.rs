@@ -231,6 +231,10 @@ impl DecisionPoints for Model {
         self.seen_from_inside(packet) // 13.9
     }
 
+    fn before_inbound(&mut self, packet: &Packet, external: Endpoint, remote: Endpoint) -> bool {
+        self.end_closed(packet, external, remote) // 4.27
+    }
+
     fn mapping_behind(
         &mut self,
         protocol: u8,
