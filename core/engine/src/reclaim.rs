@@ -7,7 +7,8 @@
 //! change under the stages. The queues are in `subscriber/unanswered.rs`.
 
 use crate::endpoint::External;
-use crate::engine::{Engine, Rest};
+use crate::engine::Engine;
+use crate::external::Rest;
 use crate::limits::Filled;
 use crate::protocols::{PROTOCOLS, has_ports, place_of};
 use crate::session::{State, Way};
@@ -177,7 +178,10 @@ impl Engine {
             return false;
         }
         let mappings = unanswered.mappings_of(pool);
-        let free = |thing| self.external.free_of(pool, thing) as usize;
+        let free = |thing| {
+            let free = self.external.free_of(pool, thing) + self.external.returning(pool, thing);
+            free as usize
+        };
         if self.external.has_blocks(pool) {
             // Of a pool of whole addresses, mappings without ports have blocks, too.
             let is_whole = self.external.is_whole(pool);

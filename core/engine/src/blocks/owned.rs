@@ -195,6 +195,11 @@ impl Blocks {
         (block != NONE).then(|| self.take_back(block))
     }
 
+    /// True if this number of a block's ports are used or held, over all protocols.
+    pub(crate) fn has_busy(&self, block: u32, ports: u32) -> bool {
+        self.entries[block as usize].busy == ports
+    }
+
     /// Releases the block of a port, if the block has an owner and is empty. Returns the block and
     /// its former owner.
     pub(crate) fn release_empty(

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::calendar::NONE;
 use crate::endpoint::{AddressPort, External, Internal};
-use crate::external::OwnershipSource;
+use crate::external::{OwnershipSource, Rest};
 use crate::protocols::{has_ports, place_of, quota_class, quota_of};
 use crate::table::{Mapping, SessionRef};
 use crate::{Change, Endpoint, MappingId, MappingKind, SessionId};
@@ -185,7 +185,7 @@ impl Engine {
             }
         } else if has_ports(protocol) {
             match rest {
-                _ if self.rests(slot, protocol, external) => {}
+                _ if self.rests(slot, protocol, external, rest) => {}
                 Rest::HoldDown => {
                     self.external.give(protocol, external, [end.tick, end.release], self.tick);
                 }
@@ -262,13 +262,4 @@ struct End {
     tick: u32,
     /// The tick at which the mapping's port is free again after its hold-down.
     release: u32,
-}
-
-/// State of a removed mapping's port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
-    /// The port is in hold-down, if the ports of its protocol have one.
-    HoldDown,
-    /// The port is free at once.
-    Free,
 }
