@@ -154,7 +154,7 @@ impl Model {
         if packet.direction != Direction::Hairpin {
             self.hop(packet, self.mtu(Side::Inside, key.realm))?; // 4.19
         }
-        self.permits_from_outside(key)?;
+        self.permits_from_outside(key, pool)?;
         if self.is_ambiguous_new(key, remote) {
             return Err(DropReason::Ambiguous);
         }

@@ -47,7 +47,7 @@ pub(crate) trait DecisionPoints {
     /// Checks that there is room for a session whose remote endpoint has another name inside.
     fn check_place(&self, remote: Endpoint, seen: Endpoint) -> Permit { Ok(()) }
     /// Checks that limits permit a mapping.
-    fn permits(&self, key: Key) -> Permit { Ok(()) }
+    fn permits(&self, key: Key, pool: usize) -> Permit { Ok(()) }
     /// Checks that a mapping may have one more session, which a packet from a side makes.
     fn room_for_session(&self, key: Key, remote: Endpoint, from: Side) -> Permit { Ok(()) }
     /// Reports the refusal of a mapping.
@@ -77,7 +77,7 @@ pub(crate) trait DecisionPoints {
     /// True if that mapping may be made as far as its endpoints are concerned.
     fn may_map(&self, key: Key, pool: usize, external: Endpoint) -> bool { false }
     /// Checks that limits permit that mapping.
-    fn permits_from_outside(&self, key: Key) -> Permit { Ok(()) }
+    fn permits_from_outside(&self, key: Key, pool: usize) -> Permit { Ok(()) }
     /// True if its first session could not be told apart from another session.
     fn is_ambiguous_new(&self, key: Key, remote: Endpoint) -> bool { false }
     /// True if ports of a pool below 1024 are for internal ports below 1024 alone.

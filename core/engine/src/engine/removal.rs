@@ -202,6 +202,9 @@ impl Engine {
             used[place] -= 1;
         }
         let sibling = mapping.created().err();
+        if sibling.is_some() && self.external.has_shares() {
+            self.external.count_unanswered(external, false);
+        }
         self.subscribers.release((record, mapping.host()), sibling, pool, place);
         if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
             let is_explicit = mapping.is_explicit();
