@@ -133,6 +133,8 @@ struct Entry {
     next: u32,
     /// Number of used or held ports, over all protocols. A pinned block counts one more.
     busy: u32,
+    /// Number of mappings of unanswered subscribers.
+    unanswered: u32,
     /// Number of free ports, by protocol.
     free: [u16; PROTOCOLS],
     /// Entered in the calendar while the block has an owner and is empty.
@@ -141,8 +143,15 @@ struct Entry {
 
 impl Entry {
     /// A block without an owner, in no pool.
-    const NEW: Self =
-        Self { owner: NOBODY, pool: 0, next: NONE, busy: 0, free: [0; PROTOCOLS], link: Link::OUT };
+    const NEW: Self = Self {
+        owner: NOBODY,
+        pool: 0,
+        next: NONE,
+        busy: 0,
+        unanswered: 0,
+        free: [0; PROTOCOLS],
+        link: Link::OUT,
+    };
 }
 
 /// Times of a block's assignment and release, ticks. Packets of established sessions never touch
@@ -189,6 +198,8 @@ struct BlockPool {
     open: [Vec<u32>; 2],
     /// Number of assignable blocks.
     nobodys: u32,
+    /// Number of blocks with mappings of unanswered subscribers.
+    unanswered: u32,
     max: u16,
     /// Delay between a block's last used port and its release, ticks.
     release_after: u32,
@@ -294,17 +305,18 @@ impl Blocks {
             self.pools.resize(pool + 1, None);
         }
         let room = self.row_of.len();
-        let (open, nobodys) = match self.pools[pool].take() {
-            Some(before) => (before.open, before.nobodys),
+        let (open, nobodys, unanswered) = match self.pools[pool].take() {
+            Some(before) => (before.open, before.nobodys, before.unanswered),
             None => {
                 let room = if cut.is_some() { room } else { 0 };
-                ([(); 2].map(|()| Vec::with_capacity(room)), 0)
+                ([(); 2].map(|()| Vec::with_capacity(room)), 0, 0)
             }
         };
         self.pools[pool] = cut.map(|(blocking, max, release_after)| BlockPool {
             blocking,
             open,
             nobodys,
+            unanswered,
             max,
             release_after,
         });

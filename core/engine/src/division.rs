@@ -197,12 +197,12 @@ impl Engine {
         self.is_crowded_after(0)
     }
 
-    /// True if more than half of the possible subscribers are present as soon as so many packets
-    /// have made a subscriber each.
+    /// True if more than half of the possible subscribers are present, or of their records taken,
+    /// as soon as so many packets have made a subscriber each.
     #[inline]
     pub fn is_crowded_after(&self, packets: usize) -> bool {
-        let subscribers = self.subscribers.filled();
-        subscribers.used + packets > subscribers.most / 2
+        let all = [self.subscribers.filled(), self.subscribers.records_filled()];
+        all.into_iter().any(|filled| filled.used + packets > filled.most / 2)
     }
 
     /// Leaves packets alone from now on that would make a host a subscriber while the table of

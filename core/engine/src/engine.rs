@@ -38,7 +38,7 @@ use crate::{Change, DropReason, Event, Timestamp};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-pub(crate) use removal::{Rest, SESSIONS_A_STEP};
+pub(crate) use removal::SESSIONS_A_STEP;
 
 /// The latest time that the engine knows, nanoseconds.
 const LATEST: u64 = i64::MAX as u64;

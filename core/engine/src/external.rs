@@ -34,7 +34,7 @@ use crate::protocols::PROTOCOLS;
 use crate::protocols::has_ports;
 use crate::protocols::protocol_index;
 use crate::random::HashKey;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use change::{Definition, Work};
 pub use change::{Draining, PoolChange};
@@ -49,6 +49,8 @@ pub use pins::{BlockConflict, ConflictReason};
 pub(crate) use pins::{Pin, PinChange, pins, report_only};
 pub(crate) use ports::Draw;
 use ports::{EMPTY, HELD, LAST, Parity, Ports, Range};
+pub(crate) use rest::Rest;
+use rest::Resting;
 pub(crate) use shares::{Chosen, OwnershipSource};
 use shares::{Mode, Plans};
 use spans::Spans;
@@ -171,9 +173,7 @@ pub(crate) struct ExternalPorts {
     /// Entries of ports that left their hold-down early and are still in its list: the place of the
     /// protocol and the port's entry.
     lingering: BTreeMap<(usize, u32), Lingering>,
-    /// Ports of ended mappings that another engine may have a copy of: the place of the protocol
-    /// and the port's entry.
-    resting: BTreeSet<(usize, u32)>,
+    resting: Resting,
     /// True if the addresses are shared with another engine.
     is_of_pair: bool,
     /// Blocks of forwarded ports, and such blocks that are pinned and not reported yet.
@@ -206,7 +206,7 @@ impl ExternalPorts {
             most_held: config.limits.held_ports.unwrap_or(u32::MAX),
             evicted: BTreeMap::new(),
             lingering: BTreeMap::new(),
-            resting: BTreeSet::new(),
+            resting: Resting::default(),
             is_of_pair: false,
             pins: Vec::new(),
             pinned_later: Vec::new(),

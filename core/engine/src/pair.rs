@@ -5,12 +5,13 @@
 
 use crate::endpoint::{AddressPort, External};
 use crate::engine::Engine;
+use crate::external::Rest;
 use crate::host::Host;
 use crate::protocols::has_ports;
 use crate::session::{Idle, State};
 use crate::table::{Mapping, SessionRef};
 use crate::time::{TICK, nanos};
-use crate::{AddressRange, Endpoint, Timestamp};
+use crate::{AddressRange, Change, Endpoint, Timestamp};
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
@@ -254,14 +255,18 @@ impl Engine {
     }
 
     /// Ends the rest of a port: the partner has no copy of its mapping any more. The hold-down
-    /// begins, if the protocol has one; otherwise the port is free.
+    /// begins, if the protocol has one and the mapping did not give way to others; otherwise the
+    /// port is free.
     pub fn end_rest(&mut self, port: PairPort) {
         let PairPort { protocol, external, remote, .. } = port;
         let until = self.deadline(self.now, self.timeouts.hold_down);
         let Some(index) = self.external.index(external.address.to_bits()) else { return };
         if has_ports(protocol) {
             let external = External::new(index, external.port);
-            self.external.end_rest(protocol, external, until, self.present_tick());
+            let released = self.external.end_rest(protocol, external, until, self.present_tick());
+            if let Some(block) = released {
+                self.raise(self.now, Change::BlockReleased(block));
+            }
         } else if let Some(pair) = &mut self.pair {
             pair.end_portless((protocol, index, remote.to_bits()));
         }
@@ -335,16 +340,22 @@ impl Engine {
         }
     }
 
-    /// A mapping has ended that had a port: the port rests. Returns `false` if the engine is none
-    /// of a pair; then nothing has happened.
+    /// A mapping has ended that had a port: the port rests; `after` is its state after the rest.
+    /// Returns `false` if the engine is none of a pair; then nothing has happened.
     #[inline(always)]
-    pub(crate) fn rests(&mut self, slot: u32, protocol: u8, external: External) -> bool {
-        self.pair.is_some() && self.begin_rest(slot, protocol, external)
+    pub(crate) fn rests(
+        &mut self,
+        slot: u32,
+        protocol: u8,
+        external: External,
+        after: Rest,
+    ) -> bool {
+        self.pair.is_some() && self.begin_rest(slot, protocol, external, after)
     }
 
     #[cold]
-    fn begin_rest(&mut self, key: u32, protocol: u8, external: External) -> bool {
-        self.external.rest(protocol, external);
+    fn begin_rest(&mut self, key: u32, protocol: u8, external: External, after: Rest) -> bool {
+        self.external.rest(protocol, external, after);
         let external = self.shown_end(external);
         let port = PairPort { protocol, external, remote: Ipv4Addr::UNSPECIFIED, number: 0 };
         if let Some(pair) = &mut self.pair {

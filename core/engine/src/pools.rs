@@ -4,6 +4,7 @@
 use crate::config::Config;
 use crate::host::Host;
 use crate::realms::broadcasts;
+use crate::subscriber::Takes;
 use crate::translate::PoolWatches;
 use crate::{Change, ConfigError, Draining, Engine, MappingId, MappingKind, PoolChange};
 
@@ -50,13 +51,13 @@ impl Engine {
         let config = self.external.switch();
         self.pool_reported.resize(config.pools.len(), None);
         self.used.resize(config.pools.len(), [0; 5]);
-        self.subscribers.unanswered.set_pools(config.pools.len());
         self.config.pools = config.pools;
         self.config.default_pool = config.default_pool;
         for (realm, new) in self.config.realms.iter_mut().zip(&config.realms) {
             realm.default_pool = new.default_pool;
         }
         self.config.allocation = config.allocation;
+        self.subscribers.unanswered.set_pools(Takes::of(&self.config));
         self.may_be_short = true;
         self.broadcasts = broadcasts(&self.config, &self.external);
         self.pool_watches = PoolWatches::new(&self.config, &self.external);

@@ -7,11 +7,12 @@
 //! change under the stages. The queues are in `subscriber/unanswered.rs`.
 
 use crate::endpoint::External;
-use crate::engine::{Engine, Rest};
+use crate::engine::Engine;
+use crate::external::Rest;
 use crate::limits::Filled;
-use crate::protocols::{PROTOCOLS, has_ports, place_of};
+use crate::protocols::{has_ports, place_of};
 use crate::session::{State, Way};
-use crate::subscriber::Queue;
+use crate::subscriber::{BLOCKS, Queue, Thing};
 use crate::table::SessionRef;
 use crate::{Change, Timestamp};
 
@@ -32,8 +33,8 @@ enum Resource {
     Mappings,
     /// Holds of requested mappings, and the share of subscribers that request them.
     Holds,
-    /// The ports or blocks of a pool.
-    Pool(usize),
+    /// A thing of a pool: the ports of a protocol, or blocks.
+    Of(usize, Thing),
 }
 
 impl Resource {
@@ -42,7 +43,7 @@ impl Resource {
         match self {
             Self::Records | Self::Mappings => Queue::All,
             Self::Holds => Queue::Asking,
-            Self::Pool(pool) => Queue::Pool(pool),
+            Self::Of(pool, thing) => Queue::Of(pool, thing),
         }
     }
 }
@@ -85,20 +86,20 @@ impl Engine {
     /// All resources, in the order in which they are checked.
     fn resources(&self) -> impl Iterator<Item = Resource> + use<> {
         let of_all = [Resource::Records, Resource::Mappings, Resource::Holds];
-        of_all.into_iter().chain((0..self.config.pools.len()).map(Resource::Pool))
+        let of_pool = |pool| (0..=BLOCKS).map(move |thing| Resource::Of(pool, thing));
+        of_all.into_iter().chain((0..self.config.pools.len()).flat_map(of_pool))
     }
 
     /// Takes the latest mapping of the oldest subscriber of a queue, one after another, until a
-    /// resource is not scarce. For records it takes all mappings of a subscriber, because only the
-    /// last one frees the record. Returns true if more mappings must go at this time.
+    /// resource is not scarce. For a thing of a pool it takes only mappings that have one. For
+    /// records it takes all mappings of a subscriber, because only the last one frees the record.
+    /// Returns true if more mappings must go at this time.
     fn relieve(&mut self, resource: Resource, work: &mut u32) -> bool {
         while self.is_short_of(resource) {
             // If the oldest is too young, or the work is enough for now, the next batch continues.
             self.may_be_short = true;
-            let oldest = self.subscribers.unanswered.oldest(resource.queue());
-            let Some(entry) = oldest.filter(|&entry| self.gives_way(entry, self.now)) else {
-                return false;
-            };
+            let queue = resource.queue();
+            let Some(entry) = self.oldest_that_gives_way(queue, self.now) else { return false };
             if *work >= MOST_WORK || !self.has_room_for_events() {
                 return true;
             }
@@ -107,7 +108,7 @@ impl Engine {
             // the next batch continues.
             let further = || unanswered.last_further(entry);
             let further = if resource == Resource::Records { further() } else { None };
-            let slot = unanswered.latest_mapping(further.unwrap_or(entry));
+            let slot = unanswered.latest_mapping(further.unwrap_or(entry), queue);
             let slot = slot.expect("an unanswered subscriber has a mapping");
             *work += self.reclaim_sessions(slot, MOST_WORK - *work).max(1);
             if self.table.mapping(slot).sessions > 0 {
@@ -123,19 +124,19 @@ impl Engine {
 
     /// True if a batch at time `now` would make a subscriber give way.
     pub(crate) fn would_reclaim(&self, now: u64) -> bool {
-        let has_old = |queue| {
-            let oldest = self.subscribers.unanswered.oldest(queue);
-            oldest.is_some_and(|entry| self.gives_way(entry, now))
+        let gives_way = |one: Resource| {
+            self.oldest_that_gives_way(one.queue(), now).is_some() && self.is_short_of(one)
         };
-        let gives_way = |one: Resource| has_old(one.queue()) && self.is_short_of(one);
         self.may_be_short
             && self.config.limits.unanswered_give_way
             && self.resources().any(gives_way)
     }
 
-    /// True if the mappings of an entry have been without an answer for long enough.
-    fn gives_way(&self, entry: u32, now: u64) -> bool {
-        now.saturating_sub(self.subscribers.unanswered.made(entry)) >= GRACE
+    /// The oldest entry of a queue, if its mappings have been without an answer for long enough.
+    fn oldest_that_gives_way(&self, queue: Queue, now: u64) -> Option<u32> {
+        let unanswered = &self.subscribers.unanswered;
+        let is_old = |entry: &u32| now.saturating_sub(unanswered.made(*entry, queue)) >= GRACE;
+        unanswered.oldest(queue).filter(is_old)
     }
 
     /// True if little is free in comparison with the use by unanswered subscribers.
@@ -149,12 +150,15 @@ impl Engine {
         let unanswered = &self.subscribers.unanswered;
         let free = |filled: Filled<usize>| filled.most.saturating_sub(filled.used);
         match resource {
+            // A further pool takes a further record.
             Resource::Records => {
+                let entries = unanswered.count(Queue::All);
                 self.is_scarce(free(self.subscribers.filled()), unanswered.subscribers())
+                    || self.is_scarce(free(self.subscribers.records_filled()), entries)
             }
             Resource::Mappings => self.is_scarce(free(self.table.filled()), unanswered.mappings()),
             Resource::Holds => self.askers_are_too_many(),
-            Resource::Pool(pool) => self.pool_is_scarce(pool),
+            Resource::Of(pool, thing) => self.is_short_in(pool, thing),
         }
     }
 
@@ -168,24 +172,25 @@ impl Engine {
         u64::from(asking) > share || self.is_scarce(self.holds.count_free(), asking)
     }
 
-    /// True if ports or blocks of a pool are scarce. A deterministic pool is never scarce here,
-    /// because a port of one subscriber is of no use to another. A pool that overloads ports is
-    /// never scarce, because it shares its ports instead.
-    fn pool_is_scarce(&self, pool: usize) -> bool {
-        let unanswered = &self.subscribers.unanswered;
-        if self.config.pools[pool].overloading || self.external.is_deterministic(pool) {
+    /// True if a thing of a pool is scarce. A deterministic pool is never short here, because a
+    /// port of one subscriber is of no use to another. A pool that overloads ports is never short,
+    /// because it shares its ports instead. In a pool whose addresses all give out nothing more, no
+    /// mapping's end is of use.
+    fn is_short_in(&self, pool: usize, thing: Thing) -> bool {
+        let external = &self.external;
+        if external.has_blocks(pool) != (thing == BLOCKS)
+            || self.config.pools[pool].overloading
+            || external.is_deterministic(pool)
+            || !external.has_open(pool)
+        {
             return false;
         }
-        let mappings = unanswered.mappings_of(pool);
-        let free = |thing| self.external.free_of(pool, thing) as usize;
-        if self.external.has_blocks(pool) {
-            // Of a pool of whole addresses, mappings without ports have blocks, too.
-            let is_whole = self.external.is_whole(pool);
-            let places = if is_whole { &mappings[..] } else { &mappings[..PROTOCOLS.len()] };
-            let subscribers = unanswered.count(Queue::Pool(pool)).min(places.iter().sum());
-            return self.is_scarce(free(PROTOCOLS.len()), subscribers);
-        }
-        (0..PROTOCOLS.len()).any(|place| self.is_scarce(free(place), mappings[place]))
+        let taken = match thing {
+            BLOCKS => external.unanswered_blocks(pool),
+            place => self.subscribers.unanswered.mappings_of(pool)[place],
+        };
+        let free = external.free_of(pool, thing) + external.returning(pool, thing);
+        self.is_scarce(free as usize, taken)
     }
 
     /// Removes at most `most` sessions of a mapping, the latest first. Returns their number.
@@ -226,8 +231,12 @@ impl Engine {
         let (created, of) = (self.created(mapping), (slot, place_of(mapping.protocol)));
         let unanswered = &mut self.subscribers.unanswered;
         let sibling = unanswered.add_mapping(entry, of, created, self.now);
+        let external = mapping.external();
         self.table.set_listed(slot, sibling);
         self.table.mapping_mut(slot).first.mark_unanswered();
+        if self.external.has_shares() {
+            self.external.count_unanswered(external, true);
+        }
     }
 
     /// Notes a granted request for a mapping, if its host is unanswered.
@@ -238,7 +247,7 @@ impl Engine {
         let record = self.subscribers.find(host);
         let entry = record.and_then(|at| self.subscribers.unanswered_entry(at, pool));
         if let Some(entry) = entry
-            && self.subscribers.unanswered.latest_mapping(entry).is_some()
+            && self.subscribers.unanswered.has_mappings(entry)
         {
             self.subscribers.unanswered.ask(entry);
         }
@@ -274,7 +283,18 @@ impl Engine {
         session.set_state(session.state());
         let host = self.table.mapping(self.table.mapping_of(at)).host();
         if let Some(record) = self.subscribers.find(host) {
-            self.subscribers.answer(record);
+            self.answer_subscriber(record);
         }
+    }
+
+    /// A remote endpoint has answered the subscriber of a record.
+    pub(crate) fn answer_subscriber(&mut self, record: u32) {
+        if self.external.has_shares() {
+            let host = self.subscribers.get(record).host;
+            for pool in self.subscribers.unanswered_pools(record) {
+                self.external.answer_blocks(pool, host);
+            }
+        }
+        self.subscribers.answer(record);
     }
 }

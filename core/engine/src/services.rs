@@ -134,6 +134,21 @@ impl Services {
         }
     }
 
+    /// True if the server with the mapping in this slot takes no new sessions now.
+    pub(crate) fn is_closed(&self, protocol: u8, external: External, slot: u32) -> bool {
+        let Some(&Entry { first, count, .. }) = self.entry(protocol, external) else {
+            return false;
+        };
+        let members = &self.members[first..first + count];
+        members.iter().any(|member| member.slot == slot && member.share == 0)
+    }
+
+    fn entry(&self, protocol: u8, external: External) -> Option<&Entry> {
+        let key = key(protocol, external);
+        let at = self.entries.binary_search_by_key(&key, |entry| entry.key).ok()?;
+        Some(&self.entries[at])
+    }
+
     /// The slot of the mapping of the server for a new session from a remote address. `None`: there
     /// is no such service, or no server takes new sessions.
     pub(crate) fn choose(
@@ -143,9 +158,7 @@ impl Services {
         remote: u32,
         generator: &mut Generator,
     ) -> Option<u32> {
-        let key = key(protocol, external);
-        let at = self.entries.binary_search_by_key(&key, |entry| entry.key).ok()?;
-        let Entry { first, count, affinity, shares, .. } = self.entries[at];
+        let &Entry { first, count, affinity, shares, .. } = self.entry(protocol, external)?;
         let members = &self.members[first..first + count];
         match affinity {
             _ if shares == 0 => None,
@@ -353,5 +366,21 @@ mod tests {
         let (some, mut generator) = services(&[1], Affinity::None);
         assert_eq!(some.choose(17, External::new(2, 80), 1, &mut generator), None);
         assert_eq!(some.choose(6, External::new(2, 81), 1, &mut generator), None);
+    }
+
+    #[test]
+    fn a_server_is_closed_while_it_gets_nothing() {
+        let of = [(1, false), (0, false), (1, true)];
+        let (mut services, _) = services_with_backups(&of, Affinity::Address);
+        let closed = |services: &Services| {
+            [0, 1, 2].map(|slot| services.is_closed(6, External::new(2, 80), slot))
+        };
+        assert_eq!(closed(&services), [false, true, true]);
+        services.mark(7, 0, false);
+        assert_eq!(closed(&services), [true, true, false]);
+        // No server of this service.
+        assert!(!services.is_closed(6, External::new(2, 80), 3));
+        assert!(!services.is_closed(6, External::new(2, 81), 0));
+        assert!(!services.is_closed(17, External::new(2, 80), 0));
     }
 }

@@ -20,13 +20,13 @@ use crate::random::HashKey;
 use crate::threshold::Watch;
 use alloc::vec;
 use alloc::vec::Vec;
-pub(crate) use unanswered::Queue;
 use unanswered::Unanswered;
+pub(crate) use unanswered::{BLOCKS, Queue, Takes, Thing};
 
 /// A subscriber's record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subscriber {
-    host: Host,
+    pub(crate) host: Host,
     /// Pool of a further record; [`NONE`]: this is the subscriber's first record; [`FREE`]: the
     /// record is free.
     further: u32,
@@ -494,6 +494,13 @@ impl Subscribers {
     #[inline]
     pub(crate) fn filled(&self) -> Filled<usize> {
         Filled { used: self.present, most: self.room.subscribers }
+    }
+
+    /// Number of records, and largest number. A subscriber has one for each pool of which it has
+    /// mappings.
+    #[inline]
+    pub(crate) fn records_filled(&self) -> Filled<usize> {
+        Filled { used: self.used, most: self.room.records }
     }
 
     /// Number of times that a host without a record got one.

@@ -4,11 +4,13 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Allocation, Behavior, Config, Copied, Copies, CopyChange, Cursor,
-    DeterministicConfig, DropReason, Duty, Endpoint, Explicit, ExplicitError, Filter, Limits,
-    MapRequest, NoNumbers, Packet, PairPort, PeerRequest, PoolConfig, Pooling, Prefix, RealmConfig,
-    Reconfiguration, RemoteFilter, Side, Verdict, WantedEndpoint,
+    AddressRange, Allocation, Behavior, BlockConfig, Change, Config, Copied, Copies, CopyChange,
+    Cursor, DeterministicConfig, DropReason, Duty, Endpoint, Event, Explicit, ExplicitError,
+    Filter, Limits, MapRequest, NoNumbers, Packet, PairPort, PeerRequest, PoolConfig, Pooling,
+    Prefix, RealmConfig, Reconfiguration, RemoteFilter, Side, StaticMapping, Verdict,
+    WantedEndpoint,
 };
+use natgate_wire::protocol::UDP;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -155,6 +157,80 @@ fn a_port_rests_until_the_partner_has_forgotten_it() {
         }
         a.wait_s(4.0);
         assert_eq!(a.external_of(&udp("10.0.0.6:4000", REMOTE)), external);
+    }
+}
+
+/// Unanswered hosts have all ports, or all blocks, of a node. As many give way as without a
+/// partner: what they had counts as free while it rests. When the partner has forgotten it, it is
+/// free without a hold-down.
+#[test]
+fn unanswered_hosts_of_a_node_give_way_as_much_as_those_of_one_alone() {
+    const PORTS: u16 = 960;
+    let block = BlockConfig { size: 16, max_per_subscriber: 1, ..BlockConfig::default() };
+    // With 15 times what becomes free, the others have no more than that.
+    for (allocation, hosts, go) in
+        [(None, PORTS, 60), (Some(Allocation::Block(block)), PORTS / 16, 4)]
+    {
+        let pool = PoolConfig { allocation, ..pool(A, A, (1024, 1024 + PORTS - 1)) };
+        let mut config = Config { pools: vec![pool], ..config() };
+        config.limits.unanswered_kept = 0;
+        let mut a = Lab::new(&config);
+        a.engine.join_pair();
+        a.engine.set_duty(range(A), OWNER);
+        for host in 0..hosts {
+            a.out(&udp(&format!("10.1.{}.{}:4000", host / 256, host % 256), REMOTE));
+        }
+        let newcomer = udp("10.2.0.1:4000", REMOTE);
+        assert!(is_lost(&mut a, &newcomer));
+        a.wait_s(0.25);
+        for _ in 0..3 {
+            while a.engine.reclaim(a.now) {}
+            assert!(is_lost(&mut a, &newcomer), "all ports rest");
+            assert_eq!(a.engine.counters().mappings_reclaimed, go);
+            a.wait_s(0.25);
+        }
+        let is_end = |change: &CopyChange| matches!(change, CopyChange::Ended(..));
+        let ended: Vec<CopyChange> = changes(&mut a).into_iter().filter(is_end).collect();
+        assert_eq!((ended.len() as u64, a.engine.resting() as u64), (go, go));
+        for change in ended {
+            if let CopyChange::Ended(_, port) = change {
+                a.engine.end_rest(port);
+            }
+        }
+        assert_eq!((a.engine.resting(), a.engine.pool_usage(0, UDP).held), (0, 0));
+        a.out(&newcomer);
+        let is_release = |event: &Event| matches!(event.change, Change::BlockReleased(_));
+        let released = a.events.iter().filter(|event| is_release(event)).count() as u64;
+        assert_eq!(released, if hosts == PORTS { 0 } else { go });
+    }
+}
+
+/// A static mapping takes a port that rests. The hold-down after the rest goes on when the static
+/// mapping has gone.
+#[test]
+fn a_static_mapping_at_a_port_that_rests_does_not_end_its_hold_down() {
+    for (waits, is_held) in [(60.0, true), (121.0, false)] {
+        let mut a = node(&[A], (2000, 2000), 120);
+        let plain = a.engine.config().clone();
+        a.out(&udp("10.0.0.5:4000", REMOTE));
+        a.wait_s(301.0);
+        let ended = changes(&mut a).into_iter().find_map(|change| match change {
+            CopyChange::Ended(_, port) => Some(port),
+            CopyChange::Changed(_) => None,
+        });
+        let statics = vec![StaticMapping {
+            protocol: Some(UDP),
+            internal: (Ipv4Addr::new(10, 0, 0, 9), Some(53)),
+            external: (A.parse().unwrap(), Some(2000)),
+            ..StaticMapping::default()
+        }];
+        reload(&mut a, &Config { statics, ..plain.clone() });
+        a.engine.end_rest(ended.expect("the mapping has ended"));
+        a.wait_s(waits);
+        reload(&mut a, &plain);
+        a.wait_s(0.2);
+        assert_eq!(a.engine.pool_usage(0, UDP).held, u64::from(is_held));
+        assert_eq!(a.passes(Side::Inside, &udp("10.0.0.6:4000", REMOTE)), !is_held);
     }
 }
 

@@ -5,8 +5,8 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    Affinity, Allocation, Begun, BlockConfig, Change, Config, DropReason, Engine, PoolConfig,
-    Server, Service, Side, StaticMapping, Timestamp,
+    Affinity, Allocation, Begun, BlockConfig, Change, Config, DropReason, End, Engine, Explanation,
+    Packet, PoolConfig, Server, Service, Side, StaticMapping, Step, Timestamp, Verdict,
 };
 use natgate_wire::protocol;
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,6 +161,213 @@ fn a_server_that_is_down_keeps_its_sessions_and_a_backup_stands_in() {
     // Places that do not exist.
     lab.engine.mark_server(0, 3, false);
     lab.engine.mark_server(9, 0, false);
+}
+
+/// The server that gets a client's SYN.
+fn opened(lab: &mut Lab, client: &str, sequence: u32) -> String {
+    ends(&lab.inward(&tcp(client, WEB, "S", sequence, 0))).1
+}
+
+/// The last state of a connection in a test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Last {
+    Opening,
+    Established,
+    HalfClosed,
+    Closed,
+    Reset,
+    Silent,
+}
+
+/// A client's connection up to a state. Returns its server.
+fn connection(lab: &mut Lab, client: &str, last: Last) -> String {
+    let server = opened(lab, client, 100);
+    if last == Last::Opening {
+        return server;
+    }
+    // The reply has the service's endpoint as its source.
+    let answer = lab.out(&tcp(&server, client, "SA", 500, 101));
+    assert_eq!(ends(&answer), (WEB.into(), client.into()));
+    lab.inward(&tcp(client, WEB, "A", 101, 501));
+    match last {
+        Last::Closed | Last::HalfClosed => {
+            lab.inward(&tcp(client, WEB, "FA", 101, 501));
+            if last == Last::Closed {
+                lab.out(&tcp(&server, client, "FA", 501, 102));
+                lab.inward(&tcp(client, WEB, "A", 102, 502));
+            }
+        }
+        Last::Reset => _ = lab.out(&tcp(&server, client, "RA", 501, 101)),
+        // The established timeout.
+        Last::Silent => lab.wait_s(7440.5),
+        Last::Opening | Last::Established => {}
+    }
+    server
+}
+
+const PAIR: [&str; 2] = ["10.0.0.80:8080", "10.0.0.81:8080"];
+
+/// A service of the two servers.
+fn pair_of_servers(affinity: Affinity) -> Lab {
+    let servers = PAIR.map(|one| server(one, 1)).to_vec();
+    Lab::new(&Config { session_events: true, ..service(servers, affinity) })
+}
+
+fn place(server: &str) -> usize {
+    PAIR.iter().position(|one| *one == server).expect("a server")
+}
+
+/// The ends of sessions, and the beginnings, by their servers.
+fn session_events(lab: &mut Lab) -> Vec<(bool, String, Timestamp)> {
+    let shown =
+        |internal: natgate_engine::Endpoint| format!("{}:{}", internal.address, internal.port);
+    let events = core::mem::take(&mut lab.events).into_iter();
+    let events = events.filter_map(|event| match event.change {
+        Change::SessionCreated(id) => Some((true, shown(id.mapping.internal), event.time)),
+        Change::SessionRemoved(id) => Some((false, shown(id.mapping.internal), event.time)),
+        _ => None,
+    });
+    events.collect()
+}
+
+#[test]
+fn a_connection_in_place_of_a_closed_one_goes_to_a_server_that_is_well() {
+    for affinity in [Affinity::Address, Affinity::None] {
+        for last in [Last::Closed, Last::Reset, Last::Silent] {
+            let mut lab = pair_of_servers(affinity);
+            // Sessions of other clients are the first or further ones of the mappings.
+            for port in 1..=8 {
+                connection(&mut lab, &format!("198.51.100.9:{port}"), Last::Established);
+            }
+            let old = connection(&mut lab, REMOTE, last);
+            let other = PAIR[1 - place(&old)];
+            lab.engine.mark_server(0, place(&old), false);
+            let sessions = lab.engine.sessions().count();
+            session_events(&mut lab);
+            lab.wait_s(0.07);
+            let now = lab.now;
+            assert_eq!(opened(&mut lab, REMOTE, 90_000), other, "{affinity:?}, {last:?}");
+            assert_eq!(lab.engine.sessions().count(), sessions);
+            let events = [(false, old.clone(), now), (true, other.into(), now)];
+            assert_eq!(session_events(&mut lab), events);
+            // The SYN again, and the rest of the connection.
+            assert_eq!(ends(&lab.inward(&tcp(REMOTE, WEB, "S", 90_000, 0))).1, other);
+            let late = tcp(&old, REMOTE, "FA", 501, 102);
+            assert_eq!(lab.refused(Side::Inside, &late), DropReason::TcpNotSyn);
+            let answer = lab.out(&tcp(other, REMOTE, "SA", 7000, 90_001));
+            assert_eq!(ends(&answer), (WEB.into(), REMOTE.into()));
+            assert_eq!(ends(&lab.inward(&tcp(REMOTE, WEB, "A", 90_001, 7001))).1, other);
+            // The server is well again: the connection stays where it is.
+            lab.engine.mark_server(0, place(&old), true);
+            assert_eq!(ends(&lab.inward(&tcp(REMOTE, WEB, "A", 90_001, 7001))).1, other);
+            lab.wait_s(20_000.0);
+            assert_eq!(lab.engine.sessions().count(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_goes_on_stays_with_its_server() {
+    for last in [Last::Opening, Last::Established, Last::HalfClosed] {
+        let mut lab = pair_of_servers(Affinity::None);
+        let old = connection(&mut lab, REMOTE, last);
+        lab.engine.mark_server(0, place(&old), false);
+        for flags in ["S", "A"] {
+            assert_eq!(ends(&lab.inward(&tcp(REMOTE, WEB, flags, 101, 501))).1, old, "{last:?}");
+        }
+    }
+    // Only a SYN opens a connection in place of one that is over.
+    for last in [Last::Closed, Last::Reset] {
+        let mut lab = pair_of_servers(Affinity::None);
+        let old = connection(&mut lab, REMOTE, last);
+        lab.engine.mark_server(0, place(&old), false);
+        for flags in ["A", "SA", "FA", "SF"] {
+            assert_eq!(ends(&lab.inward(&tcp(REMOTE, WEB, flags, 101, 501))).1, old, "{flags}");
+        }
+    }
+}
+
+/// A server that is well tells segments of the earlier connection from later ones.
+#[test]
+fn a_connection_in_place_of_a_closed_one_stays_with_a_server_that_is_well() {
+    for last in [Last::Closed, Last::Reset] {
+        for port in 1..=16 {
+            let mut lab = pair_of_servers(Affinity::None);
+            let client = format!("198.51.100.7:{port}");
+            let old = connection(&mut lab, &client, last);
+            lab.engine.mark_server(0, 1 - place(&old), false);
+            lab.engine.mark_server(0, 1 - place(&old), true);
+            session_events(&mut lab);
+            assert_eq!(ends(&lab.inward(&tcp(&client, WEB, "S", 90_000, 0))).1, old);
+            assert_eq!(session_events(&mut lab), []);
+        }
+    }
+}
+
+#[test]
+fn a_connection_in_place_of_a_closed_one_is_refused_if_no_server_is_well() {
+    let mut lab = pair_of_servers(Affinity::Address);
+    connection(&mut lab, REMOTE, Last::Closed);
+    for server in [0, 1] {
+        lab.engine.mark_server(0, server, false);
+    }
+    let syn = tcp(REMOTE, WEB, "S", 90_000, 0);
+    assert_eq!(lab.refused(Side::Outside, &syn), DropReason::Filtered);
+    assert_eq!(lab.engine.sessions().count(), 0);
+    lab.wait_s(7.0);
+    let sent: Vec<_> = lab.sent.iter().map(|(_, side, bytes)| (*side, ends(bytes))).collect();
+    assert_eq!(sent, [(Side::Outside, ("203.0.113.1".into(), "198.51.100.7".into()))]);
+}
+
+#[test]
+fn a_backup_gives_closed_connections_back() {
+    let backup = Server { backup: true, ..server(PAIR[1], 1) };
+    let config = service(vec![server(PAIR[0], 1), backup], Affinity::Address);
+    let mut lab = Lab::new(&config);
+    lab.engine.mark_server(0, 0, false);
+    assert_eq!(connection(&mut lab, REMOTE, Last::Closed), PAIR[1]);
+    assert_eq!(connection(&mut lab, "198.51.100.7:81", Last::Established), PAIR[1]);
+    lab.engine.mark_server(0, 0, true);
+    assert_eq!(opened(&mut lab, REMOTE, 90_000), PAIR[0]);
+    assert_eq!(ends(&lab.inward(&tcp("198.51.100.7:81", WEB, "A", 101, 501))).1, PAIR[1]);
+}
+
+#[test]
+fn a_connection_in_place_of_a_closed_one_is_explained() {
+    let mut lab = pair_of_servers(Affinity::Address);
+    let old = connection(&mut lab, REMOTE, Last::Closed);
+    let other = PAIR[1 - place(&old)];
+    lab.engine.mark_server(0, place(&old), false);
+    let explained = |flags: &str| {
+        let mut told = Explanation::new();
+        let mut syn = tcp(REMOTE, WEB, flags, 90_000, 0);
+        let view = Packet::new(&mut syn, 0);
+        lab.engine.explain(lab.now, Side::Outside, &view, &mut told);
+        assert_eq!(told.verdict, Verdict::Forward(Side::Inside));
+        let End { address, port } = told.becomes.expect("it goes on").destination;
+        let reopens = told.steps().contains(&Step::Reopened);
+        (reopens, format!("{}:{}", address.unwrap(), port.unwrap()))
+    };
+    assert_eq!(explained("A"), (false, old.clone()));
+    assert_eq!(explained("S"), (true, other.into()));
+    assert_eq!(explained("S"), (true, other.into()));
+    assert_eq!(lab.engine.sessions().next().unwrap().state, "closed");
+}
+
+/// A mapping of a service that turns round, too: the client is a subscriber.
+#[test]
+fn a_subscribers_connection_in_place_of_a_closed_one_goes_to_a_server_that_is_well() {
+    let mut lab = pair_of_servers(Affinity::Address);
+    let (client, flow) =
+        ("10.0.0.5:4000", |flags, sequence, ack| tcp("10.0.0.5:4000", WEB, flags, sequence, ack));
+    let (source, old) = ends(&lab.hairpin(&flow("S", 100, 0)));
+    let back = ends(&lab.hairpin(&tcp(&old, &source, "SA", 500, 101)));
+    assert_eq!(back, (WEB.into(), client.into()));
+    lab.hairpin(&flow("FA", 101, 501));
+    lab.hairpin(&tcp(&old, &source, "FA", 501, 102));
+    lab.engine.mark_server(0, place(&old), false);
+    let other = PAIR[1 - place(&old)];
+    assert_eq!(ends(&lab.hairpin(&flow("S", 90_000, 0))), (source, other.into()));
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl Model {
             Some(RuleAction::SnatTo(pool, address)) => (pool, Some(address)),
             _ => (self.config.default_pool_of(key.realm), None),
         };
-        let choices = self.permits(key);
+        let choices = self.permits(key, pool);
         let choices = choices.and_then(|()| self.choices(packet, key, (pool, fixed), remote));
         let (open, is_shared) = match choices {
             Ok(choices) => choices,

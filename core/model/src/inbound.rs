@@ -26,10 +26,7 @@ impl Model {
             };
         }
         let remote = packet.seen;
-        packet.seen = self.source_seen(packet);
-        if knows_realm && packet.seen == remote && self.is_inside(0, source) {
-            return Err(DropReason::SpoofedSource); // 4.6
-        }
+        self.see_source(packet, remote)?;
         match icmp_kind(&packet.bytes) {
             Some(3 | 4 | 11 | 12) => {
                 self.error(packet)?; // 4.7
@@ -47,9 +44,23 @@ impl Model {
         Ok(Verdict::Forward(Side::Inside))
     }
 
+    /// 13.9, 4.6: gives the packet's source the name that it has inside.
+    fn see_source(&mut self, packet: &mut Packet, remote: Endpoint) -> Result<(), DropReason> {
+        packet.seen = self.source_seen(packet);
+        let (source, _) = packet.addresses();
+        let is_inside = self.knows_realm(packet) && self.is_inside(0, source);
+        if is_inside && packet.seen == remote {
+            return Err(DropReason::SpoofedSource); // 4.6
+        }
+        Ok(())
+    }
+
     /// 4.8 to 4.24.
     pub(crate) fn inbound(&mut self, packet: &mut Packet) -> Fate {
         let (external, remote) = ends(&packet.bytes, Side::Outside);
+        if self.before_inbound(packet, external, remote) && packet.direction != Direction::Hairpin {
+            self.see_source(packet, remote)?;
+        }
         let seen_anew = match packet.direction {
             Direction::Hairpin => remote, // 13.13
             _ => packet.seen,
@@ -143,7 +154,7 @@ impl Model {
         if packet.direction != Direction::Hairpin {
             self.hop(packet, self.mtu(Side::Inside, key.realm))?; // 4.19
         }
-        self.permits_from_outside(key)?;
+        self.permits_from_outside(key, pool)?;
         if self.is_ambiguous_new(key, remote) {
             return Err(DropReason::Ambiguous);
         }

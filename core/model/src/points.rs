@@ -47,7 +47,7 @@ pub(crate) trait DecisionPoints {
     /// Checks that there is room for a session whose remote endpoint has another name inside.
     fn check_place(&self, remote: Endpoint, seen: Endpoint) -> Permit { Ok(()) }
     /// Checks that limits permit a mapping.
-    fn permits(&self, key: Key) -> Permit { Ok(()) }
+    fn permits(&self, key: Key, pool: usize) -> Permit { Ok(()) }
     /// Checks that a mapping may have one more session, which a packet from a side makes.
     fn room_for_session(&self, key: Key, remote: Endpoint, from: Side) -> Permit { Ok(()) }
     /// Reports the refusal of a mapping.
@@ -59,6 +59,11 @@ pub(crate) trait DecisionPoints {
     fn not_for_us(&mut self, packet: &mut Packet) -> Fate { Err(DropReason::NotForUs) }
     /// The source of a packet from outside, as seen from inside.
     fn source_seen(&mut self, packet: &Packet) -> Endpoint { packet.seen }
+    /// Reports a packet to an external endpoint before its mapping is looked up. Returns true if
+    /// the packet has ended a session.
+    fn before_inbound(&mut self, packet: &Packet, external: Endpoint, remote: Endpoint) -> bool {
+        false
+    }
     /// The mapping of an external endpoint.
     fn mapping_behind(&mut self, protocol: u8, external: Endpoint, remote: Endpoint) -> Option<Key>;
     /// The mapping of a new session; `None`: the session is filtered.
@@ -72,7 +77,7 @@ pub(crate) trait DecisionPoints {
     /// True if that mapping may be made as far as its endpoints are concerned.
     fn may_map(&self, key: Key, pool: usize, external: Endpoint) -> bool { false }
     /// Checks that limits permit that mapping.
-    fn permits_from_outside(&self, key: Key) -> Permit { Ok(()) }
+    fn permits_from_outside(&self, key: Key, pool: usize) -> Permit { Ok(()) }
     /// True if its first session could not be told apart from another session.
     fn is_ambiguous_new(&self, key: Key, remote: Endpoint) -> bool { false }
     /// True if ports of a pool below 1024 are for internal ports below 1024 alone.

@@ -71,10 +71,15 @@ fn answer(mut stream: TcpStream, address: Ipv4Addr, status: &AtomicU16) -> io::R
 }
 
 /// A connection of a client outside to the external endpoint. Each has a port of its own: a port
-/// that is used again belongs to the earlier session and its server until that session has ended.
+/// that is used again belongs to the earlier session, unless its server takes no new ones.
 fn connect(network: &TestNetwork) -> io::Result<TcpStream> {
-    static PORT: AtomicU16 = AtomicU16::new(20_000);
-    let here = SocketAddrV4::new(ROUTER, PORT.fetch_add(1, Ordering::Relaxed));
+    static PORT: AtomicU16 = AtomicU16::new(30_000);
+    connect_from(network, PORT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A connection from a port of the client's.
+fn connect_from(network: &TestNetwork, port: u16) -> io::Result<TcpStream> {
+    let here = SocketAddrV4::new(ROUTER, port);
     let limit = Duration::from_secs(3);
     traffic::connect_from(network.node("router"), here, external(), limit)
 }
@@ -175,9 +180,13 @@ fn new_connections_go_to_servers_that_are_well() {
     assert_eq!(servers(&network), [SUBSCRIBER1, SUBSCRIBER2].into());
     // A server that answers with an error gets no new connections, and keeps its old ones.
     let early: Vec<_> = (0..20).map(|_| connect(&network).unwrap()).collect();
+    let from = |port| ask(connect_from(&network, port).unwrap());
+    let port = (20_000..20_100).find(|port| from(*port) == SUBSCRIBER2);
     second.status.store(503, Ordering::Relaxed);
     wait_until(&network, &["up", "down", "up", "up", "up"]);
     assert_eq!(servers(&network), [SUBSCRIBER1].into());
+    // Nor does it get the connection of a client that uses a port again.
+    assert_eq!(from(port.expect("a connection to each server")), SUBSCRIBER1);
     let of_early: BTreeSet<_> = early.into_iter().map(ask).collect();
     assert_eq!(of_early, [SUBSCRIBER1, SUBSCRIBER2].into());
     // The backup stands in for both; the check by TCP sees the end of the server, too.

@@ -12,6 +12,7 @@ mod configs;
 mod operations;
 mod policy;
 mod realms;
+mod servers;
 mod strategies;
 mod world;
 

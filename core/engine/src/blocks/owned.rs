@@ -34,9 +34,12 @@ impl Blocks {
 
     /// Iterates over a subscriber's blocks of a pool.
     pub(crate) fn of(&self, subscriber: Host, pool: usize) -> impl Iterator<Item = u32> + Clone {
-        core::iter::successors(self.head(subscriber, pool), |&block| {
-            Some(self.entries[block as usize].next).filter(|&next| next != NONE)
-        })
+        core::iter::successors(self.head(subscriber, pool), |&block| self.next_of(block))
+    }
+
+    /// The next block of the same subscriber and pool.
+    pub(crate) fn next_of(&self, block: u32) -> Option<u32> {
+        Some(self.entries[block as usize].next).filter(|&next| next != NONE)
     }
 
     /// Number of a subscriber's blocks of a pool that still give out ports, if there are any.
@@ -195,6 +198,45 @@ impl Blocks {
         (block != NONE).then(|| self.take_back(block))
     }
 
+    // ---- blocks of unanswered subscribers ----
+
+    /// Number of blocks of a pool with mappings of unanswered subscribers.
+    pub(crate) fn unanswered(&self, pool: usize) -> u32 {
+        self.pool(pool).unanswered
+    }
+
+    fn unanswered_of(&mut self, block: u32) -> [&mut u32; 2] {
+        let entry = &mut self.entries[block as usize];
+        let pool = self.pools[entry.pool as usize].as_mut().expect("a pool with blocks");
+        [&mut entry.unanswered, &mut pool.unanswered]
+    }
+
+    /// Counts a mapping of an unanswered subscriber more in a block.
+    pub(crate) fn add_unanswered(&mut self, block: u32) {
+        let [of_block, of_pool] = self.unanswered_of(block);
+        *of_block += 1;
+        *of_pool += u32::from(*of_block == 1);
+    }
+
+    /// Counts a mapping less in a block, if the block counts any: a remote endpoint may have
+    /// answered the subscriber since.
+    pub(crate) fn remove_unanswered(&mut self, block: u32) {
+        let [of_block, of_pool] = self.unanswered_of(block);
+        *of_pool -= u32::from(*of_block == 1);
+        *of_block = of_block.saturating_sub(1);
+    }
+
+    /// Counts no mapping of a block any more as one of an unanswered subscriber.
+    pub(crate) fn answer(&mut self, block: u32) {
+        let [of_block, of_pool] = self.unanswered_of(block);
+        *of_pool -= u32::from(core::mem::take(of_block) > 0);
+    }
+
+    /// True if this number of a block's ports are used or held, over all protocols.
+    pub(crate) fn has_busy(&self, block: u32, ports: u32) -> bool {
+        self.entries[block as usize].busy == ports
+    }
+
     /// Releases the block of a port, if the block has an owner and is empty. Returns the block and
     /// its former owner.
     pub(crate) fn release_empty(
@@ -224,6 +266,7 @@ impl Blocks {
             let before = self.of(owner, pool as usize).find(before).expect("it is in the list");
             self.entries[before as usize].next = next;
         }
+        self.answer(block);
         let entry = &mut self.entries[block as usize];
         (entry.owner, entry.next) = (NOBODY, NONE);
         self.rows[(block / self.stride) as usize].owned -= 1;

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::calendar::NONE;
 use crate::endpoint::{AddressPort, External, Internal};
-use crate::external::OwnershipSource;
+use crate::external::{OwnershipSource, Rest};
 use crate::protocols::{has_ports, place_of, quota_class, quota_of};
 use crate::table::{Mapping, SessionRef};
 use crate::{Change, Endpoint, MappingId, MappingKind, SessionId};
@@ -13,13 +13,20 @@ use crate::{Change, Endpoint, MappingId, MappingKind, SessionId};
 pub(crate) const SESSIONS_A_STEP: u32 = 256;
 
 impl Engine {
+    /// Removes a session whose timer is due at a tick, and its mapping with the last session.
     pub(crate) fn remove_session(&mut self, session: SessionRef, tick: u32) {
+        self.remove_session_at(session, tick, self.time_of(tick));
+    }
+
+    /// Removes a session, and its mapping with the last session. `time` is that of the events, in
+    /// nanoseconds.
+    pub(crate) fn remove_session_at(&mut self, session: SessionRef, tick: u32, time: u64) {
         let slot = self.table.mapping_of(session);
-        self.tell_ended(session, slot, self.time_of(tick));
+        self.tell_ended(session, slot, time);
         self.end_session(session, slot, tick);
         let mapping = self.table.mapping(slot);
         if mapping.sessions == 0 && !mapping.is_permanent() {
-            self.remove_mapping(slot, self.time_of(tick));
+            self.remove_mapping(slot, time);
         } else {
             if session == SessionRef::First(slot) {
                 let answers = self.first_answers(slot);
@@ -178,7 +185,7 @@ impl Engine {
             }
         } else if has_ports(protocol) {
             match rest {
-                _ if self.rests(slot, protocol, external) => {}
+                _ if self.rests(slot, protocol, external, rest) => {}
                 Rest::HoldDown => {
                     self.external.give(protocol, external, [end.tick, end.release], self.tick);
                 }
@@ -195,6 +202,9 @@ impl Engine {
             used[place] -= 1;
         }
         let sibling = mapping.created().err();
+        if sibling.is_some() && self.external.has_shares() {
+            self.external.count_unanswered(external, false);
+        }
         self.subscribers.release((record, mapping.host()), sibling, pool, place);
         if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
             let is_explicit = mapping.is_explicit();
@@ -255,13 +265,4 @@ struct End {
     tick: u32,
     /// The tick at which the mapping's port is free again after its hold-down.
     release: u32,
-}
-
-/// State of a removed mapping's port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
-    /// The port is in hold-down, if the ports of its protocol have one.
-    HoldDown,
-    /// The port is free at once.
-    Free,
 }

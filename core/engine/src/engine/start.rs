@@ -28,7 +28,7 @@ use crate::services::Services;
 use crate::session::Session;
 use crate::sizes::{Sizes, validate};
 use crate::statics::{permanent, served, static_hosts};
-use crate::subscriber::Subscribers;
+use crate::subscriber::{Subscribers, Takes};
 use crate::table::{NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, Table};
 use crate::time::{TICK, nanos};
 use crate::timeouts::Timers;
@@ -111,6 +111,7 @@ impl Engine {
             timeouts,
             config: without_rules(config),
         };
+        engine.subscribers.unanswered.set_pools(Takes::of(config));
         engine.make_statics()?;
         engine.make_services()?;
         engine.pin_blocks()?;

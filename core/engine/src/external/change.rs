@@ -500,7 +500,7 @@ impl ExternalPorts {
         self.evicted.insert((place, entry as u32), *owner & !HELD);
         *owner = EMPTY;
         // A port that rests is not among the ports in hold-down.
-        self.held += u32::from(self.resting.contains(&(place, entry as u32)));
+        self.held += u32::from(self.is_resting(place, entry));
         self.count_held(place, index, false);
         self.slots[index as usize].busy -= 1;
         self.note_freed(place, index, port, false, now + 1);
@@ -513,7 +513,7 @@ impl ExternalPorts {
         let Some(next) = self.evicted.remove(&(place, entry as u32)) else { return false };
         self.ports[place].owner[entry] = HELD | next;
         self.count_held(place, index, true);
-        self.held -= u32::from(self.resting.contains(&(place, entry as u32)));
+        self.held -= u32::from(self.is_resting(place, entry));
         self.slots[index as usize].busy += 1;
         self.note_kept(place, index, port, true);
         self.note_taken(place, index, self.pool_of(index), port);

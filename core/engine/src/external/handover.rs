@@ -120,7 +120,7 @@ impl ExternalPorts {
         if ports.owner[entry] & HELD == 0 {
             return;
         }
-        if self.resting.remove(&(place, entry as u32)) {
+        if self.leave_rest(place, entry).is_some() {
             self.held += 1;
         } else if self.is_of_pair {
             self.linger(place, entry);

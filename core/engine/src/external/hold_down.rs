@@ -20,12 +20,7 @@ impl ExternalPorts {
         now: u32,
     ) {
         let place = protocol_index(protocol);
-        let ports = &self.ports[place];
-        //= rfc6888#REQ-8a
-        if ports.hold == 0
-            || self.most_held == 0
-            || self.shares && self.is_whole(self.pool_of(index))
-        {
+        if !self.has_hold_down_at(place, index) {
             self.give_at_once(protocol, External::new(index, port), ended);
             return;
         }
@@ -46,6 +41,16 @@ impl ExternalPorts {
         let place = protocol_index(protocol);
         self.ports[place].owner[Self::entry(index, port)] = EMPTY;
         self.put_back(place, index, port, ended);
+    }
+
+    /// True if ports of an address are held after their mapping; `protocol` is the protocol's
+    /// place.
+    #[inline(always)]
+    pub(super) fn has_hold_down_at(&self, protocol: usize, index: u32) -> bool {
+        //= rfc6888#REQ-8a
+        self.ports[protocol].hold > 0
+            && self.most_held > 0
+            && !(self.shares && self.is_whole(self.pool_of(index)))
     }
 
     /// True if ports of a protocol are held after their mapping.

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::config::{AddressRange, Config, PoolConfig};
     use crate::endpoint::External;
-    use crate::external::EMPTY;
+    use crate::external::{EMPTY, Rest};
     use crate::random::{Generator, HashKey};
     use alloc::vec;
     use alloc::vec::Vec;
@@ -113,12 +113,19 @@ mod tests {
     enum State {
         Free,
         Used,
-        Rests,
+        Rests(Rest),
         Held(u32),
         /// A static mapping has the port; the state is the one that it left.
         Static(Option<u32>),
         /// A static mapping has the port, which rested before and has not ended its rest.
-        StaticRests,
+        StaticRests(Rest),
+    }
+
+    impl State {
+        /// The state after the end of a rest, without hold-down or with a hold-down until a tick.
+        fn after(rest: Rest, until: u32) -> Self {
+            if rest == Rest::Free { Self::Free } else { Self::Held(until) }
+        }
     }
 
     fn seen(external: &ExternalPorts, port: u16) -> (bool, bool) {
@@ -136,29 +143,33 @@ mod tests {
         let (end, until) = (External::new(0, port), now + HOLD);
         *state = match (what, *state) {
             // A copied mapping takes the port, whatever its state.
-            (0 | 1, State::Free | State::Held(_) | State::Rests) => {
+            (0 | 1, State::Free | State::Held(_) | State::Rests(_)) => {
                 ports.restore_port(UDP, end, 7, now);
                 State::Used
             }
-            (2, State::Free | State::Held(_) | State::Rests) => {
+            (2, State::Free | State::Held(_) | State::Rests(_)) => {
                 assert!(ports.guard(UDP, end, now));
-                State::Rests
+                match *state {
+                    State::Rests(rest) => State::Rests(rest),
+                    _ => State::Rests(Rest::HoldDown),
+                }
             }
             (2, State::Used) => {
                 assert!(!ports.guard(UDP, end, now));
                 State::Used
             }
             (3, State::Used) => {
-                ports.rest(UDP, end);
-                State::Rests
+                let rest = if coin { Rest::Free } else { Rest::HoldDown };
+                ports.rest(UDP, end, rest);
+                State::Rests(rest)
             }
             (4, State::Used) => {
                 ports.give(UDP, end, [now, until], now);
                 State::Held(until)
             }
-            (4, State::Rests) => {
+            (4, State::Rests(rest)) => {
                 ports.end_rest(UDP, end, until, now);
-                State::Held(until)
+                State::after(rest, until)
             }
             (5, State::Held(until)) if coin => {
                 ports.evict(UDP, 0, port, now);
@@ -168,17 +179,18 @@ mod tests {
                 ports.unreserve(UDP, 0, port, now);
                 before.map_or(State::Free, State::Held)
             }
-            (5, State::Rests) if coin => {
+            (5, State::Rests(rest)) if coin => {
                 ports.evict(UDP, 0, port, now);
-                State::StaticRests
+                State::StaticRests(rest)
             }
-            (5, State::StaticRests) if coin => {
+            (5, State::StaticRests(rest)) if coin => {
                 ports.unreserve(UDP, 0, port, now);
-                State::Rests
+                State::Rests(rest)
             }
-            (4 | 5, State::StaticRests) => {
+            // The hold-down begins although a static mapping has the port.
+            (4 | 5, State::StaticRests(rest)) => {
                 ports.end_rest(UDP, end, until, now);
-                State::Static(None)
+                State::Static((rest == Rest::HoldDown).then_some(until))
             }
             (_, state) => state,
         };
@@ -216,13 +228,18 @@ mod tests {
                         State::Static(Some(until)) if until <= now => *state = State::Static(None),
                         _ => {}
                     }
-                    let is_held = matches!(state, State::Held(_) | State::Rests);
+                    let is_held = matches!(state, State::Held(_) | State::Rests(_));
                     let expected = (*state == State::Free, is_held);
                     let place = (seed, step, port);
                     assert_eq!(seen(&ports, port), expected, "seed, step and port: {place:?}");
                 }
                 let held = states.iter().filter(|state| matches!(state, State::Held(_))).count();
                 assert_eq!(ports.held as usize, held, "seed {seed}, step {step}");
+                let returns = |state: &&State| {
+                    matches!(state, State::Rests(Rest::Free) | State::StaticRests(Rest::Free))
+                };
+                let returning = states.iter().filter(returns).count();
+                assert_eq!(ports.returning(0, place()) as usize, returning, "seed {seed}");
             }
         }
     }

@@ -2,13 +2,66 @@
 //! their mapping, until the other engine has forgotten it.
 //!
 //! A resting port counts as held, and is in no list of a tick of release. When its rest ends, it
-//! gets into such a list for the hold-down, or is free.
+//! gets into such a list for the hold-down, or is free. A port that will be free is returning; so
+//! is a block in which only returning ports are used or held. The numbers of returning ports and
+//! blocks tell how much a pool will get back without a further mapping's end.
 
 use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, NO_POOL};
-use crate::AddressRange;
+use crate::calendar::lane;
 use crate::endpoint::External;
-use crate::protocols::protocol_index;
+use crate::protocols::{PROTOCOLS, protocol_index};
+use crate::{AddressRange, BlockId};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+
+/// State of a port after its mapping, or after its rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// The port is in hold-down, if the ports of its protocol have one.
+    HoldDown,
+    /// The port is free at once.
+    Free,
+}
+
+/// Number of things of which a pool may have too few: ports by the place of their protocol, and
+/// blocks in the place after that.
+const THINGS: usize = PROTOCOLS.len() + 1;
+
+/// A block with returning ports.
+#[derive(Clone, Copy, Debug, Default)]
+struct Returning {
+    ports: u32,
+    /// True if nothing else is used or held in the block, as of the last end of a mapping.
+    is_whole: bool,
+}
+
+/// A port that rests.
+#[derive(Clone, Copy, Debug)]
+struct RestingPort {
+    after: Rest,
+    /// The pool that it returns to, and its block.
+    returns_to: Option<(usize, Option<u32>)>,
+}
+
+/// Ports of ended mappings that another engine may have a copy of.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Resting {
+    /// By the place of the protocol and the port's entry.
+    ports: BTreeMap<(usize, u32), RestingPort>,
+    /// Blocks with returning ports.
+    blocks: BTreeMap<u32, Returning>,
+    /// Numbers of returning things of each pool, without blocks that are returning in part.
+    of_pools: Vec<[u32; THINGS]>,
+}
+
+impl Resting {
+    fn of_pool(&mut self, pool: usize) -> &mut [u32; THINGS] {
+        if self.of_pools.len() <= pool {
+            self.of_pools.resize(pool + 1, [0; THINGS]);
+        }
+        &mut self.of_pools[pool]
+    }
+}
 
 impl ExternalPorts {
     /// Shares all addresses with another engine: none gives out ports before
@@ -65,14 +118,61 @@ impl ExternalPorts {
         !self.slots[index as usize].is_closed
     }
 
-    /// Takes a port from its mapping. The port rests.
-    pub(crate) fn rest(&mut self, protocol: u8, External { index, port }: External) {
+    /// Takes a port from its mapping. The port rests; `after` is its state after the rest.
+    pub(crate) fn rest(&mut self, protocol: u8, External { index, port }: External, after: Rest) {
         let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
         self.ports[place].owner[entry] = HELD | LAST;
         self.count_held(place, index, true);
         // The limit is that of ports in hold-down.
         self.held -= 1;
-        self.resting.insert((place, entry as u32));
+        let returns = after == Rest::Free && self.gives_out(place, index, port);
+        let returns_to = returns.then(|| {
+            let pool = self.pool_of(index);
+            (pool, self.blocks.find(pool, index, port))
+        });
+        let (rests, key) = (RestingPort { after, returns_to }, (place, entry as u32));
+        self.resting.ports.insert(key, rests);
+        if let Some((pool, block)) = returns_to {
+            self.resting.of_pool(pool)[place] += 1;
+            self.return_block(pool, block);
+        }
+    }
+
+    /// Counts a returning port more in its block, if it has one.
+    fn return_block(&mut self, pool: usize, block: Option<u32>) {
+        let Some(block) = block else { return };
+        let returning = self.resting.blocks.entry(block).or_default();
+        returning.ports += 1;
+        let is_whole = self.blocks.has_busy(block, returning.ports);
+        if is_whole && !core::mem::replace(&mut returning.is_whole, true) {
+            self.resting.of_pool(pool)[PROTOCOLS.len()] += 1;
+        }
+    }
+
+    /// Ends the rest of a port, if it rests. Returns its state after the rest.
+    pub(super) fn leave_rest(&mut self, place: usize, entry: usize) -> Option<Rest> {
+        let RestingPort { after, returns_to } =
+            self.resting.ports.remove(&(place, entry as u32))?;
+        if let Some((pool, block)) = returns_to {
+            self.resting.of_pool(pool)[place] -= 1;
+            if let Some(block) = block
+                && let Some(returning) = self.resting.blocks.get_mut(&block)
+            {
+                returning.ports -= 1;
+                if returning.ports == 0 {
+                    let is_whole = returning.is_whole;
+                    self.resting.blocks.remove(&block);
+                    self.resting.of_pool(pool)[PROTOCOLS.len()] -= u32::from(is_whole);
+                }
+            }
+        }
+        Some(after)
+    }
+
+    /// Number of returning ports of a pool; `thing` is the place of the protocol. The next place
+    /// means blocks.
+    pub(crate) fn returning(&self, pool: usize, thing: usize) -> u32 {
+        self.resting.of_pools.get(pool).map_or(0, |of_pool| of_pool[thing])
     }
 
     /// Lets a port rest that no mapping here has, at tick `now`. Returns false if a mapping has it.
@@ -83,7 +183,7 @@ impl ExternalPorts {
         now: u32,
     ) -> bool {
         let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
-        if self.resting.contains(&(place, entry as u32)) {
+        if self.is_resting(place, entry) {
             return true;
         }
         self.unhold(protocol, index, port, now);
@@ -95,42 +195,69 @@ impl ExternalPorts {
         if self.ports[place].take_free(index, number, port) {
             self.note_taken(place, index, number, port);
         }
-        self.rest(protocol, External { index, port });
+        self.rest(protocol, External { index, port }, Rest::HoldDown);
         true
     }
 
-    /// Ends the rest of a port at tick `now`. The port is held until tick `until` if its protocol
-    /// has a hold-down.
+    /// Ends the rest of a port at tick `now`. The port is held until tick `until` if it has a
+    /// hold-down. Returns the block that is released, if the block of a port that is free at once
+    /// is empty.
     pub(crate) fn end_rest(
         &mut self,
         protocol: u8,
         External { index, port }: External,
         until: u32,
         now: u32,
-    ) {
+    ) -> Option<BlockId> {
         let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
+        let after = self.leave_rest(place, entry)?;
+        let is_free = after == Rest::Free || until <= now || !self.has_hold_down_at(place, index);
         // A static mapping may have taken the port since.
-        if !self.resting.remove(&(place, entry as u32))
-            || self.evicted.remove(&(place, entry as u32)).is_some()
-        {
-            return;
+        if self.evicted.contains_key(&(place, entry as u32)) {
+            match is_free {
+                true => _ = self.evicted.remove(&(place, entry as u32)),
+                false => self.hold_evicted(place, entry, until),
+            }
+            return None;
         }
         self.held += 1;
-        if self.ports[place].hold == 0 || self.most_held == 0 || until <= now {
-            self.free_held(place, entry, now + 1);
-        } else {
+        if !is_free {
             self.hold_until(place, index, port, until);
             self.limit_held(now);
+            return None;
         }
+        self.free_held(place, entry, now + 1);
+        match after {
+            Rest::HoldDown => None,
+            Rest::Free => self.release_empty(index, port),
+        }
+    }
+
+    /// Begins the hold-down of a port that a static mapping has: it is held for the rest of the
+    /// time after the mapping.
+    fn hold_evicted(&mut self, place: usize, entry: usize, until: u32) {
+        let key = (place, entry as u32);
+        if let Some(lingering) = self.lingering.get_mut(&key) {
+            lingering.until = Some(until);
+            return;
+        }
+        // `NONE` without its uppermost bit is `LAST`.
+        let next = self.ports[place].holds.push(until, lane(key.1), key.1) & !HELD;
+        self.evicted.insert(key, next);
     }
 
     /// True if a port rests.
     pub(crate) fn rests_at(&self, protocol: u8, External { index, port }: External) -> bool {
-        self.resting.contains(&(protocol_index(protocol), Self::entry(index, port) as u32))
+        self.is_resting(protocol_index(protocol), Self::entry(index, port))
+    }
+
+    /// True if the port of an entry rests; `place` is the place of the protocol.
+    pub(super) fn is_resting(&self, place: usize, entry: usize) -> bool {
+        self.resting.ports.contains_key(&(place, entry as u32))
     }
 
     /// Number of ports that rest.
     pub(crate) fn resting(&self) -> usize {
-        self.resting.len()
+        self.resting.ports.len()
     }
 }

@@ -349,6 +349,39 @@ impl ExternalPorts {
         }
     }
 
+    /// True if new mappings may have ports of an address of a pool.
+    pub(crate) fn has_open(&self, pool: usize) -> bool {
+        !self.pools[pool].slots.is_empty()
+    }
+
+    /// Number of blocks of a pool with mappings of unanswered subscribers.
+    pub(crate) fn unanswered_blocks(&self, pool: usize) -> u32 {
+        self.blocks.unanswered(pool)
+    }
+
+    /// Counts a mapping of an unanswered subscriber more, or less, in the block of its port.
+    #[cold]
+    pub(crate) fn count_unanswered(&mut self, External { index, port }: External, is_more: bool) {
+        let block = self.blocks.find(self.pool_of(index), index, port);
+        match block {
+            Some(block) if is_more => self.blocks.add_unanswered(block),
+            Some(block) => self.blocks.remove_unanswered(block),
+            None => {}
+        }
+    }
+
+    /// Counts no mapping of a subscriber's blocks of a pool any more as one of an unanswered
+    /// subscriber.
+    pub(crate) fn answer_blocks(&mut self, pool: usize, subscriber: Host) {
+        if self.blocks.has(pool) {
+            let mut next = self.blocks.of(subscriber, pool).next();
+            while let Some(block) = next {
+                self.blocks.answer(block);
+                next = self.blocks.next_of(block);
+            }
+        }
+    }
+
     /// Takes one block that is due at a tick from its subscriber.
     pub(crate) fn release_block(&mut self, tick: u32) -> Option<BlockId> {
         let released = self.blocks.release(tick)?;

@@ -25,6 +25,13 @@ impl Subscribers {
         }
     }
 
+    /// The pools of which the subscriber of a record has or had mappings, if it is unanswered.
+    pub(crate) fn unanswered_pools(&self, at: u32) -> impl Iterator<Item = usize> + '_ {
+        let first = self.is_unanswered(at).then(|| self.records[at as usize].next);
+        let entries = core::iter::successors(first, |&entry| self.unanswered.other(entry));
+        entries.map(|entry| self.unanswered.pool(entry))
+    }
+
     /// Notes that a host has a new record and is unanswered.
     pub(crate) fn enter_unanswered(&mut self, at: u32) {
         let record = &mut self.records[at as usize];

@@ -1,9 +1,9 @@
 //! Unanswered subscribers: no remote endpoint has answered one of their packets yet, so their
 //! source addresses may be forged (section 18 of the specification). Such a subscriber has an entry
 //! for each of its records: one for each pool of which it has mappings. There are queues of these
-//! entries, the oldest first: one of all, one of each pool, and one of entries with requested
-//! mappings. Each entry has a list of its mappings. No change of a queue or of a list needs a
-//! search.
+//! entries, the oldest first: one of all, one of entries with requested mappings, and one for each
+//! thing of a pool that may be scarce: the ports of a protocol, or blocks. Each entry has a list of
+//! its mappings of each protocol. No change of a queue or of a list needs a search.
 //!
 //! A list has an element, its sibling entry, for each mapping that an unanswered subscriber begins.
 //! The line of the mapping has the number of the element in place of the time at which the mapping
@@ -13,6 +13,7 @@
 //!
 //! `reclaim.rs` decides when the oldest give way.
 
+use crate::config::{Allocation, Config};
 use crate::protocols::PROTOCOLS;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,12 +27,21 @@ pub(crate) enum Queue {
     All,
     /// Entries with requested mappings, by the time of the first request.
     Asking,
-    /// Entries of a pool, by the time of their first mapping of it.
-    Pool(usize),
+    /// Entries with mappings that take this thing of a pool, by the time of the first such mapping.
+    Of(usize, Thing),
 }
 
+/// A thing of a pool that may be scarce: the place of a protocol, whose ports are meant, or
+/// [`BLOCKS`].
+pub(crate) type Thing = usize;
+
+/// The blocks of a pool, among its [things](Thing).
+pub(crate) const BLOCKS: Thing = PROTOCOLS.len();
+
+const THINGS: usize = BLOCKS + 1;
+
 /// Number of queues that an entry may be in.
-const QUEUES: usize = 3;
+const QUEUES: usize = 2 + THINGS;
 
 impl Queue {
     /// The place of the queue's links in an entry.
@@ -39,13 +49,54 @@ impl Queue {
         match self {
             Self::All => 0,
             Self::Asking => 1,
-            Self::Pool(_) => 2,
+            Self::Of(_, thing) => 2 + thing,
         }
     }
 }
 
-/// Numbers of mappings by [`place_of`](crate::protocols::place_of).
-pub(crate) type ByPlace = [u32; PROTOCOLS.len() + 1];
+/// Number of places of protocols ([`place_of`](crate::protocols::place_of)).
+const PLACES: usize = PROTOCOLS.len() + 1;
+
+/// Numbers of mappings by the place of their protocol.
+pub(crate) type ByPlace = [u32; PLACES];
+
+/// Things that the mappings of a pool take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// Ports.
+    Ports,
+    /// Blocks, by their ports.
+    Blocks,
+    /// Whole addresses, each of which is a block. A mapping without a port takes one, too.
+    Addresses,
+}
+
+impl Takes {
+    /// What the mappings of each pool take.
+    pub(crate) fn of(config: &Config) -> impl ExactSizeIterator<Item = Self> {
+        config.pools.iter().map(|pool| match config.allocation_of(pool) {
+            Allocation::Block(_) => Self::Blocks,
+            Allocation::Address => Self::Addresses,
+            _ => Self::Ports,
+        })
+    }
+
+    /// The thing that a mapping takes; `place` is the place of its protocol.
+    #[inline(always)]
+    const fn thing(self, place: usize) -> Option<Thing> {
+        match self {
+            Self::Ports if place < PROTOCOLS.len() => Some(place),
+            Self::Blocks if place < PROTOCOLS.len() => Some(BLOCKS),
+            Self::Addresses => Some(BLOCKS),
+            _ => None,
+        }
+    }
+
+    /// The places of protocols whose mappings take a thing.
+    fn places(self, thing: Thing) -> impl DoubleEndedIterator<Item = usize> {
+        (0..PLACES).filter(move |place| self.thing(*place) == Some(thing))
+    }
+}
 
 /// The neighbours of an element of a queue.
 #[derive(Clone, Copy, Debug)]
@@ -73,12 +124,14 @@ impl Ends {
 /// What unanswered subscribers have of a pool.
 #[derive(Clone, Copy, Debug)]
 struct OfPool {
-    queue: Ends,
+    queues: [Ends; THINGS],
     mappings: ByPlace,
+    takes: Takes,
 }
 
 impl OfPool {
-    const NONE: Self = Self { queue: Ends::NONE, mappings: [0; PROTOCOLS.len() + 1] };
+    const NONE: Self =
+        Self { queues: [Ends::NONE; THINGS], mappings: [0; PLACES], takes: Takes::Ports };
 }
 
 /// An unanswered subscriber's mappings of a pool. In a free entry, `links[0].after` is the next
@@ -91,15 +144,43 @@ struct Entry {
     others: Links,
     /// Place of the record.
     record: u32,
-    /// The sibling entry of the latest mapping, or [`NONE`]. An entry without mappings is in no
-    /// queue.
-    latest: u32,
-    /// Time at which the first mapping was made, nanoseconds.
-    made: u64,
+    /// The sibling entry of the latest mapping with each place of the protocol, or [`NONE`]. An
+    /// entry without mappings is in no queue.
+    latest: [u32; PLACES],
     mappings: ByPlace,
+    /// Time at which the first mapping was made, and the first that takes each thing, nanoseconds.
+    made: u64,
+    made_of: [u64; THINGS],
     pool: u16,
     is_asking: bool,
+    /// What its mappings take, if it has any.
+    takes: Takes,
 }
+
+impl Entry {
+    /// Number of mappings.
+    #[inline(always)]
+    fn count(&self) -> u32 {
+        self.mappings.iter().sum()
+    }
+
+    /// Number of mappings that take a thing.
+    #[inline(always)]
+    fn count_of(&self, thing: Thing) -> u32 {
+        match self.takes {
+            Takes::Ports if thing != BLOCKS => self.mappings[thing],
+            _ => self.takes.places(thing).map(|place| self.mappings[place]).sum(),
+        }
+    }
+
+    /// The latest mapping of the last of these places that has one.
+    fn last(&self, places: impl DoubleEndedIterator<Item = usize>) -> u32 {
+        let mut latest = places.rev().map(|place| self.latest[place]);
+        latest.find(|latest| *latest != NONE).unwrap_or(NONE)
+    }
+}
+
+const _: () = assert!(size_of::<Entry>() == 160);
 
 /// A mapping that an unanswered subscriber began.
 #[derive(Clone, Copy, Debug)]
@@ -151,9 +232,10 @@ impl Unanswered {
         }
     }
 
-    /// Makes room for `pools` pools.
-    pub(crate) fn set_pools(&mut self, pools: usize) {
-        self.pools.resize(pools.max(self.pools.len()), OfPool::NONE);
+    /// Says what the mappings of each pool take from now on.
+    pub(crate) fn set_pools(&mut self, pools: impl ExactSizeIterator<Item = Takes>) {
+        self.pools.resize(pools.len().max(self.pools.len()), OfPool::NONE);
+        self.pools.iter_mut().zip(pools).for_each(|(pool, takes)| pool.takes = takes);
     }
 
     /// Bytes that `records` records and `slots` slots take.
@@ -179,7 +261,7 @@ impl Unanswered {
     /// Number of mappings of a pool that unanswered subscribers have, by the place of their
     /// protocol.
     pub(crate) fn mappings_of(&self, pool: usize) -> ByPlace {
-        self.pools.get(pool).map_or([0; PROTOCOLS.len() + 1], |of_pool| of_pool.mappings)
+        self.pools.get(pool).map_or([0; PLACES], |of_pool| of_pool.mappings)
     }
 
     /// The oldest entry of a queue.
@@ -193,15 +275,35 @@ impl Unanswered {
         self.entries[at as usize].record
     }
 
-    /// Time at which the first mapping of an entry in a queue was made, nanoseconds.
-    pub(crate) fn made(&self, at: u32) -> u64 {
-        self.entries[at as usize].made
+    /// Time at which the first mapping that counts for a queue was made, of an entry in it,
+    /// nanoseconds.
+    pub(crate) fn made(&self, at: u32, queue: Queue) -> u64 {
+        let entry = &self.entries[at as usize];
+        match queue {
+            Queue::All | Queue::Asking => entry.made,
+            Queue::Of(_, thing) => entry.made_of[thing],
+        }
     }
 
-    /// The slot of the latest mapping of an entry, if it has one.
-    pub(crate) fn latest_mapping(&self, at: u32) -> Option<u32> {
-        let latest = self.siblings.get(self.entries[at as usize].latest as usize)?;
-        Some(latest.slot)
+    /// The slot of the mapping of an entry that ends first for a queue: of the last protocol of
+    /// which the entry has mappings that count for the queue, the latest mapping.
+    pub(crate) fn latest_mapping(&self, at: u32, queue: Queue) -> Option<u32> {
+        let entry = &self.entries[at as usize];
+        let latest = match queue {
+            Queue::All | Queue::Asking => entry.last(0..PLACES),
+            Queue::Of(_, thing) => entry.last(entry.takes.places(thing)),
+        };
+        Some(self.siblings.get(latest as usize)?.slot)
+    }
+
+    /// True if an entry has mappings.
+    pub(crate) fn has_mappings(&self, at: u32) -> bool {
+        self.entries[at as usize].count() > 0
+    }
+
+    /// The pool of an entry.
+    pub(crate) fn pool(&self, at: u32) -> usize {
+        self.entries[at as usize].pool.into()
     }
 
     /// Tick at which the mapping of a sibling entry was made.
@@ -223,7 +325,7 @@ impl Unanswered {
             core::iter::successors(next(&at), next).filter(|at| *at != NONE)
         };
         let others = chain(at, |links| links.before).chain(chain(at, |links| links.after));
-        let with_mappings = others.filter(|at| self.entries[*at as usize].latest != NONE);
+        let with_mappings = others.filter(|at| self.has_mappings(*at));
         with_mappings.max_by_key(|at| self.entries[*at as usize].pool)
     }
 
@@ -231,7 +333,9 @@ impl Unanswered {
         match queue {
             Queue::All => &self.all,
             Queue::Asking => &self.asking,
-            Queue::Pool(pool) => self.pools.get(pool).map_or(&Ends::NONE, |of_pool| &of_pool.queue),
+            Queue::Of(pool, thing) => {
+                self.pools.get(pool).map_or(&Ends::NONE, |of_pool| &of_pool.queues[thing])
+            }
         }
     }
 
@@ -240,7 +344,7 @@ impl Unanswered {
         match queue {
             Queue::All => &mut self.all,
             Queue::Asking => &mut self.asking,
-            Queue::Pool(pool) => &mut self.pools[pool].queue,
+            Queue::Of(pool, thing) => &mut self.pools[pool].queues[thing],
         }
     }
 
@@ -253,11 +357,13 @@ impl Unanswered {
             links: [Links::NONE; QUEUES],
             others: Links::NONE,
             record,
-            latest: NONE,
+            latest: [NONE; PLACES],
+            mappings: [0; PLACES],
             made: 0,
-            mappings: [0; PROTOCOLS.len() + 1],
+            made_of: [0; THINGS],
             pool: pool as u16,
             is_asking: false,
+            takes: Takes::Ports,
         };
         let first = match first {
             Some(first) => first,
@@ -302,14 +408,19 @@ impl Unanswered {
     /// subscriber, or the record is removed. The entry of the subscriber's first record is the last
     /// to leave.
     pub(crate) fn leave(&mut self, at: u32) {
-        let Entry { latest, mappings, pool, others, .. } = self.entries[at as usize];
-        if latest != NONE {
+        let Entry { mappings, pool, others, .. } = self.entries[at as usize];
+        if self.has_mappings(at) {
+            for thing in 0..THINGS {
+                if self.entries[at as usize].count_of(thing) > 0 {
+                    self.remove(at, Queue::Of(pool.into(), thing));
+                }
+            }
             let of_pool = &mut self.pools[usize::from(pool)].mappings;
             for (all, count) in of_pool.iter_mut().zip(mappings) {
                 *all -= count;
                 self.mappings -= count;
             }
-            self.remove_from_queues(at);
+            self.remove_from_all(at);
         }
         self.subscribers -= u32::from(others.before == NONE);
         if let Some(before) = self.entries.get_mut(others.before as usize) {
@@ -322,14 +433,12 @@ impl Unanswered {
         self.entries[at as usize].links[0].after = free;
     }
 
-    fn remove_from_queues(&mut self, at: u32) {
-        let entry = &mut self.entries[at as usize];
-        let pool = usize::from(entry.pool);
-        if core::mem::take(&mut entry.is_asking) {
+    /// Takes an entry out of the queues that are not of a thing.
+    fn remove_from_all(&mut self, at: u32) {
+        if core::mem::take(&mut self.entries[at as usize].is_asking) {
             self.remove(at, Queue::Asking);
         }
         self.remove(at, Queue::All);
-        self.remove(at, Queue::Pool(pool));
     }
 
     #[inline(always)]
@@ -376,7 +485,7 @@ impl Unanswered {
         now: u64,
     ) -> u32 {
         let entry = &mut self.entries[at as usize];
-        let (older, pool) = (entry.latest, usize::from(entry.pool));
+        let (older, pool) = (entry.latest[place], usize::from(entry.pool));
         let sibling = Sibling { older, younger: NONE, slot, created };
         let number = match self.siblings.get_mut(self.free_sibling as usize) {
             Some(freed) => {
@@ -388,17 +497,26 @@ impl Unanswered {
                 self.siblings.len() as u32 - 1
             }
         };
-        entry.latest = number;
+        entry.latest[place] = number;
         entry.mappings[place] += 1;
-        self.pools[pool].mappings[place] += 1;
+        let of_pool = &mut self.pools[pool];
+        of_pool.mappings[place] += 1;
         self.mappings += 1;
-        match self.siblings.get_mut(older as usize) {
-            Some(older) => older.younger = number,
-            None => {
-                entry.made = now;
-                self.append(at, Queue::All);
-                self.append(at, Queue::Pool(pool));
-            }
+        if let Some(older) = self.siblings.get_mut(older as usize) {
+            older.younger = number;
+            return number;
+        }
+        let is_first = entry.count() == 1;
+        if is_first {
+            (entry.made, entry.takes) = (now, of_pool.takes);
+        }
+        let thing = entry.takes.thing(place).filter(|thing| entry.count_of(*thing) == 1);
+        if let Some(thing) = thing {
+            entry.made_of[thing] = now;
+            self.append(at, Queue::Of(pool, thing));
+        }
+        if is_first {
+            self.append(at, Queue::All);
         }
         number
     }
@@ -408,16 +526,26 @@ impl Unanswered {
     pub(crate) fn remove_mapping(&mut self, at: u32, sibling: u32, place: usize) {
         let Sibling { older, younger, .. } = self.siblings[sibling as usize];
         let entry = &mut self.entries[at as usize];
+        let pool = usize::from(entry.pool);
         entry.mappings[place] -= 1;
-        self.pools[usize::from(entry.pool)].mappings[place] -= 1;
+        self.pools[pool].mappings[place] -= 1;
         self.mappings -= 1;
         match self.siblings.get_mut(younger as usize) {
-            None => entry.latest = older,
+            None => entry.latest[place] = older,
             Some(younger) => younger.older = older,
         }
         match self.siblings.get_mut(older as usize) {
             Some(older) => older.younger = younger,
-            None if younger == NONE => self.remove_from_queues(at),
+            None if younger == NONE => {
+                let is_empty = entry.count() == 0;
+                let thing = entry.takes.thing(place).filter(|thing| entry.count_of(*thing) == 0);
+                if let Some(thing) = thing {
+                    self.remove(at, Queue::Of(pool, thing));
+                }
+                if is_empty {
+                    self.remove_from_all(at);
+                }
+            }
             None => {}
         }
     }
@@ -435,23 +563,57 @@ mod tests {
     use proptest::prelude::*;
 
     const POOLS: usize = 3;
+    const TAKES: [Takes; POOLS] = [Takes::Ports, Takes::Blocks, Takes::Addresses];
 
     /// A record of the reference, by subscriber and pool; pool 0 has the first records.
     #[derive(Debug, Default)]
     struct Record {
         entry: u32,
-        /// When its first mapping was made, and the first request, by the number of the operation.
+        /// When its first mapping was made, the first that takes each thing, and the first request,
+        /// by the number of the operation.
         made: u32,
+        made_of: BTreeMap<Thing, u32>,
         asked: Option<u32>,
         /// Sibling entries and slots, the latest last.
         mappings: Vec<(u32, u32)>,
+    }
+
+    impl Record {
+        /// The latest mapping of the last of some places that has one.
+        fn last(&self, counts: impl Fn(usize) -> bool) -> Option<u32> {
+            let slots = self.mappings.iter().map(|(_, slot)| *slot);
+            let all = slots.enumerate().filter(|(_, slot)| counts(place_of(*slot)));
+            all.max_by_key(|(at, slot)| (place_of(*slot), *at)).map(|(_, slot)| slot)
+        }
+
+        /// Adds the mapping of a slot of a pool, made at the time that is the slot's number.
+        fn add(&mut self, sibling: u32, slot: u32, pool: usize) {
+            if self.mappings.is_empty() {
+                self.made = slot;
+            }
+            self.mappings.push((sibling, slot));
+            if let Some(thing) = TAKES[pool].thing(place_of(slot)) {
+                self.made_of.entry(thing).or_insert(slot);
+            }
+        }
+
+        /// Removes a mapping. Returns its sibling entry and its slot.
+        fn remove(&mut self, which: u32, pool: usize) -> (u32, u32) {
+            let which = which as usize % self.mappings.len();
+            let removed = self.mappings.remove(which);
+            self.asked = self.asked.filter(|_| !self.mappings.is_empty());
+            let left: Vec<u32> = self.mappings.iter().map(|(_, slot)| *slot).collect();
+            let takes = |slot: &u32, thing| TAKES[pool].thing(place_of(*slot)) == Some(thing);
+            self.made_of.retain(|thing, _| left.iter().any(|slot| takes(slot, *thing)));
+            removed
+        }
     }
 
     type Records = BTreeMap<(u32, usize), Record>;
 
     /// Place of the protocol of the mapping in a slot.
     fn place_of(slot: u32) -> usize {
-        slot as usize % 2 * PROTOCOLS.len()
+        [0, 1, PLACES - 1][slot as usize % 3]
     }
 
     fn number((subscriber, pool): (u32, usize)) -> u32 {
@@ -468,7 +630,9 @@ mod tests {
             let time = match queue {
                 Queue::All => Some(record.made),
                 Queue::Asking => record.asked,
-                Queue::Pool(pool) => (at.1 == pool).then_some(record.made),
+                Queue::Of(pool, thing) => {
+                    record.made_of.get(&thing).copied().filter(|_| at.1 == pool)
+                }
             };
             time.filter(|_| !record.mappings.is_empty()).map(|time| (time, number(*at)))
         };
@@ -488,8 +652,10 @@ mod tests {
         check_queue(unanswered, Queue::All, records)?;
         check_queue(unanswered, Queue::Asking, records)?;
         for pool in 0..POOLS {
-            check_queue(unanswered, Queue::Pool(pool), records)?;
-            let mut of_pool = [0; PROTOCOLS.len() + 1];
+            for thing in 0..THINGS {
+                check_queue(unanswered, Queue::Of(pool, thing), records)?;
+            }
+            let mut of_pool = [0; PLACES];
             let records = records.iter().filter(|(at, _)| at.1 == pool);
             for (_, slot) in records.flat_map(|(_, record)| &record.mappings) {
                 of_pool[place_of(*slot)] += 1;
@@ -502,10 +668,19 @@ mod tests {
             };
             let further = records.iter().rfind(is_further).map(|(_, other)| other.entry);
             prop_assert_eq!(unanswered.last_further(record.entry), further);
-            let latest = record.mappings.last().map(|(_, slot)| *slot);
-            prop_assert_eq!(unanswered.latest_mapping(record.entry), latest);
+            let entry = record.entry;
+            let latest = record.last(|_| true);
+            prop_assert_eq!(unanswered.latest_mapping(entry, Queue::All), latest);
+            prop_assert_eq!(unanswered.has_mappings(entry), latest.is_some());
+            prop_assert_eq!(unanswered.pool(entry), at.1);
             if latest.is_some() {
-                prop_assert_eq!(unanswered.made(record.entry), u64::from(record.made));
+                prop_assert_eq!(unanswered.made(entry, Queue::All), u64::from(record.made));
+            }
+            for (thing, made) in &record.made_of {
+                let queue = Queue::Of(at.1, *thing);
+                let latest = record.last(|place| TAKES[at.1].thing(place) == Some(*thing));
+                prop_assert_eq!(unanswered.latest_mapping(entry, queue), latest);
+                prop_assert_eq!(unanswered.made(entry, queue), u64::from(*made));
             }
             for &(sibling, slot) in &record.mappings {
                 prop_assert_eq!(unanswered.created(sibling), slot * 7);
@@ -521,7 +696,7 @@ mod tests {
             ops in prop::collection::vec((0_u8..8, 0_u32..5, 0..POOLS, 0_u32..4), 1..300),
         ) {
             let mut unanswered = Unanswered::new(16, 64, 1);
-            unanswered.set_pools(POOLS);
+            unanswered.set_pools(TAKES.into_iter());
             let mut records = Records::new();
             // Elements of answered subscribers' mappings.
             let mut left = Vec::new();
@@ -560,20 +735,15 @@ mod tests {
                         records.remove(&at);
                     }
                     4 | 5 if !record.mappings.is_empty() => {
-                        let which = which as usize % record.mappings.len();
-                        let (sibling, slot) = record.mappings.remove(which);
+                        let (sibling, slot) = record.remove(which, pool);
                         unanswered.remove_mapping(record.entry, sibling, place_of(slot));
                         unanswered.free_sibling(sibling);
-                        record.asked = record.asked.filter(|_| !record.mappings.is_empty());
                     }
                     _ if record.mappings.len() < 4 => {
                         let mapping = (time, place_of(time));
                         let now = u64::from(time);
                         let sibling = unanswered.add_mapping(record.entry, mapping, time * 7, now);
-                        if record.mappings.is_empty() {
-                            record.made = time;
-                        }
-                        record.mappings.push((sibling, time));
+                        record.add(sibling, time, pool);
                     }
                     _ => {}
                 }

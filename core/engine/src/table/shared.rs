@@ -14,6 +14,7 @@ use crate::host::Host;
 use crate::index::Index;
 use crate::protocols::has_ports;
 use crate::random::HashKey;
+use crate::session::Way;
 
 /// Flag of a mapping: others have its external endpoint, too.
 pub(crate) const SHARED_EXTERNAL: u8 = 16;
@@ -184,12 +185,18 @@ impl Table {
     /// True if a new mapping's session with this remote endpoint would be ambiguous: another
     /// mapping with the same internal or external endpoint has a session with that remote endpoint.
     pub(crate) fn clashes(&self, new: &NewMapping, remote: AddressPort) -> bool {
-        let NewMapping { protocol, internal, external, .. } = *new;
-        if self.has_shared_external()
+        let NewMapping { protocol, external, .. } = *new;
+        self.has_shared_external()
             && has_ports(protocol)
             && self.find_shared_external(protocol, external, remote).is_some()
-            || self.has_shared_internal()
-                && self.find_shared_internal(protocol, internal, remote).is_some()
+            || self.clashes_inside(new, remote)
+    }
+
+    /// The part of [`Table::clashes`] for the internal endpoint.
+    fn clashes_inside(&self, new: &NewMapping, remote: AddressPort) -> bool {
+        let NewMapping { protocol, internal, .. } = *new;
+        if self.has_shared_internal()
+            && self.find_shared_internal(protocol, internal, remote).is_some()
         {
             return true;
         }
@@ -202,8 +209,10 @@ impl Table {
         new.flags & SHARED_INTERNAL != 0 && ordinary()
     }
 
-    /// [`Table::clashes`] for an existing mapping.
-    pub(crate) fn is_ambiguous(&self, slot: u32, remote: AddressPort) -> bool {
+    /// [`Table::clashes`] for an existing mapping, and a session that a packet going this way
+    /// begins. The search for the mapping of a packet from outside has found no session at the
+    /// external endpoint, or one that the packet replaces.
+    pub(crate) fn is_ambiguous(&self, slot: u32, remote: AddressPort, way: Way) -> bool {
         let mapping = self.mapping(slot);
         if !self.has_shared_internal() && !self.has_shared_external() && !mapping.shares_internal()
         {
@@ -218,6 +227,9 @@ impl Table {
             permanent: mapping.is_permanent(),
             flags: mapping.flags,
         };
-        self.clashes(&new, remote)
+        match way {
+            Way::Out => self.clashes(&new, remote),
+            Way::In => self.clashes_inside(&new, remote),
+        }
     }
 }

@@ -16,8 +16,8 @@ use crate::rewrite::{Rewrite, apply, apply_embedded, apply_transit};
 use crate::session::Way;
 
 impl Engine {
-    /// Decides about a packet that came in on a side, with a plan in which nothing stands yet. What
-    /// a reload left undone, and the decision depends on, is done.
+    /// Decides about a packet that came in on a side, with a plan in which nothing stands yet. Work
+    /// that the decision depends on is done.
     #[inline]
     pub(super) fn decide(
         &mut self,
@@ -57,6 +57,9 @@ impl Engine {
                     }
                 }
                 Err(Unsettled::Subscriber(record)) => self.subscribers.settle(record),
+                Err(Unsettled::Reopened(session)) => {
+                    self.remove_session_at(session, self.tick, self.now);
+                }
             }
             *plan = Plan::new(direction_from(from), headers.realm);
         }

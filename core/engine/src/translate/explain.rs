@@ -158,6 +158,9 @@ pub enum Step {
         /// True if the packet is let in.
         admitted: bool,
     },
+    /// The packet would open a connection in the place of a closed session, and the server of that
+    /// session takes no new ones: the session would end.
+    Reopened,
     /// One of several servers would get the packet.
     Service,
     /// The static mapping of a whole address holds.

@@ -129,14 +129,15 @@ pub(super) enum Answer {
     Late(AddressPort),
 }
 
-/// Work that a reload left undone and a decision depends on: it is done, then the decision begins
-/// anew.
+/// Work that a decision depends on: it is done, then the decision begins anew.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Unsettled {
     /// The configuration in force has not judged this mapping.
     Mapping(u32),
     /// The subscriber with this record is of no class yet.
     Subscriber(u32),
+    /// The packet opens a connection in the place of this closed session.
+    Reopened(SessionRef),
 }
 
 /// Reason why a decision ends early.

@@ -5,8 +5,8 @@ use crate::common::*;
 use crate::world::*;
 use natgate_engine::{
     Allocation, Behavior, BlockConfig, Change, Config, DropReason, Endpoint, Engine, MapRequest,
-    MappingId, MappingInfo, Match, Packet, PoolConfig, Prefix, Rule, RuleAction, Side, Verdict,
-    WantedEndpoint,
+    MappingId, MappingInfo, Match, Packet, PoolConfig, Prefix, Reconfiguration, Rule, RuleAction,
+    Side, Verdict, WantedEndpoint,
 };
 use natgate_wire::protocol;
 use std::time::Duration;
@@ -348,6 +348,128 @@ fn a_subscriber_of_several_pools_gives_way_in_the_scarce_one() {
     assert_eq!(lab.engine.counters().subscribers_reclaimed, 0);
     let unanswered = lab.engine.totals().unanswered;
     assert_eq!(unanswered, u64::from(SMALL_PORTS - 16) + 2);
+}
+
+/// Few forged sources take all blocks of a pool: what they keep is counted in blocks.
+#[test]
+fn few_unanswered_subscribers_do_not_keep_all_blocks() {
+    let mut config = hasty();
+    config.limits.unanswered_kept = 8;
+    let block = BlockConfig { size: 16, max_per_subscriber: 4, ..BlockConfig::default() };
+    config.allocation = Allocation::Block(block);
+    config.pools = vec![pool("203.0.113.1", "203.0.113.1", (1024, 1024 + 16 * 16 - 1))];
+    let mut lab = Lab::new(&config);
+    for (host, port) in (1..=4).flat_map(|host| (1..=49).map(move |port| (host, port))) {
+        lab.out(&udp(&format!("10.1.0.{host}:{port}"), REMOTE));
+    }
+    let newcomer = udp("10.1.1.1:4000", REMOTE);
+    assert_eq!(lab.refused(Side::Inside, &newcomer), DropReason::PoolExhausted);
+    lab.wait(Duration::from_millis(250));
+    lab.out(&newcomer);
+    // The fourth block of the oldest has one mapping.
+    assert_eq!(lab.engine.counters().mappings_reclaimed, 1);
+}
+
+/// Many unanswered subscribers without a port have no block, so a pool with free blocks takes
+/// nothing from them, nor from the few that have blocks.
+#[test]
+fn blocks_are_not_scarce_because_of_mappings_without_ports() {
+    let mut config = hasty();
+    config.limits.unanswered_kept = 0;
+    let block = BlockConfig { size: 16, max_per_subscriber: 4, ..BlockConfig::default() };
+    config.allocation = Allocation::Block(block);
+    config.pools = vec![pool("203.0.113.1", "203.0.113.1", (1024, 1024 + 64 * 16 - 1))];
+    let mut lab = Lab::new(&config);
+    for host in 1..=58 {
+        let external = lab.external_of(&udp(&format!("10.0.2.{host}:4000"), REMOTE));
+        lab.inward(&udp(REMOTE, &external));
+    }
+    for host in 1..=40_u32 {
+        let [inside, outside] = ["10.1.0.0", "198.51.100.0"].map(|base| endpoint(base).0 + host);
+        lab.out(&ip(47, inside, outside, &[0; 8]));
+    }
+    (1..=49).for_each(|port| _ = lab.out(&udp(&format!("10.1.1.1:{port}"), REMOTE)));
+    lab.wait(Duration::from_millis(250));
+    lab.out(&udp("10.1.1.2:4000", REMOTE));
+    assert_eq!(lab.engine.counters().mappings_reclaimed, 0);
+}
+
+/// Scarce ports of a protocol take nothing of another one, however old it is.
+#[test]
+fn scarce_ports_leave_the_mappings_of_other_protocols() {
+    const PORTS: u32 = 64;
+    let mut config = hasty();
+    config.limits.unanswered_kept = 0;
+    config.pools = vec![pool("203.0.113.1", "203.0.113.1", (2048, 2048 + PORTS as u16 - 1))];
+    let mut lab = Lab::new(&config);
+    lab.out(&tcp("10.0.0.2:4000", REMOTE, "S", 1, 0));
+    lab.out(&udp("10.0.0.3:4000", REMOTE));
+    lab.out(&tcp("10.0.0.3:4000", REMOTE, "S", 1, 0));
+    for host in 2..=PORTS {
+        lab.out(&udp(&format!("10.1.0.{host}:4000"), REMOTE));
+    }
+    lab.wait(Duration::from_millis(250));
+    lab.out(&udp("10.1.1.1:4000", REMOTE));
+    let removed = lab.removed();
+    assert_eq!(removed.len(), PORTS as usize / 16);
+    assert!(removed.iter().all(|id| id.protocol == protocol::UDP), "{removed:?}");
+    assert_eq!(removed[0].internal.address.octets(), [10, 0, 0, 3]);
+    assert_eq!(lab.engine.counters().subscribers_reclaimed, 3);
+}
+
+/// Puts other settings in force.
+fn reload(lab: &mut Lab, config: &Config) {
+    let mut change = Reconfiguration::new(lab.engine.config(), config).expect("it is right");
+    lab.engine.prepare_configuration(&mut change).expect("there is room");
+    while !lab.engine.is_prepared() {
+        lab.engine.advance(lab.now);
+    }
+    lab.engine.reconfigure(change);
+    while lab.engine.advance(lab.now) {}
+}
+
+/// A pool whose addresses all drain has no free port, and nobody can get one.
+#[test]
+fn nobody_gives_way_in_a_pool_that_drains() {
+    let mut config = hasty();
+    config.limits.unanswered_kept = 0;
+    let mut lab = Lab::new(&config);
+    for host in 1..=100 {
+        lab.out(&udp(&format!("10.1.0.{host}:4000"), REMOTE));
+    }
+    config.pools[0].draining = config.pools[0].addresses.clone();
+    reload(&mut lab, &config);
+    lab.wait(Duration::from_secs(1));
+    assert_eq!(lab.refused(Side::Inside, &udp("10.1.1.1:4000", REMOTE)), DropReason::PoolExhausted);
+    lab.wait(Duration::from_secs(1));
+    assert!(!lab.engine.reclaim(lab.now));
+    assert_eq!(lab.engine.counters().mappings_reclaimed, 0);
+}
+
+/// A reload adds a pool, and the number of records stays. Forged sources that use both pools take
+/// all of them with half of the subscribers that there may be.
+#[test]
+fn records_of_a_further_pool_give_way_as_well() {
+    const SUBSCRIBERS: u32 = 64;
+    let mut config = hasty();
+    config.limits.unanswered_kept = 0;
+    config.limits.subscribers = Some(SUBSCRIBERS);
+    let mut lab = Lab::new(&config);
+    let more = beside_a_small_pool(None);
+    config.pools = more.engine.config().pools.clone();
+    let to_remote = Match::Destination(Prefix::new("198.51.100.77".parse().unwrap(), 32), 0);
+    config.rules = vec![Rule::new(to_remote, RuleAction::Snat(1))];
+    reload(&mut lab, &config);
+    for host in 1..=SUBSCRIBERS / 2 {
+        lab.out(&udp(&format!("10.1.0.{host}:4000"), REMOTE));
+        assert_eq!(lab.engine.is_crowded(), host > SUBSCRIBERS / 4, "{host}");
+        lab.out(&udp(&format!("10.1.0.{host}:5000"), SMALL));
+    }
+    let newcomer = udp("10.1.1.1:4000", REMOTE);
+    assert_eq!(lab.refused(Side::Inside, &newcomer), DropReason::MappingTableFull);
+    lab.wait(Duration::from_millis(250));
+    lab.out(&newcomer);
+    assert!(lab.engine.counters().mappings_reclaimed > 0);
 }
 
 /// If unanswered subscribers do not give way, as RFC 6888 has it, the first ones keep everything

@@ -315,7 +315,7 @@ impl Model {
         choice: Option<Endpoint>,
     ) -> Asked<Endpoint> {
         let (pool, fixed) = source;
-        if let Err(reason) = self.limits_permit(key) {
+        if let Err(reason) = self.limits_permit(key, pool) {
             self.report(key, pool, reason);
             return Err(refusal(reason));
         }

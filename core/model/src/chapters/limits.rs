@@ -30,20 +30,21 @@ pub(crate) fn most_mappings(config: &Config) -> usize {
 
 impl Model {
     /// 3.27: checks that limits permit a mapping.
-    pub(crate) fn limits_permit(&self, key: Key) -> Result<(), DropReason> {
+    pub(crate) fn limits_permit(&self, key: Key, pool: usize) -> Result<(), DropReason> {
         self.permits_mapping(key).map_err(|(_, reason)| reason)?;
-        self.room_for_mapping(key)
+        self.room_for_mapping(key, pool)
     }
 
-    /// 3.27: checks that the tables have room.
-    pub(crate) fn room_for_mapping(&self, key: Key) -> Result<(), DropReason> {
+    /// 3.27: checks that the tables have room for a mapping of a pool.
+    pub(crate) fn room_for_mapping(&self, key: Key, pool: usize) -> Result<(), DropReason> {
         let limits = &self.config.limits;
         let own = key.host();
         let others: BTreeSet<Host> =
             self.dynamic().map(|(other, _)| other.host()).filter(|of| *of != own).collect();
         let most = self.chapters.room;
         let subscribers = limits.subscribers.map_or((most / 16).max(1 << 16), |most| most as usize);
-        if self.dynamic().count() >= most || others.len() >= subscribers {
+        let has_record = || self.has_any_of(own, pool) || self.records() < self.room_for_records();
+        if self.dynamic().count() >= most || others.len() >= subscribers || !has_record() {
             return Err(DropReason::MappingTableFull);
         }
         Ok(())

@@ -74,6 +74,9 @@ pub(crate) struct State {
     /// Unanswered subscribers (18.1), and the latest number of a subscriber or a mapping.
     unanswered: reclaim::Unanswered,
     numbers: u64,
+    /// Number of pools at the start, and the pool of each subscriber's first mapping (14.21).
+    pools_at_start: usize,
+    first_pools: BTreeMap<Host, usize>,
 }
 
 impl State {
@@ -100,6 +103,8 @@ impl State {
             reported_thresholds: BTreeMap::new(),
             unanswered: BTreeMap::new(),
             numbers: 0,
+            pools_at_start: config.pools.len(),
+            first_pools: BTreeMap::new(),
         }
     }
 }
@@ -209,8 +214,8 @@ impl DecisionPoints for Model {
         self.room_to_see(remote, seen) // 13.8
     }
 
-    fn permits(&self, key: Key) -> Result<(), DropReason> {
-        self.limits_permit(key)
+    fn permits(&self, key: Key, pool: usize) -> Result<(), DropReason> {
+        self.limits_permit(key, pool)
     }
 
     fn room_for_session(&self, key: Key, remote: Endpoint, from: Side) -> Result<(), DropReason> {
@@ -229,6 +234,10 @@ impl DecisionPoints for Model {
 
     fn source_seen(&mut self, packet: &Packet) -> Endpoint {
         self.seen_from_inside(packet) // 13.9
+    }
+
+    fn before_inbound(&mut self, packet: &Packet, external: Endpoint, remote: Endpoint) -> bool {
+        self.end_closed(packet, external, remote) // 4.27
     }
 
     fn mapping_behind(
@@ -264,9 +273,9 @@ impl DecisionPoints for Model {
         self.may_map_at_owner(key, pool, external) // 5.64
     }
 
-    fn permits_from_outside(&self, key: Key) -> Result<(), DropReason> {
+    fn permits_from_outside(&self, key: Key, pool: usize) -> Result<(), DropReason> {
         self.leaves_half(key)?; // 5.64
-        self.limits_permit(key)
+        self.limits_permit(key, pool)
     }
 
     fn is_ambiguous_new(&self, key: Key, remote: Endpoint) -> bool {
@@ -425,6 +434,7 @@ impl DecisionPoints for Model {
         self.chapters.mapping_rate.remove(&subscriber);
         self.chapters.reported_thresholds.remove(&subscriber);
         self.chapters.unanswered.remove(&host);
+        self.chapters.first_pools.remove(&host);
     }
 
     fn next_due(&self) -> Option<Timestamp> {

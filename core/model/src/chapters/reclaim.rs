@@ -1,6 +1,7 @@
 //! Admission under pressure (specification, section 18): the unanswered subscribers, and the order
 //! in which they give way when something is scarce.
 
+use crate::allocation::addresses;
 use crate::tcp::State;
 use crate::{Effects, Host, Key, Mapping, Model, Session, has_ports};
 use natgate_engine::{Allocation, Endpoint, MappingKind, Side, Timestamp};
@@ -13,13 +14,31 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_millis(250);
 /// A thing is scarce if unanswered subscribers have more than this many times what is free (18.4).
 const SCARCE: usize = 15;
+/// The protocols with ports, in the order of 18.6.
+const WITH_PORTS: [u8; 4] = [TCP, UDP, ICMP, DCCP];
+
+/// A thing of a pool that may be scarce (18.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Thing {
+    /// The ports of a protocol.
+    Ports(u8),
+    Blocks,
+}
+
+/// The first of some mappings: its number, which increases from one first mapping to the next, and
+/// its time.
+#[derive(Clone, Copy, Debug)]
+struct Begin {
+    number: u64,
+    made: Timestamp,
+}
 
 /// The mappings of a pool that an unanswered subscriber has (18.5).
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
-    /// Increases from one first mapping to the next.
-    number: u64,
-    made: Timestamp,
+    begin: Begin,
+    /// The first mapping that takes each thing.
+    of: BTreeMap<Thing, Begin>,
     /// The number of the first request.
     asking: Option<u64>,
 }
@@ -34,6 +53,8 @@ pub(crate) struct Ahead {
     host: Host,
     pool: usize,
     age: Duration,
+    /// For each thing that it has, the age of the first mapping, and the number of hosts before it.
+    things: Vec<(Thing, Duration, usize)>,
     /// Number of requests before its own, if it has requested.
     asked_before: Option<usize>,
     /// The subscriber's mappings of the pool, the latest last.
@@ -47,7 +68,7 @@ enum Queue {
     Records,
     All,
     Asking,
-    Pool(usize),
+    Of(usize, Thing),
 }
 
 impl Model {
@@ -61,22 +82,57 @@ impl Model {
         let host = key.host();
         if !self.dynamic().any(|(other, _)| other.host() == host) {
             self.chapters.unanswered.insert(host, BTreeMap::new());
+            self.chapters.first_pools.insert(host, pool);
         }
-        if self.chapters.unanswered.contains_key(&host) && !self.has_any_of(host, pool) {
-            let (number, made) = (self.next_number(), self.now);
-            let pools = self.chapters.unanswered.entry(host).or_default();
-            pools.insert(pool, Waiting { number, made, asking: None });
+        if !self.chapters.unanswered.contains_key(&host) {
+            return;
+        }
+        let begin = Begin { number: self.next_number(), made: self.now };
+        let thing = self.thing_of(key.protocol, pool);
+        let own = self.dynamic().filter(|(other, mapping)| {
+            other.host() == host && self.pool_of_mapping(mapping) == Some(pool)
+        });
+        let own: Vec<Option<Thing>> =
+            own.map(|(other, _)| self.thing_of(other.protocol, pool)).collect();
+        let pools = self.chapters.unanswered.entry(host).or_default();
+        let new = Waiting { begin, of: BTreeMap::new(), asking: None };
+        if own.is_empty() {
+            pools.insert(pool, new.clone());
+        }
+        let waiting = pools.entry(pool).or_insert(new);
+        if let Some(thing) = thing.filter(|_| !own.contains(&thing)) {
+            waiting.of.insert(thing, begin);
         }
     }
 
-    /// 18.5: forgets the pools of which unanswered subscribers have no mappings any more.
+    /// 18.4: the thing of a pool that a mapping of a protocol takes.
+    fn thing_of(&self, protocol: u8, pool: usize) -> Option<Thing> {
+        match self.config.allocation_of(&self.config.pools[pool]) {
+            Allocation::Address => Some(Thing::Blocks),
+            _ if !has_ports(protocol) => None,
+            Allocation::Block(_) => Some(Thing::Blocks),
+            _ => Some(Thing::Ports(protocol)),
+        }
+    }
+
+    /// 18.5: forgets the pools of which unanswered subscribers have no mappings any more, and the
+    /// things that none of their mappings takes.
     fn forget_pools(&mut self) {
         let mut unanswered = std::mem::take(&mut self.chapters.unanswered);
-        let of = |(key, mapping): (&Key, &Mapping)| (key.host(), self.pool_of_mapping(mapping));
         let waiting = self.dynamic().filter(|(key, _)| unanswered.contains_key(&key.host()));
-        let present: BTreeSet<(Host, Option<usize>)> = waiting.map(of).collect();
+        let mut present: BTreeMap<(Host, usize), BTreeSet<Thing>> = BTreeMap::new();
+        for (key, mapping) in waiting {
+            if let Some(pool) = self.pool_of_mapping(mapping) {
+                let things = present.entry((key.host(), pool)).or_default();
+                things.extend(self.thing_of(key.protocol, pool));
+            }
+        }
         for (host, pools) in &mut unanswered {
-            pools.retain(|pool, _| present.contains(&(*host, Some(*pool))));
+            pools.retain(|pool, waiting| {
+                let things = present.get(&(*host, *pool));
+                waiting.of.retain(|thing, _| things.is_some_and(|has| has.contains(thing)));
+                things.is_some()
+            });
         }
         self.chapters.unanswered = unanswered;
     }
@@ -152,26 +208,37 @@ impl Model {
                 }
             }
         }
-        all.sort_by_key(|(_, _, waiting, _)| waiting.number);
+        all.sort_by_key(|(_, _, waiting, _)| waiting.begin.number);
         let of = |(host, pool, waiting, own): &(Host, usize, &Waiting, Vec<Key>)| {
-            let age = self.now.since(waiting.made).min(GRACE);
+            let age = |begin: &Begin| self.now.since(begin.made).min(GRACE);
             let before = |number: u64| {
                 let asking = all.iter().filter_map(|(_, _, other, _)| other.asking);
                 asking.filter(|other| *other < number).count()
             };
+            let things = waiting.of.iter().map(|(thing, begin)| {
+                let others = all.iter().filter(|(_, other, ..)| other == pool);
+                let others = others.filter_map(|(_, _, other, _)| other.of.get(thing));
+                let before = others.filter(|other| other.number < begin.number).count();
+                (*thing, age(begin), before)
+            });
+            let (age, things) = (age(&waiting.begin), things.collect());
             let asked_before = waiting.asking.map(before);
-            Ahead { host: *host, pool: *pool, age, asked_before, mappings: own.clone() }
+            Ahead { host: *host, pool: *pool, age, things, asked_before, mappings: own.clone() }
         };
         all.iter().map(of).collect()
     }
 
-    /// The mappings of a pool that a subscriber has, the latest last.
+    /// The mappings of a pool that a subscriber has, by protocol, and of each the latest last.
     fn own_mappings(&self, host: Host, pool: usize) -> Vec<Key> {
         let is_own = |(key, mapping): &(&Key, &Mapping)| {
             key.host() == host && self.pool_of_mapping(mapping) == Some(pool)
         };
         let mut own: Vec<Key> = self.dynamic().filter(is_own).map(|(key, _)| *key).collect();
-        own.sort_by_key(|key| self.mappings[key].marks.number);
+        let place = |protocol| {
+            let with_ports = WITH_PORTS.iter().position(|other| *other == protocol);
+            with_ports.unwrap_or(WITH_PORTS.len())
+        };
+        own.sort_by_key(|key| (place(key.protocol), self.mappings[key].marks.number));
         own
     }
 
@@ -197,7 +264,11 @@ impl Model {
             self.relieve(Queue::All, &Self::mappings_are_scarce);
             self.relieve(Queue::Asking, &Self::askers_are_too_many);
             for pool in 0..self.config.pools.len() {
-                self.relieve(Queue::Pool(pool), &|model| model.pool_is_scarce(pool));
+                let things = WITH_PORTS.into_iter().map(Thing::Ports).chain([Thing::Blocks]);
+                for thing in things {
+                    let is_scarce = |model: &Self| model.is_scarce_in(pool, thing);
+                    self.relieve(Queue::Of(pool, thing), &is_scarce);
+                }
             }
         }
         self.take_effects()
@@ -207,8 +278,12 @@ impl Model {
     fn relieve(&mut self, queue: Queue, is_scarce: &dyn Fn(&Self) -> bool) {
         while is_scarce(self) {
             let Some((victim, pool)) = self.victim(queue) else { return };
-            let latest = self.own_mappings(victim, pool).pop();
-            self.give_back(latest.expect("pools without mappings are forgotten"));
+            let counts = |key: &Key| match queue {
+                Queue::Of(_, thing) => self.thing_of(key.protocol, pool) == Some(thing),
+                _ => true,
+            };
+            let latest = self.own_mappings(victim, pool).into_iter().rfind(counts);
+            self.give_back(latest.expect("what has no mapping is forgotten"));
             self.forget_pools();
             self.counters.mappings_reclaimed += 1;
             self.counters.subscribers_reclaimed +=
@@ -220,17 +295,21 @@ impl Model {
     /// 18.5: the oldest subscriber of a queue and the pool of its mappings, if they are old enough.
     /// 18.6: for records, its mappings of other pools go first.
     fn victim(&self, queue: Queue) -> Option<(Host, usize)> {
-        let order = |pool: usize, waiting: &Waiting| match queue {
-            Queue::Records | Queue::All => Some(waiting.number),
-            Queue::Asking => waiting.asking,
-            Queue::Pool(of) => (of == pool).then_some(waiting.number),
+        // The order, and the time of the first mapping.
+        let order = |pool: usize, waiting: &Waiting| {
+            let Begin { number, made } = match queue {
+                Queue::Records | Queue::All => waiting.begin,
+                Queue::Asking => Begin { number: waiting.asking?, ..waiting.begin },
+                Queue::Of(of, thing) => *waiting.of.get(&thing).filter(|_| of == pool)?,
+            };
+            Some((number, made))
         };
         let all = self.chapters.unanswered.iter().flat_map(|(host, pools)| {
             pools.iter().map(move |(pool, waiting)| (*host, *pool, waiting))
         });
-        let standing = all.filter_map(|one| Some((order(one.1, one.2)?, one)));
-        let (_, (host, pool, waiting)) = standing.min_by_key(|(order, _)| *order)?;
-        if self.now.since(waiting.made) < GRACE {
+        let standing = all.filter_map(|(host, pool, one)| Some((order(pool, one)?, (host, pool))));
+        let ((_, made), (host, pool)) = standing.min()?;
+        if self.now.since(made) < GRACE {
             return None;
         }
         let mut others = self.chapters.unanswered[&host].keys().copied();
@@ -246,7 +325,26 @@ impl Model {
     fn records_are_scarce(&self) -> bool {
         let hosts: BTreeSet<Host> = self.dynamic().map(|(key, _)| key.host()).collect();
         let free = self.room_for_subscribers().saturating_sub(hosts.len());
-        self.is_scarce(free, self.chapters.unanswered.len())
+        let free_records = self.room_for_records().saturating_sub(self.records());
+        let pools = self.chapters.unanswered.values().map(BTreeMap::len).sum();
+        self.is_scarce(free, self.chapters.unanswered.len()) || self.is_scarce(free_records, pools)
+    }
+
+    /// 14.21: number of records: one for each subscriber, and one for each further pool of which it
+    /// has mappings.
+    pub(crate) fn records(&self) -> usize {
+        let of = |(key, mapping): (&Key, &Mapping)| (key.host(), self.pool_of_mapping(mapping));
+        let present: BTreeSet<(Host, Option<usize>)> = self.dynamic().map(of).collect();
+        let hosts: BTreeSet<Host> = present.iter().map(|(host, _)| *host).collect();
+        let is_further = |(host, pool): &&(Host, Option<usize>)| {
+            self.chapters.first_pools.get(host).copied() != *pool
+        };
+        hosts.len() + present.iter().filter(is_further).count()
+    }
+
+    /// 14.21: largest number of records, fixed at the start.
+    pub(crate) fn room_for_records(&self) -> usize {
+        self.room_for_subscribers() * self.chapters.pools_at_start
     }
 
     fn mappings_are_scarce(&self) -> bool {
@@ -265,31 +363,34 @@ impl Model {
         asking > share || self.is_scarce(self.chapters.holds_room - held, asking)
     }
 
-    fn pool_is_scarce(&self, pool: usize) -> bool {
+    fn is_scarce_in(&self, pool: usize, thing: Thing) -> bool {
         let config = &self.config.pools[pool];
         let allocation = self.config.allocation_of(config);
-        if config.overloading || matches!(allocation, Allocation::Deterministic(_)) {
+        let has_blocks = matches!(allocation, Allocation::Block(_) | Allocation::Address);
+        if has_blocks != (thing == Thing::Blocks)
+            || config.overloading
+            || matches!(allocation, Allocation::Deterministic(_))
+            || addresses(config).all(|address| config.is_draining(address))
+        {
             return false;
         }
-        let unanswered = |counts: &dyn Fn(u8) -> bool| {
-            let own = self.dynamic().filter(|(key, _)| {
-                counts(key.protocol) && self.chapters.unanswered.contains_key(&key.host())
-            });
-            let addresses = own.map(|(_, mapping)| mapping.external.address.to_bits());
-            addresses.filter(|address| self.pool_of(*address) == Some(pool)).count()
-        };
-        if matches!(allocation, Allocation::Block(_) | Allocation::Address) {
-            let is_whole = matches!(allocation, Allocation::Address);
-            let mappings = unanswered(&|protocol| is_whole || has_ports(protocol));
-            let (taken, all) = self.use_of_blocks(pool).unwrap_or_default();
-            let hosts = self.chapters.unanswered.values();
-            let hosts = hosts.filter(|pools| pools.contains_key(&pool)).count();
-            return self.is_scarce((all - taken) as usize, hosts.min(mappings));
+        let taken = self.dynamic().filter(|(key, mapping)| {
+            self.chapters.unanswered.contains_key(&key.host())
+                && self.pool_of_mapping(mapping) == Some(pool)
+                && self.thing_of(key.protocol, pool) == Some(thing)
+        });
+        match thing {
+            Thing::Ports(protocol) => {
+                let free = self.pool_usage(pool, protocol).free as usize;
+                self.is_scarce(free, taken.count())
+            }
+            Thing::Blocks => {
+                let (used, all) = self.use_of_blocks(pool).unwrap_or_default();
+                let blocks = taken.filter_map(|(_, mapping)| self.block_of(mapping.external));
+                let blocks: BTreeSet<Endpoint> = blocks.map(|(start, _)| start).collect();
+                self.is_scarce((all - used) as usize, blocks.len())
+            }
         }
-        [TCP, UDP, ICMP, DCCP].into_iter().any(|protocol| {
-            let free = self.pool_usage(pool, protocol).free as usize;
-            self.is_scarce(free, unanswered(&|other| other == protocol))
-        })
     }
 
     /// Number of mappings of unanswered subscribers.

@@ -3,7 +3,8 @@
 
 use crate::chapters::MappingMarks;
 use crate::points::DecisionPoints as _;
-use crate::{Key, Mapping, Model, has_ports};
+use crate::tcp::{Segment, State};
+use crate::{Key, Mapping, Model, Packet, has_ports};
 use natgate_engine::{
     Affinity, Begun, Config, DropReason, Endpoint, MappingKind, Service, SessionInfo, Side,
     TimeoutSet, Verdict,
@@ -209,6 +210,36 @@ impl Model {
     pub(crate) fn is_outbound_only(&self, key: Key, external: Endpoint) -> bool {
         let fixed = self.static_internals(key.protocol, external);
         fixed.iter().any(|(fixed, _)| fixed.begun == Begun::Inside)
+    }
+
+    /// 4.27: ends the closed session of a server that takes no new sessions, if the packet opens a
+    /// connection in its place.
+    pub(crate) fn end_closed(
+        &mut self,
+        packet: &Packet,
+        external: Endpoint,
+        remote: Endpoint,
+    ) -> bool {
+        let protocol = packet.protocol();
+        let servers = self.static_internals(protocol, external);
+        let closed = servers.iter().filter(|(fixed, _)| fixed.server.is_some_and(|one| !one.0));
+        let closed: Vec<Endpoint> = closed.map(|(_, internal)| *internal).collect();
+        let opens = Segment::of(&packet.bytes).is_some_and(Segment::syn);
+        let Some(key) = self.by_external(protocol, external, remote).filter(|_| opens) else {
+            return false;
+        };
+        let mapping = self.mappings.get_mut(&key).expect("looked up");
+        let is_over = mapping.sessions.get(&remote).is_some_and(|session| {
+            matches!(session.connection.state, Some(State::Closed | State::Transitory))
+        });
+        let is_closed = mapping.kind == MappingKind::Static && closed.contains(&key.internal);
+        if is_over && is_closed {
+            let id = mapping.id(key);
+            let ended = mapping.sessions.remove(&remote).expect("it is over").id(id, remote);
+            self.raise_ended(vec![ended], self.now);
+            self.replace_firsts(); // 3.35
+        }
+        is_over && is_closed
     }
 
     /// 4.12: the mapping for a new session from outside. `key` is the mapping of the endpoint.

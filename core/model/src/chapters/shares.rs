@@ -458,7 +458,7 @@ impl Model {
         !in_block && mapping.kind == MappingKind::Dynamic
     }
 
-    pub(super) fn block_of(&self, end: Endpoint) -> Option<(Endpoint, BlockConfig)> {
+    pub(crate) fn block_of(&self, end: Endpoint) -> Option<(Endpoint, BlockConfig)> {
         let pool = self.pool_of(end.address.to_bits())?;
         let block = self.blocks_in(pool)?;
         let firsts = first_ports(&self.config.pools[pool], &block);

@@ -116,6 +116,11 @@ impl Names<'_> {
                 ("external", "external", address),
                 format!("its destination {address} is an external address of the gateway"),
             ),
+            Step::Reopened => said(
+                "reopened",
+                "it opens a new connection where the earlier one is over, and the server of that \
+                 one takes no new sessions: the session would end",
+            ),
             Step::Service => {
                 said("service", "several servers share the endpoint; one of them gets the packet")
             }

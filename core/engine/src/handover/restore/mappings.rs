@@ -276,7 +276,7 @@ impl Engine {
         // own records.
         let record = self.subscribers.count(record, internal.host, (pool, None), kind, 0);
         // The subscriber was answered in the other engine, or no record tells.
-        self.subscribers.answer(record);
+        self.answer_subscriber(record);
         self.may_be_short = true;
         if joins {
             self.join_port(protocol, external, slot);

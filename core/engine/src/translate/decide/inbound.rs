@@ -8,9 +8,10 @@ use crate::host::Host;
 use crate::packet::{Side, Verdict};
 use crate::parse::Kind;
 use crate::session::Way;
-use crate::table::SessionRef;
+use crate::table::{Mapping, SessionRef};
+use crate::translate::Engine;
 use crate::translate::mappings::{Arrival, WholeMapping};
-use crate::translate::plan::Act;
+use crate::translate::plan::{Act, Unsettled};
 use crate::translate::transit::is_echo_request;
 use crate::translate::with_port;
 use core::net::Ipv4Addr;
@@ -61,7 +62,11 @@ impl<R: Recorder> Decision<'_, R> {
         let Some(slot) = self.find_external(protocol, External::new(index, port), remote)? else {
             return self.admit_whole(arrival);
         };
-        let session = engine.table.find_session(slot, remote);
+        let session = self.session_of(slot, remote)?;
+        if R::KEEPS && session.is_none() && engine.table.find_session(slot, remote).is_some() {
+            self.note_mapping(slot);
+            self.note(Step::Reopened);
+        }
         let slot = match session {
             Some(_) => slot,
             None => self.server_for(slot, arrival)?,
@@ -180,13 +185,41 @@ impl<R: Recorder> Decision<'_, R> {
         }
     }
 
+    /// The session of a mapping with a remote endpoint. A session in whose place the packet opens a
+    /// connection with another server has to end first; an explanation goes on as if it had.
+    #[inline]
+    pub(super) fn session_of(&self, slot: u32, remote: AddressPort) -> Decided<Option<SessionRef>> {
+        match self.engine.table.find_session(slot, remote) {
+            Some(session) if self.headers.segment.opens() && self.reopens(slot, session) => {
+                if R::KEEPS {
+                    Ok(None)
+                } else {
+                    Err(Unsettled::Reopened(session).into())
+                }
+            }
+            session => Ok(session),
+        }
+    }
+
+    /// True if a packet from outside that opens a connection goes to another server than that of
+    /// this session: the session's connection is over, and its server takes no new sessions. A
+    /// server that takes new ones keeps its session, because the server tells segments of the
+    /// earlier connection from later ones.
+    #[cold]
+    fn reopens(&self, slot: u32, session: SessionRef) -> bool {
+        let Engine { table, services, .. } = self.engine;
+        let mapping = table.mapping(slot);
+        table.session(session).state().is_ending()
+            && is_server(mapping)
+            && services.is_closed(mapping.protocol, mapping.external(), slot)
+    }
+
     /// The mapping for a new session from outside: for a service, the mapping of the chosen server;
     /// otherwise the mapping that the endpoint named.
     fn server_for(&mut self, named: u32, arrival: Arrival) -> Decided<u32> {
         let engine = self.engine;
         let mapping = engine.table.mapping(named);
-        let is_server = mapping.is_static() && mapping.is_permanent() && mapping.shares_external();
-        if !is_server {
+        if !is_server(mapping) {
             return Ok(named);
         }
         self.note(Step::Service);
@@ -257,4 +290,9 @@ impl<R: Recorder> Decision<'_, R> {
         self.plan.act = Act::Receive { by, arrival, source };
         Ok(())
     }
+}
+
+/// True for the mapping of a service's server.
+fn is_server(mapping: &Mapping) -> bool {
+    mapping.is_fixed() && mapping.shares_external()
 }

@@ -96,7 +96,7 @@ impl Engine {
         now: u64,
         recorder: &mut R,
     ) -> Result<(), DropReason> {
-        if self.table.is_ambiguous(slot, remote) {
+        if self.table.is_ambiguous(slot, remote, way) {
             return Err(DropReason::Ambiguous);
         }
         //= rfc7857#section-7

@@ -214,9 +214,9 @@ impl<R: Recorder> Decision<'_, R> {
         remote: AddressPort,
     ) -> Decided<Option<AddressPort>> {
         let engine = self.engine;
-        let slot = self.find_external(protocol, external, remote)?;
-        let slot = slot.filter(|&slot| engine.table.find_session(slot, remote).is_some());
-        Ok(slot.map(|slot| engine.seen(slot, remote)))
+        let Some(slot) = self.find_external(protocol, external, remote)? else { return Ok(None) };
+        let session = self.session_of(slot, remote)?;
+        Ok(session.map(|_| engine.seen(slot, remote)))
     }
 
     // ---- sessions ----
