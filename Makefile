@@ -39,9 +39,11 @@ TEST_TOOLS := setsid:util-linux $(DEMO_TOOLS) $(COUNT_TOOLS) $(PACKAGE_TOOLS) $(
 	ffmpeg:ffmpeg /usr/lib/python3/dist-packages/gi:python3-gi $(foreach package,gir1.2-gst-rtsp-server-1.0 \
 	gstreamer1.0-plugins-base gstreamer1.0-plugins-good,/usr/share/doc/$(package):$(package))
 
-# Programs of the tests whose packages conflict with others of them: unpacked here, and not installed.
+# Programs of the tests whose packages conflict with others of them, or are for emulated machines: unpacked here,
+# and not installed.
 PROGRAMS := $(TARGET)/programs
-UNPACKED := usr/sbin/proftpd:proftpd-core usr/sbin/pure-ftpd:pure-ftpd
+UNPACKED := usr/sbin/proftpd:proftpd-core usr/sbin/pure-ftpd:pure-ftpd \
+	usr/sbin/pppd:ppp usr/sbin/pptp:pptp-linux usr/sbin/pptpd:pptpd
 
 # Services that come with a program of which only the program is wanted.
 UNWANTED := prometheus snmpd unbound vsftpd tftpd-hpa frr keepalived named bind9 tayga ngircd
@@ -97,6 +99,7 @@ if [ -n "$$missing" ]; then \
 		dpkg-deb -f "$$package" Depends | tr '|,' '\n\n' >>"$$folder/depends"; \
 		dpkg-deb -x "$$package" "$(PROGRAMS)"; \
 	done; \
+	chmod -R ug-s "$(PROGRAMS)"; \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 		$$(sed -n 's/^ *\(lib[^ :(]*\).*/\1/p' "$$folder/depends" | sort -u); \
 fi

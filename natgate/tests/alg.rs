@@ -12,6 +12,10 @@ mod ftp_servers;
 mod irc;
 #[path = "alg/pptp.rs"]
 mod pptp;
+#[path = "alg/pptp_programs.rs"]
+mod pptp_programs;
+#[path = "alg/proftpd.rs"]
+mod proftpd;
 #[path = "alg/rtsp.rs"]
 mod rtsp;
 #[path = "alg/sip.rs"]

@@ -45,7 +45,7 @@ pub use ipv6::{
     Autoconfiguration, GATEWAY_INSIDE6, GATEWAY_OUTSIDE6, NAME, PREFIX64, RESOLVER, ROUTER6,
     Resolver, config_with_ipv6, kernel_has_ipv6,
 };
-pub use linux::LinuxGuest;
+pub use linux::{LinuxGuest, LinuxMachine};
 pub use machine::{CARD_INSIDE, Guest, Machine, VIRTIO};
 pub use namespace::{Namespace, abandon, remove_leftovers};
 pub use network::{

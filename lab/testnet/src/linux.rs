@@ -10,9 +10,29 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::machine::{Guest, Machine};
+use crate::network::Network;
+
 /// Prefix of the names of kernel packages.
 const KERNEL: &str = "linux-image-";
 const BUSYBOX: &str = "busybox-static";
+
+/// Command line of the kernel. The emulator does not have the processor's faults, and their
+/// mitigations cost time.
+const OPTIONS: &str = "console=ttyS0 quiet panic=-1 mitigations=off";
+
+/// First output of [`COMMANDS`].
+const READY: &str = "the guest is running";
+
+/// End of a script that executes lines from the serial port, and reports each.
+const COMMANDS: &str = "echo the guest is running
+count=0
+while read -r line; do
+    count=$((count + 1))
+    eval \"$line\"
+    echo \"exit code $? of command $count.\"
+done
+";
 
 /// A guest that is being made, in a folder of its own.
 #[derive(Debug)]
@@ -98,7 +118,11 @@ impl LinuxGuest {
     /// # Errors
     /// The program cannot be copied.
     pub fn add_program(&self, program: &Path, place: &str) -> io::Result<()> {
-        run(Command::new("strip").arg("-o").arg(self.root.join(place)).arg(program))?;
+        let file = self.root.join(place);
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        run(Command::new("strip").arg("-o").arg(file).arg(program))?;
         let libraries = run(Command::new("ldd").arg(program))?;
         for library in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
             let copy = self.root.join(&library[1..]);
@@ -129,6 +153,48 @@ impl LinuxGuest {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT]).arg(&self.busybox).arg(file).current_dir(&self.root);
         run(&mut command).map(drop)
+    }
+
+    /// Boots the guest in place of a node with the cables of a gateway. The guest runs the script
+    /// and then waits for commands.
+    ///
+    /// # Errors
+    /// Output of the guest if it ends, or takes too long.
+    pub fn start(&self, network: &Network, node: &str, script: &str) -> io::Result<LinuxMachine> {
+        self.set_script(&format!("{script}{COMMANDS}"))?;
+        let file = self.root.with_extension("cpio");
+        self.pack(&file)?;
+        Machine::lay_taps_in(network, node, 1)?;
+        let guest = Guest { node, ..Guest::new(&self.kernel, &file, OPTIONS) };
+        let mut machine = Machine::boot(network, &guest)?;
+        machine.wait_for_words(READY)?;
+        Ok(LinuxMachine { machine, executed: 0 })
+    }
+}
+
+/// A running Linux guest that executes commands.
+#[derive(Debug)]
+pub struct LinuxMachine {
+    machine: Machine,
+    /// Number of executed commands.
+    executed: usize,
+}
+
+impl LinuxMachine {
+    /// Executes a line of the shell to its end.
+    ///
+    /// # Errors
+    /// Output of the guest if the exit code is not 0, or if the command takes too long.
+    pub fn run(&mut self, command: &str) -> io::Result<()> {
+        self.machine.write_line(command)?;
+        self.executed += 1;
+        let end = format!(" of command {}.", self.executed);
+        self.machine.wait_for_words(&end)?;
+        let log = self.machine.log();
+        if log.contains(&format!("exit code 0{end}")) {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{command}: failed: {log}")))
     }
 }
 

@@ -1,11 +1,8 @@
 //! FTP from proftpd and pure-ftpd to curl and lftp. Both servers list features, and lftp uses them:
 //! pure-ftpd has PRET.
 
-#[path = "proftpd.rs"]
-mod proftpd;
-
+use super::proftpd::{proftpd_config, unpacked};
 use super::*;
-use proftpd::{proftpd_config, unpacked};
 
 impl Offer {
     fn proftpd(&self, node: &str) -> Server {

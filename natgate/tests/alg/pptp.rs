@@ -1,8 +1,8 @@
 //! PPTP between a small client and a small server: the control connection by the kernel's TCP, and
-//! enhanced GRE by raw sockets. The kernels of the tests have no PPP.
+//! enhanced GRE by raw sockets. Each peer is a few lines, so that a test may do what programs do not.
 
 use super::*;
-use natgate_testnet::Namespace;
+use natgate_testnet::{Namespace, config_with_pool};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
@@ -175,7 +175,8 @@ fn a_server_of_pptp_inside_has_tunnels() {
 #[test]
 fn without_the_gateway_a_second_client_has_no_tunnel() {
     let network = TestNetwork::new(TAG);
-    let gateway = network.start(PROGRAM, &config(STRICT));
+    let pool = format!("addresses = [\"{}\"]", POOL[0]);
+    let gateway = network.start(PROGRAM, &config_with_pool(&pool, STRICT));
     let server = network.node("server1");
     let listener = listen(server);
     let (first, called, numbers) =
@@ -183,6 +184,14 @@ fn without_the_gateway_a_second_client_has_no_tunnel() {
     assert_eq!(numbers, [1, 900]);
     exchange(&first, &called, SERVER1, numbers, 1);
     drop(called);
+    let (second, called, numbers) =
+        connect(&listener, [network.node("sub2"), server], SERVER1, [1, 901]);
+    assert_eq!(numbers, [1, 901]);
+    second.send(SERVER1, 901, b"to the server");
+    assert_eq!(called.receive(), None);
+    let counters = gateway.status().unwrap()["counters"].clone();
+    assert_eq!(counters["drops"]["ambiguous"], 1, "{counters}");
+    exchange(&first, &called, SERVER1, [1, 900], 1);
     assert_eq!(alg_counters(&gateway), Value::Null);
     assert!(gateway.stop().unwrap().success());
 }

@@ -1,4 +1,5 @@
-//! Debian's servers of FTP that cannot be installed beside vsftpd: `make test` unpacks them.
+//! Debian's programs that `make test` unpacks and does not install, and the configuration of one of
+//! them.
 
 use std::path::{Path, PathBuf};
 

@@ -77,6 +77,9 @@ pub(crate) enum OwnerLookup {
     Guide,
     /// Number of workers that do not know the packet. Its protocol has no ports.
     Portless(u8),
+    /// This worker owns the packet, a first fragment of a protocol without ports. The receiver has
+    /// later fragments follow it.
+    Found(u8),
     /// Workers, one bit each, that may still know the packet's internal host. If none does, the
     /// owner of the host's bucket owns the packet.
     Former(u64),

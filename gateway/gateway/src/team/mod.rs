@@ -258,7 +258,7 @@ impl Member {
                 self.guide(now, kind, bytes, None)
             }
             PacketOwner::Fragment(guide) => self.give(guide, kind, OwnerLookup::Guide, bytes),
-            PacketOwner::Portless => self.ask_next((engine, algs), kind, bytes, 0),
+            PacketOwner::Portless => self.ask_next(now, (engine, algs), (kind, 0), bytes),
             PacketOwner::Host(host) => {
                 let (_, before) = self.partition.now_and_before(host);
                 self.find_host(engine, kind, bytes, host, before)
@@ -306,7 +306,10 @@ impl Member {
         };
         match asked {
             OwnerLookup::Settled => Way::Here,
-            OwnerLookup::Portless(asked) => self.ask_next((engine, algs), kind, bytes, asked),
+            OwnerLookup::Portless(asked) => {
+                self.ask_next(now, (engine, algs), (kind, asked), bytes)
+            }
+            OwnerLookup::Found(owner) => self.guide(now, kind, bytes, Some(owner.into())),
             OwnerLookup::Former(left) => match owner_now() {
                 PacketOwner::Host(host) => self.find_host(engine, kind, bytes, host, left),
                 PacketOwner::Of(owner) => self.give(owner, kind, OwnerLookup::Settled, bytes),
@@ -353,10 +356,10 @@ impl Member {
     /// packets of another worker's call.
     fn ask_next(
         &mut self,
+        now: Timestamp,
         (engine, algs): (&mut Engine, Option<&Algs>),
-        kind: Kind,
+        (kind, asked): (Kind, u8),
         bytes: &[u8],
-        asked: u8,
     ) -> Way {
         let (workers, asked) = (self.workers(), usize::from(asked));
         let call = algs.and_then(|algs| algs.stage.search_call(bytes));
@@ -366,12 +369,22 @@ impl Member {
             || call.is_some_and(|call| call.is_here)
             || asked >= about_call && engine.expects(bytes)
         {
-            return Way::Here;
+            return self.keep(now, kind, bytes);
         }
         let likely = call.and_then(|call| call.likely).filter(|worker| *worker < workers);
         let next = likely.filter(|worker| asked == 0 && *worker != self.number);
         let next = next.unwrap_or((self.number + 1) % workers);
         self.give(next, kind, OwnerLookup::Portless(asked as u8 + 1), bytes)
+    }
+
+    /// Keeps a packet of a protocol without ports. A first fragment comes here once more by way of
+    /// its guide, so that later ones follow it.
+    fn keep(&mut self, now: Timestamp, kind: Kind, bytes: &[u8]) -> Way {
+        match self.partition.guide_of(bytes) {
+            None => Way::Here,
+            Some(guide) if guide == self.number => self.guide(now, kind, bytes, Some(guide)),
+            Some(guide) => self.give(guide, kind, OwnerLookup::Found(self.number as u8), bytes),
+        }
     }
 
     fn guide(&mut self, now: Timestamp, kind: Kind, bytes: &[u8], owner: Option<usize>) -> Way {

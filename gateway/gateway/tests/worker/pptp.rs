@@ -1,6 +1,6 @@
 //! Calls of PPTP with several workers: whichever worker a packet comes to, it reaches its call.
 
-use crate::team::{Team, subscriber, with_pool};
+use crate::team::{Team, halves, subscriber, with_pool};
 use crate::world::*;
 use natgate_gateway::{AlgKind, Settings};
 use natgate_wire::protocol::{GRE, TCP};
@@ -93,6 +93,45 @@ fn packets_of_calls_reach_the_worker_of_their_subscriber() {
         }
         let mappings = team.mappings();
         assert!(mappings.iter().all(|of_one| !of_one.is_empty()), "all have something to do");
+    }
+}
+
+/// A packet of 112 bytes behind its IPv4 header.
+fn longer(mut packet: Vec<u8>) -> Vec<u8> {
+    let (from, to) = (view(&packet).source(), view(&packet).destination());
+    packet.resize(132, 7);
+    ip(GRE, Ipv4Addr::from_bits(from), Ipv4Addr::from_bits(to), &packet[20..])
+}
+
+/// Both fragments of packets from the server reach the host, whichever comes first, and to
+/// whichever worker.
+fn fragments_reach(team: &mut Team, host: Ipv4Addr, packet: &[u8], id: u16) {
+    for round in 0..6 {
+        let mut parts = halves(packet, id + round);
+        if round % 2 == 1 {
+            parts.reverse();
+        }
+        let heard = parts.map(|part| team.send_outside(&part).inside).concat();
+        assert_eq!(heard.len(), 2, "{host}, round {round}");
+        assert!(heard.iter().all(|part| view(part).destination() == host.to_bits()));
+    }
+}
+
+#[test]
+fn fragments_of_calls_and_of_plain_gre_follow_the_first_one() {
+    for workers in [2, 3, 5] {
+        let mut team = Team::new(&with_pptp(1), workers);
+        for number in 0..12 {
+            let (host, peer) = (subscriber(number), 500 + number as u16);
+            let (external, outer) = call(&mut team, host, peer);
+            let packet = longer(gre(REMOTE, external, outer));
+            fragments_reach(&mut team, host, &packet, number as u16 * 100);
+            let plain = Ipv4Addr::new(192, 0, 2, 100 + number as u8);
+            let out = one(team.send_inside(&ip(GRE, host, plain, &[0; 20])).outside);
+            let external = Ipv4Addr::from_bits(view(&out).source());
+            fragments_reach(&mut team, host, &ip(GRE, plain, external, &[0; 112]), 5);
+        }
+        team.nothing_is_under_way();
     }
 }
 

@@ -174,7 +174,7 @@ impl Team {
     }
 
     /// Checks that every packet that was handed over has been taken.
-    fn nothing_is_under_way(&self) {
+    pub(crate) fn nothing_is_under_way(&self) {
         let loads: Vec<_> = self.workers.iter().map(|worker| worker.load().now()).collect();
         let handed_over: u64 = loads.iter().map(|load| load.handed_over).sum();
         assert_eq!(handed_over, loads.iter().map(|load| load.taken_over).sum());
@@ -371,13 +371,13 @@ fn errors_from_outside_find_whom_they_are_about() {
 }
 
 /// The two fragments of a datagram.
-fn halves(packet: &[u8], identification: u16) -> [Vec<u8>; 2] {
+pub(crate) fn halves(packet: &[u8], identification: u16) -> [Vec<u8>; 2] {
     let whole = view(packet);
     let payload = whole.payload();
     let at = payload.len() / 16 * 8;
     [(0, &payload[..at], 0x2000), (at, &payload[at..], 0)].map(|(offset, payload, more)| {
-        let (from, to) = (view(packet).source(), view(packet).destination());
-        let mut bytes = ip(UDP, Ipv4Addr::from_bits(from), Ipv4Addr::from_bits(to), payload);
+        let [from, to] = [whole.source(), whole.destination()].map(Ipv4Addr::from_bits);
+        let mut bytes = ip(whole.protocol(), from, to, payload);
         let mut header = Ipv4::new_checked(&mut bytes[..]).expect("a packet");
         header.set_identification(identification);
         header.set_fragment_field(more | (offset / 8) as u16);
