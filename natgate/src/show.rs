@@ -98,7 +98,7 @@ enum What {
     Workers,
     /// Customers of lw4o6: IPv4 address, port set and tunnel
     Bindings,
-    /// lw4o6 and the domains of MAP, with their packets
+    /// lw4o6, the domains of MAP and DS-Lite, with their packets
     Domains,
     /// Flows that application-level gateways expect
     Expectations,
