@@ -229,9 +229,10 @@ impl Model {
             return false;
         };
         let mapping = self.mappings.get_mut(&key).expect("looked up");
-        let is_over = mapping.sessions.get(&remote).is_some_and(|session| {
-            matches!(session.connection.state, Some(State::Closed | State::Transitory))
-        });
+        let is_over = mapping
+            .sessions
+            .get(&remote)
+            .is_some_and(|session| session.connection.state == Some(State::Closed));
         let is_closed = mapping.kind == MappingKind::Static && closed.contains(&key.internal);
         if is_over && is_closed {
             let id = mapping.id(key);

@@ -7,7 +7,7 @@ use crate::endpoint::{AddressPort, External, Internal};
 use crate::host::Host;
 use crate::packet::{Side, Verdict};
 use crate::parse::Kind;
-use crate::session::Way;
+use crate::session::{State, Way};
 use crate::table::{Mapping, SessionRef};
 use crate::translate::Engine;
 use crate::translate::mappings::{Arrival, WholeMapping};
@@ -209,7 +209,7 @@ impl<R: Recorder> Decision<'_, R> {
     fn reopens(&self, slot: u32, session: SessionRef) -> bool {
         let Engine { table, services, .. } = self.engine;
         let mapping = table.mapping(slot);
-        table.session(session).state().is_ending()
+        table.session(session).state() == State::Closed
             && is_server(mapping)
             && services.is_closed(mapping.protocol, mapping.external(), slot)
     }
