@@ -1,5 +1,5 @@
 //! FTP from a client with IPv6 alone to a server with IPv4 alone (RFC 6384), and from a client
-//! behind a B4: curl, and Debian's vsftpd and proftpd.
+//! behind a B4: curl, lftp, tnftp and ncftp, and Debian's vsftpd and proftpd.
 
 #[path = "../alg/proftpd.rs"]
 mod proftpd;
@@ -13,6 +13,10 @@ use std::os::unix::fs::PermissionsExt;
 
 const URL: &str = "ftp://[64:ff9b::c633:640a]/body";
 const URL4: &str = "ftp://192.0.2.1/body";
+const SERVER4: &str = "192.0.2.1";
+
+/// Modes of lftp: active, passive by EPSV, and passive by PASV, which IPv6 does not have.
+const MODES: [&str; 3] = ["passive-mode off", "prefer-epsv on", "prefer-epsv off"];
 
 fn config(more: &str) -> String {
     format!(
@@ -75,12 +79,40 @@ impl Offer {
 
     /// Fetches the file on the client with options of curl. Returns false if curl fails.
     fn fetches(&self, options: &str) -> bool {
-        let file = self.world.file("fetched");
+        let (file, url) = (self.fetched(), self.url);
+        self.fetches_by(&format!("curl -g -sS --max-time 8 -o {file} {options} '{url}'"))
+    }
+
+    /// Fetches the file by lftp with a setting of FTP.
+    fn lftp(&self, mode: &str) -> bool {
+        let (file, url) = (self.fetched(), self.url);
+        let limits = "set net:timeout 8; set net:max-retries 1";
+        self.fetches_by(&format!("lftp -c '{limits}; set ftp:{mode}; get {url} -o {file}'"))
+    }
+
+    /// Fetches the file by tnftp: `-A` is active mode, and `-p` passive mode.
+    fn tnftp(&self, mode: &str) -> bool {
+        let (file, url) = (self.fetched(), self.url);
+        self.fetches_by(&format!("tnftp {mode} -V -q 8 -o {file} '{url}'"))
+    }
+
+    /// Fetches the file by ncftp, which has no IPv6: `-E` is active mode, and `-F` passive mode.
+    fn ncftp(&self, mode: &str) -> bool {
+        let (file, server) = (self.fetched(), SERVER4);
+        self.fetches_by(&format!("ncftpget {mode} -V -r 1 -t 8 -C {server} /body {file}"))
+    }
+
+    /// Path of the file that clients write.
+    fn fetched(&self) -> String {
+        self.world.file("fetched")
+    }
+
+    /// Has a command fetch the file on the client. Returns false if it fails.
+    fn fetches_by(&self, command: &str) -> bool {
+        let file = self.fetched();
         let _ = fs::remove_file(&file);
-        let url = self.url;
-        let command = format!("curl -g -sS --max-time 8 -o {file} {options} '{url}' && echo done");
-        let said = self.world.run("client", &command);
-        let is_done = said.contains("done");
+        let said = self.world.run("client", &format!("{command} && echo the command is done"));
+        let is_done = said.contains("the command is done");
         assert!(!is_done || fs::read(&file).unwrap() == self.body, "other bytes: {said}");
         is_done
     }
@@ -169,5 +201,34 @@ fn clients_of_both_kinds_fetch_from_proftpd_in_all_modes() {
         assert!(offer.fetches(options), "behind a B4, {options}");
     }
     assert_eq!(gateway.status().unwrap()["counters"]["alg_expectations"]["ftp"], 2);
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
+
+#[test]
+fn other_clients_of_both_kinds_fetch_in_all_modes() {
+    let offer = Offer::on(world(), URL, vsftpd);
+    let gateway = offer.world.start("nat", &config("[alg]\nftp = true\n"));
+    for mode in MODES {
+        assert!(offer.lftp(mode), "with IPv6, lftp, {mode}");
+    }
+    for mode in ["-A", "-p"] {
+        assert!(offer.tnftp(mode), "with IPv6, tnftp {mode}");
+    }
+    assert_eq!(gateway.status().unwrap()["counters"]["alg_expectations"]["ftp"], 2);
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    drop(offer);
+    let offer = Offer::on(dslite::world(), URL4, vsftpd);
+    let more = "[nat]\nfiltering = \"address-and-port-dependent\"\n[alg]\nftp = true\n";
+    let gateway = dslite::start_with(&offer.world, more);
+    for mode in MODES {
+        assert!(offer.lftp(mode), "behind a B4, lftp, {mode}");
+    }
+    for mode in ["-A", "-p"] {
+        assert!(offer.tnftp(mode), "behind a B4, tnftp {mode}");
+    }
+    for mode in ["-E", "-F"] {
+        assert!(offer.ncftp(mode), "behind a B4, ncftp {mode}");
+    }
+    assert_eq!(gateway.status().unwrap()["counters"]["alg_expectations"]["ftp"], 3);
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
 }

@@ -10,7 +10,7 @@
 //! have such devices. They put fragments of tunnel packets together, too.
 
 use super::world::World;
-use natgate_testnet::{Guest, LinuxGuest, Machine};
+use natgate_testnet::{LinuxGuest, LinuxMachine};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -42,9 +42,7 @@ const MODULES: [&str; 8] = [
 /// The running router.
 struct Cpe<'w> {
     world: &'w World,
-    machine: Machine,
-    /// Number of commands that it has executed.
-    executed: usize,
+    machine: LinuxMachine,
 }
 
 fn world() -> World {
@@ -81,7 +79,7 @@ fn config(tables: &str) -> String {
     )
 }
 
-/// Script of the router: addresses without a tunnel, then commands from the serial port.
+/// Script of the router: addresses without a tunnel.
 fn script(load: &str) -> String {
     format!(
         "export PATH=/bin
@@ -95,12 +93,6 @@ ip link set eth0 up
 ip link set eth1 up
 ip -6 route add default via 2001:db8:2::1
 echo 1 >/proc/sys/net/ipv4/ip_forward
-echo the router is running
-count=0
-while read -r line; do
-    count=$((count + 1))
-    if eval \"$line\"; then echo \"command $count is done\"; fi
-done
 "
     )
 }
@@ -114,22 +106,13 @@ impl<'w> Cpe<'w> {
         let guest = guest.expect("`make guests` fetches Debian's packages");
         let load = guest.add_modules(&MODULES).unwrap();
         ["ip", "nft"].into_iter().for_each(|tool| guest.add_tool(tool).unwrap());
-        guest.set_script(&script(&load)).unwrap();
-        let file = folder.join("guest.cpio");
-        guest.pack(&file).unwrap();
-        Machine::lay_taps_in(network, "cpe", 1).unwrap();
-        let options = "console=ttyS0 quiet panic=-1 mitigations=off";
-        let guest = Guest { node: "cpe", ..Guest::new(&guest.kernel, &file, options) };
-        let mut machine = Machine::boot(network, &guest).unwrap();
-        machine.wait_for_words("the router is running").unwrap();
-        Self { world, machine, executed: 0 }
+        let machine = guest.start(network, "cpe", &script(&load)).unwrap();
+        Self { world, machine }
     }
 
     /// Has the router execute a command, which must succeed.
     fn run(&mut self, command: &str) {
-        self.machine.write_line(command).unwrap();
-        self.executed += 1;
-        self.machine.wait_for_words(&format!("command {} is done", self.executed)).unwrap();
+        self.machine.run(command).unwrap();
     }
 
     /// Makes a tunnel from this end to the gateway, with the default route.
