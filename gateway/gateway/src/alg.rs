@@ -460,7 +460,7 @@ impl Stage {
         {
             self.calls.end_flow(&endpoints);
         }
-        self.await_partner(now, (room.bytes(), &endpoints), expected);
+        self.await_partner((room.bytes(), &endpoints), &expected);
         fate
     }
 

@@ -302,7 +302,7 @@ impl Fleet {
         if let Some(lead) = &mut self.lead {
             lead.tell(now, &mut *self.link);
         }
-        self.release_flows();
+        self.release_flows(now);
         *algs = self.ports.algs.take();
     }
 
@@ -321,19 +321,22 @@ impl Fleet {
             for (protocol, external) in awaited {
                 let outbound = outbound_of(slices, external.address);
                 match engine.copy_key(protocol, external).zip(outbound) {
-                    Some((key, outbound)) => outbound.sender.wait_for(key, ticket, now.0),
-                    None => stage.arrive(ticket),
+                    Some((key, outbound)) => {
+                        outbound.sender.wait_for(key, ticket, now.0);
+                        stage.begin_wait(now);
+                    }
+                    None => stage.forgo(ticket),
                 }
             }
         }
     }
 
     /// Lets packets go for which the partner has what they tell of.
-    fn release_flows(&mut self) {
+    fn release_flows(&mut self, now: Timestamp) {
         let Self { ports, slices, .. } = self;
         let arrived: Vec<u64> = slices.iter_mut().flat_map(Slice::arrived).collect();
         if let Some(stage) = ports.stage() {
-            arrived.into_iter().for_each(|ticket| stage.arrive(ticket));
+            arrived.into_iter().for_each(|ticket| stage.arrive(now, ticket));
         }
         self.has_waiting = ports.waits_since().is_some();
     }

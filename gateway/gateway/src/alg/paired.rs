@@ -16,7 +16,7 @@ use natgate_engine::{AddressPort, AddressRange, Endpoint, Engine, Side, Timestam
 use natgate_payload::{CopiedHost, Endpoints, Fate, FlowKey, NewFlow};
 use natgate_wire::tcp::flags::SYN;
 use natgate_wire::{Ipv4, Tcp, protocol};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
@@ -62,14 +62,6 @@ impl Share {
     }
 }
 
-/// A ticket that waits.
-#[derive(Debug)]
-struct Wait {
-    /// Records that have not arrived.
-    left: usize,
-    since: Timestamp,
-}
-
 /// A packet that waits, translated: side and realm to send it to.
 #[derive(Debug)]
 struct Waiting {
@@ -92,8 +84,11 @@ pub(super) struct Paired {
     /// The state of each connection at its last packet, and its last ticket.
     flows: HashMap<FlowKey, (u64, u64)>,
     tickets: u64,
-    waits: BTreeMap<u64, Wait>,
+    /// Tickets that wait, with the number of records that have not arrived.
+    waits: BTreeMap<u64, usize>,
     new: Vec<Awaited>,
+    /// Time since which tickets wait and the partner has confirmed nothing for them.
+    silent: Option<Timestamp>,
     /// Ticket of the packet in hand.
     in_hand: Option<u64>,
     packets: VecDeque<Waiting>,
@@ -225,9 +220,8 @@ impl Stage {
     /// before: a change of its connection, or expectations with these external ports.
     pub(super) fn await_partner(
         &mut self,
-        now: Timestamp,
         (packet, ends): (&[u8], &Endpoints),
-        mut expectations: Vec<(u8, Endpoint)>,
+        expectations: &[(u8, Endpoint)],
     ) {
         let Self { paired: Some(paired), payloads, .. } = self else { return };
         if paired.part(*ends.external.ip()) != Part::Owner {
@@ -242,11 +236,16 @@ impl Stage {
         let last = before.map(|(_, ticket)| ticket).filter(|last| paired.waits.contains_key(last));
         let mut ticket = last;
         if is_changed || !expectations.is_empty() {
+            // An expectation may be the flow's own mapping, and a message may tell one twice.
+            let mut awaited = vec![(key.0, end(key.1))];
+            for one in expectations {
+                if !awaited.contains(one) {
+                    awaited.push(*one);
+                }
+            }
             paired.tickets += 1;
-            expectations.push((key.0, end(key.1)));
-            let left = expectations.len();
-            paired.waits.insert(paired.tickets, Wait { left, since: now });
-            paired.new.push((paired.tickets, expectations));
+            paired.waits.insert(paired.tickets, awaited.len());
+            paired.new.push((paired.tickets, awaited));
             ticket = Some(paired.tickets);
         }
         match print {
@@ -301,21 +300,36 @@ impl Stage {
         self.paired.as_mut().map_or(Vec::new(), |paired| std::mem::take(&mut paired.new))
     }
 
-    /// One of the records that a ticket waits for has arrived, or cannot.
-    pub(crate) fn arrive(&mut self, ticket: u64) {
+    /// Some tickets wait for the partner from now on.
+    pub(crate) fn begin_wait(&mut self, now: Timestamp) {
+        if let Some(paired) = &mut self.paired {
+            paired.silent.get_or_insert(now);
+        }
+    }
+
+    /// One of the records that a ticket waits for has arrived.
+    pub(crate) fn arrive(&mut self, now: Timestamp, ticket: u64) {
+        self.forgo(ticket);
+        if let Some(paired) = &mut self.paired {
+            paired.silent = (!paired.waits.is_empty()).then_some(now);
+        }
+    }
+
+    /// One of the records that a ticket waits for cannot arrive.
+    pub(crate) fn forgo(&mut self, ticket: u64) {
         let Some(paired) = &mut self.paired else { return };
-        if let Some(wait) = paired.waits.get_mut(&ticket) {
-            wait.left = wait.left.saturating_sub(1);
-            if wait.left == 0 {
+        if let Some(left) = paired.waits.get_mut(&ticket) {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
                 paired.waits.remove(&ticket);
             }
         }
     }
 
-    /// Time since which the oldest ticket waits. `None`: none does.
+    /// Time since which tickets wait and the partner has confirmed nothing for them. `None`: none
+    /// has waited since the last one arrived.
     pub(crate) fn waits_since(&self) -> Option<Timestamp> {
-        let (_, oldest) = self.paired.as_ref()?.waits.first_key_value()?;
-        Some(oldest.since)
+        self.paired.as_ref()?.silent
     }
 
     /// External ports of mappings whose flows may have changed since the last call.
@@ -409,10 +423,16 @@ impl Stage {
         self.payloads.forget_all(protocol, SocketAddrV4::new(address, port));
     }
 
-    /// Forgets what is kept of connections that are no more.
+    /// Forgets what is kept of connections that are no more, and tickets for which no packet waits
+    /// and none can come: a later one of the connection would have to wait as well.
     pub(super) fn sweep_paired(&mut self) {
         let Self { paired: Some(paired), payloads, .. } = self else { return };
-        paired.flows.retain(|key, _| payloads.find(key.0, key.1, key.2).is_some());
+        let Paired { flows, waits, packets, .. } = paired;
+        flows.retain(|key, _| payloads.find(key.0, key.1, key.2).is_some());
+        let of_flows = flows.values().map(|(_, ticket)| *ticket);
+        let needed: BTreeSet<u64> =
+            of_flows.chain(packets.iter().map(|packet| packet.ticket)).collect();
+        waits.retain(|ticket, _| needed.contains(ticket));
     }
 
     /// Drops a segment of a connection that this node may not read.
@@ -424,6 +444,12 @@ impl Stage {
     #[cfg(test)]
     pub(crate) fn flows(&self) -> usize {
         self.payloads.flows()
+    }
+
+    /// Number of tickets that wait.
+    #[cfg(test)]
+    pub(crate) fn tickets(&self) -> usize {
+        self.paired.as_ref().map_or(0, |paired| paired.waits.len())
     }
 
     /// True if packets wait.

@@ -3,6 +3,7 @@
 #[path = "../../../../../core/payload/tests/common/host.rs"]
 #[allow(dead_code, reason = "a part is enough here")]
 mod host;
+mod tickets;
 
 use super::workers::Counts;
 use super::{A1, Allotment, External, Pair, Process, REMOTE, SECOND};
@@ -27,10 +28,12 @@ const AGAIN: u64 = SECOND / 4;
 const HOLD_DOWN: f64 = 130.0;
 
 impl Process {
-    /// Turns the gateway of FTP on.
+    /// Turns the gateways of FTP, TFTP and SIP on.
     fn begin_gateway(&mut self) {
         let mut settings = AlgSettings::default();
-        settings.set(Kind::Ftp, vec![21]);
+        for (kind, port) in [(Kind::Ftp, 21), (Kind::Tftp, 69), (Kind::Sip, 5060)] {
+            settings.set(kind, vec![port]);
+        }
         let config = self.engine.config().clone();
         let algs = || Algs::new(&settings, &config, [9; 32]);
         self.algs = algs();
