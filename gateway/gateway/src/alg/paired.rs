@@ -11,7 +11,7 @@
 //! repeats it. If the partner confirms nothing for long, packets go without tickets, and the
 //! owner's word to the partner says so before ([`Part::Alone`]).
 
-use super::{Control, Stage, seconds};
+use super::{Control, Ends, Kind, Stage, seconds};
 use natgate_engine::{AddressPort, AddressRange, Endpoint, Engine, Side, Timestamp};
 use natgate_payload::{CopiedHost, Endpoints, Fate, FlowKey, NewFlow};
 use natgate_wire::tcp::flags::SYN;
@@ -214,6 +214,24 @@ impl Stage {
                 (!is_strange || control.new_flow != NewFlow::Read).then_some(control)
             }
         }
+    }
+
+    /// The gateway's protocol of a segment from outside, if its connection is not known here and a
+    /// former owner may have changed it. The segment's numbers may be those of other bytes inside.
+    pub(super) fn astray(&self, now: Timestamp, ends: Ends, packet: &[u8]) -> Option<Kind> {
+        let kind = self.may_be_astray(ends).filter(|_| self.inbound(ends).is_none())?;
+        let share = self.paired.as_ref()?.share(*ends.destination.ip())?;
+        let is_doubted = share.doubted.is_some_and(|since| now.since(since) < FORGOTTEN);
+        let is_opening = tcp_flags(packet).is_none_or(|flags| flags & SYN != 0);
+        (is_doubted && !is_opening).then_some(kind)
+    }
+
+    /// The gateway's protocol of a packet from outside, if its address has had doubted connections.
+    pub(super) fn may_be_astray(&self, ends: Ends) -> Option<Kind> {
+        let share = self.paired.as_ref()?.share(*ends.destination.ip())?;
+        let is_reader = matches!(share.part, Part::Alone | Part::Owner);
+        let is_doubted = ends.protocol == protocol::TCP && is_reader && share.doubted.is_some();
+        is_doubted.then(|| self.settings.kind(protocol::TCP, ends.source.port()))?
     }
 
     /// Gives the packet in hand a ticket, if it tells of something that the partner has to have
@@ -436,8 +454,8 @@ impl Stage {
     }
 
     /// Drops a segment of a connection that this node may not read.
-    pub(super) fn drop_paired(&mut self, control: &Control) -> Fate {
-        self.payloads.count_dropped(control.kind)
+    pub(super) fn drop_paired(&mut self, kind: Kind) -> Fate {
+        self.payloads.count_dropped(kind)
     }
 
     /// Number of control flows.

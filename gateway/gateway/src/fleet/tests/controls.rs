@@ -467,11 +467,13 @@ fn a_partner_that_may_not_know_all_ends_connections() {
     pair.wire().is_cut = false;
     pair.wire().ends[1] = Some(beat);
     talk.at_a = false;
+    let before = talk.hosts[0].received.len();
     talk.name_port(&mut pair);
     talk.say(&mut pair, Side::Outside, "200 fine\r\n");
     talk.run(&mut pair, 5.0);
     assert_eq!(pair.b().status().slices[0].role, "owner");
     assert_eq!((talk.check().len(), pair.b().flows()), (3, 0), "no segment passes");
+    assert_eq!(talk.hosts[0].received.len(), before, "nor does one from outside");
     assert!(!talk.is_whole());
 }
 
