@@ -522,7 +522,7 @@ impl Stage {
             paired.as_ref().is_some_and(|paired| paired.is_of_partner(*ends.external.ip()))
         };
         payloads.sweep(seconds(now), is_of_partner);
-        self.sweep_paired();
+        self.sweep_paired(now);
         self.sweep_calls(engine, now);
         self.further.expire(seconds(now), || self.payloads.each());
         if self.further.take_change() {

@@ -30,6 +30,9 @@ const MOST_BYTES: usize = 1 << 20;
 /// Time without packets after which the framework forgets any flow.
 const FORGOTTEN: Duration = Duration::from_secs(7_700);
 
+/// Time without new flows at an external endpoint whose flows keep a slice from moving.
+const LEFT_OUT: Duration = Duration::from_secs(60);
+
 /// Beginning of a record with flows. A mapping's record begins with a smaller number.
 const FLOWS: [u8; 4] = [0xfe, 0xff, 0xff, 0xff];
 
@@ -62,6 +65,14 @@ impl Share {
     }
 }
 
+/// An external endpoint whose connections this node does not know, or knows no more.
+#[derive(Clone, Copy, Debug)]
+struct Severed {
+    since: Timestamp,
+    /// True if it is so in order that the slice can move: new connections pass unread for a while.
+    leaves_out: bool,
+}
+
 /// A packet that waits, translated: side and realm to send it to.
 #[derive(Debug)]
 struct Waiting {
@@ -81,6 +92,8 @@ pub(crate) type Awaited = (u64, Vec<(u8, Endpoint)>);
 #[derive(Debug, Default)]
 pub(super) struct Paired {
     shares: Vec<Share>,
+    /// External endpoints of static mappings. There are no more than static mappings.
+    severed: HashMap<SocketAddrV4, Severed>,
     /// The state of each connection at its last packet, and its last ticket.
     flows: HashMap<FlowKey, (u64, u64)>,
     tickets: u64,
@@ -205,15 +218,39 @@ impl Stage {
         let unread = Control { new_flow: NewFlow::Off, ..control };
         let doubted = share.and_then(|share| share.doubted);
         let is_doubted = doubted.is_some_and(|since| now.since(since) < FORGOTTEN);
+        let severed = paired.severed.get(&ends.external).filter(|_| !is_known);
+        let is_severed = severed.is_some_and(|severed| now.since(severed.since) < FORGOTTEN);
+        let is_left_out = severed
+            .is_some_and(|severed| severed.leaves_out && now.since(severed.since) < LEFT_OUT);
+        let is_strange = !is_known && flags & SYN == 0 && control.new_flow == NewFlow::Read;
         match share.map_or(Part::None, |share| share.part) {
+            _ if is_strange && is_severed => None,
             Part::Partner if is_known => None,
             Part::None | Part::Partner if is_known => Some(control),
             Part::None | Part::Partner => Some(unread),
-            Part::Alone | Part::Owner => {
-                let is_strange = !is_known && flags & SYN == 0 && is_doubted;
-                (!is_strange || control.new_flow != NewFlow::Read).then_some(control)
-            }
+            Part::Alone | Part::Owner if is_strange && is_doubted => None,
+            Part::Alone | Part::Owner if is_left_out => Some(unread),
+            Part::Alone | Part::Owner => Some(control),
         }
+    }
+
+    /// The flows of a static mapping that stands have no copy, or lose it: they are forgotten here,
+    /// and their segments are dropped. Returns true if there was one. `leaves_out`: new connections
+    /// pass unread for a while.
+    pub(crate) fn sever(
+        &mut self,
+        now: Timestamp,
+        (number, Endpoint { address, port }): (u8, Endpoint),
+        leaves_out: bool,
+    ) -> bool {
+        let Self { paired: Some(paired), payloads, .. } = self else { return false };
+        let external = SocketAddrV4::new(address, port);
+        let before = payloads.flows();
+        payloads.forget_all(number, external);
+        if number == protocol::TCP {
+            paired.severed.insert(external, Severed { since: now, leaves_out });
+        }
+        payloads.flows() < before
     }
 
     /// The gateway's protocol of a segment from outside, if its connection is not known here and a
@@ -443,9 +480,10 @@ impl Stage {
 
     /// Forgets what is kept of connections that are no more, and tickets for which no packet waits
     /// and none can come: a later one of the connection would have to wait as well.
-    pub(super) fn sweep_paired(&mut self) {
+    pub(super) fn sweep_paired(&mut self, now: Timestamp) {
         let Self { paired: Some(paired), payloads, .. } = self else { return };
-        let Paired { flows, waits, packets, .. } = paired;
+        let Paired { flows, waits, packets, severed, .. } = paired;
+        severed.retain(|_, severed| now.since(severed.since) < FORGOTTEN);
         flows.retain(|key, _| payloads.find(key.0, key.1, key.2).is_some());
         let of_flows = flows.values().map(|(_, ticket)| *ticket);
         let needed: BTreeSet<u64> =
@@ -456,6 +494,13 @@ impl Stage {
     /// Drops a segment of a connection that this node may not read.
     pub(super) fn drop_paired(&mut self, kind: Kind) -> Fate {
         self.payloads.count_dropped(kind)
+    }
+
+    /// Has room for this number of flows, and none yet.
+    #[cfg(test)]
+    pub(crate) fn limit_flows(&mut self, flows: u32) {
+        let limits = natgate_payload::Limits { flows, ..Default::default() };
+        self.payloads = natgate_payload::Payloads::new(limits, [1; 32]);
     }
 
     /// Number of control flows.

@@ -90,6 +90,23 @@ impl SharedPorts {
         }
     }
 
+    /// Ends the connections of gateways at the external endpoint of a static mapping, which stands
+    /// although the connections have no copy. Returns true if this node had one. `leaves_out`: new
+    /// connections pass unread for a while.
+    pub(super) fn sever(
+        &mut self,
+        (engine, now): (&Engine, Timestamp),
+        (protocol, (address, port)): (u8, (Ipv4Addr, u16)),
+        leaves_out: bool,
+    ) -> bool {
+        let external = Endpoint { address, port };
+        let key = engine.copy_key(protocol, external);
+        let facts = key.and_then(|key| engine.copy_facts(key));
+        let stands = facts.is_some_and(|facts| facts.is_static);
+        let stage = self.stage().filter(|_| stands);
+        stage.is_some_and(|stage| stage.sever(now, (protocol, external), leaves_out))
+    }
+
     /// Forgets the flows of a mapping that has ended.
     pub(super) fn forget_flows(&mut self, PairPort { protocol, external, .. }: PairPort) {
         if let Some(stage) = self.stage() {

@@ -3,6 +3,7 @@
 #[path = "../../../../../core/payload/tests/common/host.rs"]
 #[allow(dead_code, reason = "a part is enough here")]
 mod host;
+mod servers;
 mod tickets;
 
 use super::workers::Counts;

@@ -30,7 +30,8 @@ impl Process {
 #[test]
 fn a_datagram_whose_answer_comes_to_its_own_port_waits_once() {
     let register = format!(
-        "REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.{CLIENT}:5060;branch=z9hG4bK1\r\n\
+        "REGISTER sip:example.com SIP/2.0\r\n\
+         Via: SIP/2.0/UDP 10.0.0.{CLIENT}:5060;branch=z9hG4bK1\r\n\
          From: <sip:a@example.com>;tag=1\r\nTo: <sip:a@example.com>\r\nCall-ID: 1\r\n\
          CSeq: 1 REGISTER\r\nContact: <sip:a@10.0.0.{CLIENT}:5060>\r\nContent-Length: 0\r\n\r\n"
     );
