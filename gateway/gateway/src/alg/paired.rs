@@ -11,6 +11,8 @@
 //! repeats it. If the partner confirms nothing for long, packets go without tickets, and the
 //! owner's word to the partner says so before ([`Part::Alone`]).
 
+mod tickets;
+
 use super::{Control, Ends, Kind, Stage, seconds};
 use natgate_engine::{AddressPort, AddressRange, Endpoint, Engine, Side, Timestamp};
 use natgate_payload::{CopiedHost, Endpoints, Fate, FlowKey, NewFlow};
@@ -20,12 +22,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-/// Longest wait of a packet.
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
-
-/// Most packets that wait, and their bytes.
-const MOST_PACKETS: usize = 256;
-const MOST_BYTES: usize = 1 << 20;
+/// Most tickets that wait. A packet that may get one more is dropped.
+const MOST_TICKETS: usize = 4096;
 
 /// Time without packets after which the framework forgets any flow.
 const FORGOTTEN: Duration = Duration::from_secs(7_700);
@@ -99,6 +97,9 @@ pub(super) struct Paired {
     tickets: u64,
     /// Tickets that wait, with the number of records that have not arrived.
     waits: BTreeMap<u64, usize>,
+    /// Tickets that nothing waits for any more, and that the fleet still has.
+    gone: BTreeSet<u64>,
+    /// Tickets that the fleet does not have yet, one after the other.
     new: Vec<Awaited>,
     /// Time since which tickets wait and the partner has confirmed nothing for them.
     silent: Option<Timestamp>,
@@ -120,6 +121,33 @@ impl Paired {
 
     fn part(&self, address: Ipv4Addr) -> Part {
         self.share(address).map_or(Part::None, |share| share.part)
+    }
+
+    /// True if a packet that may get a ticket has no room.
+    fn is_full(&self, address: Ipv4Addr) -> bool {
+        let tickets = self.waits.len() + self.gone.len();
+        tickets >= MOST_TICKETS && self.part(address) == Part::Owner
+    }
+
+    /// A ticket for records. It is the flow's `last` one if the fleet does not have that yet: the
+    /// records are written later.
+    fn ticket(&mut self, last: Option<u64>, records: &[(u8, Endpoint)]) -> u64 {
+        let first = self.new.first().map(|(ticket, _)| *ticket);
+        let place = last.zip(first).and_then(|(last, first)| last.checked_sub(first));
+        let place = place.map(|place| place as usize).filter(|place| *place < self.new.len());
+        let place = place.unwrap_or_else(|| {
+            self.tickets += 1;
+            self.new.push((self.tickets, Vec::new()));
+            self.new.len() - 1
+        });
+        let (ticket, awaited) = &mut self.new[place];
+        for record in records {
+            if !awaited.contains(record) {
+                awaited.push(*record);
+            }
+        }
+        self.waits.insert(*ticket, awaited.len());
+        *ticket
     }
 }
 
@@ -211,8 +239,11 @@ impl Stage {
         packet: &[u8],
     ) -> Option<Control> {
         let Some(paired) = &self.paired else { return Some(control) };
-        let Some(flags) = tcp_flags(packet) else { return Some(control) };
         let ends = control.endpoints;
+        if paired.is_full(*ends.external.ip()) {
+            return None;
+        }
+        let Some(flags) = tcp_flags(packet) else { return Some(control) };
         let share = paired.share(*ends.external.ip());
         let is_known = self.payloads.find(protocol::TCP, ends.external, ends.remote).is_some();
         let unread = Control { new_flow: NewFlow::Off, ..control };
@@ -292,99 +323,14 @@ impl Stage {
         let mut ticket = last;
         if is_changed || !expectations.is_empty() {
             // An expectation may be the flow's own mapping, and a message may tell one twice.
-            let mut awaited = vec![(key.0, end(key.1))];
-            for one in expectations {
-                if !awaited.contains(one) {
-                    awaited.push(*one);
-                }
-            }
-            paired.tickets += 1;
-            paired.waits.insert(paired.tickets, awaited.len());
-            paired.new.push((paired.tickets, awaited));
-            ticket = Some(paired.tickets);
+            let own = (key.0, end(key.1));
+            ticket = Some(paired.ticket(last, &[expectations, &[own]].concat()));
         }
         match print {
             Some(print) => _ = paired.flows.insert(key, (print, ticket.unwrap_or_default())),
             None => _ = paired.flows.remove(&key),
         }
         paired.in_hand = ticket;
-    }
-
-    /// True if the packet in hand waits for the partner, and so do packets that it leads to.
-    pub(crate) fn must_wait(&self) -> bool {
-        self.paired.as_ref().is_some_and(|paired| paired.in_hand.is_some())
-    }
-
-    /// Keeps a translated packet that the packet in hand has become, or that it leads to. Without
-    /// room it is dropped.
-    pub(crate) fn keep(&mut self, now: Timestamp, to: (Side, u16), packet: &[u8]) {
-        let Some(paired) = &mut self.paired else { return };
-        let Some(ticket) = paired.in_hand else { return };
-        let bytes = paired.bytes + packet.len();
-        if paired.packets.len() < MOST_PACKETS && bytes <= MOST_BYTES {
-            paired.bytes = bytes;
-            paired.packets.push_back(Waiting { ticket, since: now, to, packet: packet.to_vec() });
-        }
-    }
-
-    /// The packet in hand and all that it leads to has been kept or sent.
-    pub(crate) fn let_go(&mut self) {
-        if let Some(paired) = &mut self.paired {
-            paired.in_hand = None;
-        }
-    }
-
-    /// The next packet that waits no more: the side and realm to send it to, and its bytes. Packets
-    /// that have waited too long are dropped.
-    pub(crate) fn next_kept(&mut self, now: Timestamp) -> Option<((Side, u16), Vec<u8>)> {
-        let paired = self.paired.as_mut()?;
-        let Paired { packets, waits, bytes, .. } = paired;
-        packets.retain(|one| {
-            let stays = !waits.contains_key(&one.ticket) || now.since(one.since) <= LONGEST_WAIT;
-            *bytes -= if stays { 0 } else { one.packet.len() };
-            stays
-        });
-        let place = packets.iter().position(|one| !waits.contains_key(&one.ticket))?;
-        let Waiting { to, packet, .. } = packets.remove(place)?;
-        *bytes -= packet.len();
-        Some((to, packet))
-    }
-
-    /// What new tickets wait for.
-    pub(crate) fn new_tickets(&mut self) -> Vec<Awaited> {
-        self.paired.as_mut().map_or(Vec::new(), |paired| std::mem::take(&mut paired.new))
-    }
-
-    /// Some tickets wait for the partner from now on.
-    pub(crate) fn begin_wait(&mut self, now: Timestamp) {
-        if let Some(paired) = &mut self.paired {
-            paired.silent.get_or_insert(now);
-        }
-    }
-
-    /// One of the records that a ticket waits for has arrived.
-    pub(crate) fn arrive(&mut self, now: Timestamp, ticket: u64) {
-        self.forgo(ticket);
-        if let Some(paired) = &mut self.paired {
-            paired.silent = (!paired.waits.is_empty()).then_some(now);
-        }
-    }
-
-    /// One of the records that a ticket waits for cannot arrive.
-    pub(crate) fn forgo(&mut self, ticket: u64) {
-        let Some(paired) = &mut self.paired else { return };
-        if let Some(left) = paired.waits.get_mut(&ticket) {
-            *left = left.saturating_sub(1);
-            if *left == 0 {
-                paired.waits.remove(&ticket);
-            }
-        }
-    }
-
-    /// Time since which tickets wait and the partner has confirmed nothing for them. `None`: none
-    /// has waited since the last one arrived.
-    pub(crate) fn waits_since(&self) -> Option<Timestamp> {
-        self.paired.as_ref()?.silent
     }
 
     /// External ports of mappings whose flows may have changed since the last call.
@@ -482,13 +428,19 @@ impl Stage {
     /// and none can come: a later one of the connection would have to wait as well.
     pub(super) fn sweep_paired(&mut self, now: Timestamp) {
         let Self { paired: Some(paired), payloads, .. } = self else { return };
-        let Paired { flows, waits, packets, severed, .. } = paired;
+        let Paired { flows, waits, gone, packets, severed, .. } = paired;
         severed.retain(|_, severed| now.since(severed.since) < FORGOTTEN);
         flows.retain(|key, _| payloads.find(key.0, key.1, key.2).is_some());
         let of_flows = flows.values().map(|(_, ticket)| *ticket);
         let needed: BTreeSet<u64> =
             of_flows.chain(packets.iter().map(|packet| packet.ticket)).collect();
-        waits.retain(|ticket, _| needed.contains(ticket));
+        waits.retain(|ticket, _| {
+            let stays = needed.contains(ticket);
+            if !stays {
+                gone.insert(*ticket);
+            }
+            stays
+        });
     }
 
     /// Drops a segment of a connection that this node may not read.
@@ -529,6 +481,27 @@ fn fold(sum: u64, print: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tickets_have_a_limit() {
+        let address = Ipv4Addr::new(203, 0, 113, 1);
+        let ranges = vec![AddressRange { first: address, last: address }];
+        let share = Share { ranges, part: Part::Owner, doubted: None };
+        let mut paired = Paired { shares: vec![share], ..Paired::default() };
+        let [one, other] = [1, 2].map(|port| (protocol::TCP, Endpoint { address, port }));
+        let first = paired.ticket(None, &[one, one]);
+        assert_eq!(paired.ticket(Some(first), &[other, one]), first, "in one turn");
+        assert_eq!((paired.new.len(), &paired.new[0].1[..]), (1, &[one, other][..]));
+        assert_eq!(paired.waits[&first], 2);
+        paired.new.clear();
+        for _ in 1..MOST_TICKETS {
+            assert!(!paired.is_full(address));
+            assert!(paired.ticket(Some(first), &[one]) > first);
+        }
+        assert!(paired.is_full(address) && !paired.is_full(Ipv4Addr::LOCALHOST));
+        paired.shares[0].part = Part::Alone;
+        assert!(!paired.is_full(address));
+    }
 
     #[test]
     fn a_record_is_divided_as_it_was_put_together_and_not_in_part() {

@@ -75,3 +75,23 @@ fn the_ticket_of_a_packet_that_is_gone_ends() {
     pair.run(2.0);
     assert_eq!((pair.a().tickets(), pair.a().waits_since()), (0, None));
 }
+
+/// A subscriber or a host outside that sends while the partner is silent.
+#[test]
+fn a_flow_has_few_tickets() {
+    let mut pair = pair();
+    let mut talk = Talk::open(&mut pair);
+    pair.wire().is_cut = true;
+    for _ in 0..50 {
+        talk.say(&mut pair, Side::Inside, "NOOP\r\n");
+    }
+    assert_eq!(pair.a().tickets(), 1, "a flow has one in each turn");
+    for _ in 0..100 {
+        pair.a().carry(Side::Inside, &datagram(69, b"\0\x01file\0octet\0"));
+    }
+    assert_eq!(pair.a().tickets(), 65, "one of datagrams has as many as expectations");
+    pair.run(1.0);
+    pair.wire().is_cut = false;
+    pair.run(2.0);
+    assert_eq!((pair.a().tickets(), pair.a().waits_since()), (0, None));
+}
