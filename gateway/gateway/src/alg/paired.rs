@@ -103,8 +103,10 @@ pub(super) struct Paired {
     new: Vec<Awaited>,
     /// Time since which tickets wait and the partner has confirmed nothing for them.
     silent: Option<Timestamp>,
-    /// Ticket of the packet in hand.
+    /// Ticket of the packet in hand, and true if the packet begins a flow in place of an older one,
+    /// which the partner may have.
     in_hand: Option<u64>,
+    replaces: bool,
     packets: VecDeque<Waiting>,
     bytes: usize,
 }
@@ -238,14 +240,17 @@ impl Stage {
         control: Control,
         packet: &[u8],
     ) -> Option<Control> {
-        let Some(paired) = &self.paired else { return Some(control) };
+        let Some(paired) = &mut self.paired else { return Some(control) };
         let ends = control.endpoints;
+        paired.replaces = false;
         if paired.is_full(*ends.external.ip()) {
             return None;
         }
         let Some(flags) = tcp_flags(packet) else { return Some(control) };
-        let share = paired.share(*ends.external.ip());
         let is_known = self.payloads.find(protocol::TCP, ends.external, ends.remote).is_some();
+        let is_open = self.payloads.is_open(protocol::TCP, ends.external, ends.remote);
+        paired.replaces = is_known && !is_open && flags & SYN != 0;
+        let share = paired.share(*ends.external.ip());
         let unread = Control { new_flow: NewFlow::Off, ..control };
         let doubted = share.and_then(|share| share.doubted);
         let is_doubted = doubted.is_some_and(|since| now.since(since) < FORGOTTEN);
@@ -318,7 +323,8 @@ impl Stage {
         let print = payloads.print(key).filter(|_| key.0 == protocol::TCP);
         let before = paired.flows.get(&key).copied();
         let is_opening = tcp_flags(packet).is_some_and(|flags| flags & SYN != 0);
-        let is_changed = print.is_some() && before.map(|(print, _)| print) != print && !is_opening;
+        let may_change = !is_opening || paired.replaces;
+        let is_changed = print.is_some() && before.map(|(print, _)| print) != print && may_change;
         let last = before.map(|(_, ticket)| ticket).filter(|last| paired.waits.contains_key(last));
         let mut ticket = last;
         if is_changed || !expectations.is_empty() {

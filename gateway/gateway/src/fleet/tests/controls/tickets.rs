@@ -95,3 +95,33 @@ fn a_flow_has_few_tickets() {
     pair.run(2.0);
     assert_eq!((pair.a().tickets(), pair.a().waits_since()), (0, None));
 }
+
+/// The partner would take the bytes of the new connection as those of the old one.
+#[test]
+fn a_connection_in_place_of_a_closed_one_waits_for_the_partner() {
+    let mut pair = pair();
+    let mut talk = Talk::open(&mut pair);
+    talk.name_port(&mut pair);
+    talk.run(&mut pair, 0.5);
+    assert!(talk.is_whole());
+    for from in [Side::Inside, Side::Outside] {
+        let host = &mut talk.hosts[from as usize];
+        let len = host.written.len();
+        let last = host.segment(len, len, true);
+        talk.give(&mut pair, from, last);
+        talk.run(&mut pair, 0.2);
+    }
+    let [client, server] = &talk.hosts;
+    let mut client = host_of(client.own, client.other, 0x5000_0000);
+    let external = server.other;
+    let syn = client.syn(SYN);
+    assert!(pair.a().carry(Side::Inside, &syn).is_empty(), "it waits");
+    pair.run(0.2);
+    let kept = pair.a().kept();
+    let [(Side::Outside, packet)] = &kept[..] else { panic!("{kept:?}") };
+    assert_eq!(packet[20..22], external.port().to_be_bytes());
+    let mut server = host_of(talk.hosts[1].own, external, 77);
+    server.receive(packet);
+    let answer = server.syn(SYN | ACK);
+    assert_eq!(pair.a().carry(Side::Outside, &answer).len(), 1, "its answer does not");
+}
