@@ -480,6 +480,12 @@ fn a_mapping_of_a_pair_has_a_limit_of_flows() {
         assert_eq!(begin(21, 1000 + remote), usize::from(remote + 1).min(128));
     }
     assert_eq!(begin(2121, 1000), 129, "another mapping");
+    let mut external = server_inside(21).external;
+    external.set_port(21);
+    let ports = |external| payloads.remotes(6, external).map(|end| end.port()).collect::<Vec<_>>();
+    assert_eq!(ports(external), (1000..1128).collect::<Vec<_>>());
+    external.set_port(2121);
+    assert_eq!(ports(external), [1000]);
     assert_eq!(payloads.counters(Kind::Ftp).refused[Reason::NoFlow as usize], 72);
 }
 

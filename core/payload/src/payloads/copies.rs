@@ -112,6 +112,16 @@ impl Payloads {
         self.tracking.iter().flat_map(move |all| all.places(number, external))
     }
 
+    /// Remote endpoints of the flows with an external endpoint, in their order.
+    pub fn remotes(
+        &self,
+        number: u8,
+        external: SocketAddrV4,
+    ) -> impl Iterator<Item = SocketAddrV4> + '_ {
+        let flows = self.places(number, external);
+        flows.filter_map(|(at, _)| Some(self.flows[at as usize].as_ref()?.endpoints().remote))
+    }
+
     /// Calls `each` with the record of each flow with an external endpoint, and its fingerprint, in
     /// the order of remote endpoints.
     pub fn records(

@@ -416,11 +416,8 @@ impl Stage {
         }
         (sum == print).then_some(())?;
         let port = |end: SocketAddrV4| AddressPort::new(end.ip().to_bits(), end.port());
-        let is_its = |(_, protocol, ends): &(_, u8, Endpoints)| {
-            (*protocol, ends.external) == (number, external)
-        };
-        for (_, protocol, ends) in self.payloads.each().filter(is_its) {
-            engine.doubt_control(protocol, port(ends.external), port(ends.remote));
+        for remote in self.payloads.remotes(number, external) {
+            engine.doubt_control(number, port(external), port(remote));
         }
         Some(())
     }
