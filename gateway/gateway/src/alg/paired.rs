@@ -90,6 +90,8 @@ pub(crate) type Awaited = (u64, Vec<(u8, Endpoint)>);
 #[derive(Debug, Default)]
 pub(super) struct Paired {
     shares: Vec<Share>,
+    /// True if the partner's version of the link has no control flows in records.
+    lacks_flows: bool,
     /// External endpoints of static mappings. There are no more than static mappings.
     severed: HashMap<SocketAddrV4, Severed>,
     /// The state of each connection at its last packet, and its last ticket.
@@ -204,6 +206,13 @@ impl Stage {
         self.paired.get_or_insert_default();
     }
 
+    /// Reads no new flow while the partner's version of the link `lacks` flows in records.
+    pub(crate) fn set_version(&mut self, lacks: bool) {
+        if let Some(paired) = &mut self.paired {
+            paired.lacks_flows = lacks;
+        }
+    }
+
     /// Sets this node's part in the addresses of a slice. `doubted`: the time at which this node
     /// became the owner although the former one may have let changes out that this node does not
     /// know. These connections end: their segments are dropped.
@@ -242,7 +251,11 @@ impl Stage {
     ) -> Option<Control> {
         let Some(paired) = &mut self.paired else { return Some(control) };
         let ends = control.endpoints;
+        let number = Ipv4::new_checked(packet).map_or(0, |ip| ip.protocol());
         paired.replaces = false;
+        if paired.lacks_flows && self.payloads.find(number, ends.external, ends.remote).is_none() {
+            return Some(Control { new_flow: NewFlow::Off, ..control });
+        }
         if paired.is_full(*ends.external.ip()) {
             return None;
         }
@@ -315,7 +328,7 @@ impl Stage {
         expectations: &[(u8, Endpoint)],
     ) {
         let Self { paired: Some(paired), payloads, .. } = self else { return };
-        if paired.part(*ends.external.ip()) != Part::Owner {
+        if paired.lacks_flows || paired.part(*ends.external.ip()) != Part::Owner {
             return;
         }
         let Ok(ip) = Ipv4::new_checked(packet) else { return };
@@ -345,14 +358,15 @@ impl Stage {
     }
 
     /// Adds the flows of a mapping to its record, which begins at `start` of `out`. Returns the
-    /// fingerprint of the whole by that of the mapping.
+    /// fingerprint of the whole by that of the mapping. `None`: the mapping has flows, and the
+    /// partner takes none.
     pub(crate) fn add_flows(
         &self,
         now: Timestamp,
         (protocol, external): (u8, (Ipv4Addr, u16)),
         (start, of_mapping): (usize, u64),
         out: &mut Vec<u8>,
-    ) -> u64 {
+    ) -> Option<u64> {
         let (mut flows, mut of_flows) = (Vec::new(), 0_u64);
         let external = SocketAddrV4::new(external.0, external.1);
         self.payloads.records(seconds(now), (protocol, external), |record, print| {
@@ -360,14 +374,15 @@ impl Stage {
             of_flows = fold(of_flows, print);
         });
         if flows.is_empty() {
-            return of_mapping;
+            return Some(of_mapping);
         }
+        self.paired.as_ref().filter(|paired| !paired.lacks_flows)?;
         let mapping = out.split_off(start);
         out.extend(FLOWS);
         out.extend(of_flows.to_le_bytes());
         put_sized(&mapping, out);
         out.extend(flows);
-        joined(of_mapping, of_flows)
+        Some(joined(of_mapping, of_flows))
     }
 
     /// Takes the flows of the record of a mapping that has been copied, in place of those that are

@@ -63,15 +63,15 @@ impl SharedPorts {
     }
 
     /// Adds the flows of a mapping to its record, which begins at `start` of `out`. Returns the
-    /// fingerprint of the whole by that of the mapping.
+    /// fingerprint of the whole by that of the mapping. `None`: the partner can have no copy.
     pub(super) fn add_flows(
         &self,
         now: Timestamp,
         (start, print): (usize, u64),
         out: &mut Vec<u8>,
-    ) -> u64 {
+    ) -> Option<u64> {
         let ends = self.algs.as_ref().and_then(|_| CopyEnds::read(&out[start..]));
-        self.algs.as_ref().zip(ends).map_or(print, |(algs, ends)| {
+        self.algs.as_ref().zip(ends).map_or(Some(print), |(algs, ends)| {
             algs.stage.add_flows(now, (ends.protocol, ends.external), (start, print), out)
         })
     }

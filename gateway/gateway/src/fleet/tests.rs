@@ -38,6 +38,8 @@ struct Wire {
     ends: [Option<Boot>; 2],
     beats: [Boot; 2],
     is_cut: bool,
+    /// True if the other node's version has no control flows in records.
+    is_old: bool,
     /// Share of messages that are lost or come late, of 8.
     faults: u64,
     random: u64,
@@ -88,8 +90,9 @@ impl PartnerLink for End {
     }
 
     fn status(&self) -> LinkStatus {
-        let is_cut = self.0.lock().expect("no test has failed").is_cut;
-        LinkStatus { connected: (!is_cut).then_some(Duration::ZERO), ..LinkStatus::default() }
+        let wire = self.0.lock().expect("no test has failed");
+        let connected = (!wire.is_cut).then_some(Duration::ZERO);
+        LinkStatus { connected, lacks_flows: wire.is_old, ..LinkStatus::default() }
     }
 
     fn ended(&mut self) -> Option<Boot> {

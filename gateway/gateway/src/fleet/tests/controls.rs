@@ -5,6 +5,7 @@
 mod host;
 mod servers;
 mod tickets;
+mod versions;
 
 use super::workers::Counts;
 use super::{A1, Allotment, External, Pair, Process, REMOTE, SECOND};
