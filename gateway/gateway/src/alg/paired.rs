@@ -252,19 +252,17 @@ impl Stage {
         let Some(paired) = &mut self.paired else { return Some(control) };
         let ends = control.endpoints;
         let number = Ipv4::new_checked(packet).map_or(0, |ip| ip.protocol());
+        let is_known = self.payloads.find(number, ends.external, ends.remote).is_some();
+        let unread = Control { new_flow: NewFlow::Off, ..control };
+        let own = if paired.lacks_flows && !is_known { unread } else { control };
         paired.replaces = false;
-        if paired.lacks_flows && self.payloads.find(number, ends.external, ends.remote).is_none() {
-            return Some(Control { new_flow: NewFlow::Off, ..control });
-        }
         if paired.is_full(*ends.external.ip()) {
             return None;
         }
-        let Some(flags) = tcp_flags(packet) else { return Some(control) };
-        let is_known = self.payloads.find(protocol::TCP, ends.external, ends.remote).is_some();
+        let Some(flags) = tcp_flags(packet) else { return Some(own) };
         let is_open = self.payloads.is_open(protocol::TCP, ends.external, ends.remote);
         paired.replaces = is_known && !is_open && flags & SYN != 0;
         let share = paired.share(*ends.external.ip());
-        let unread = Control { new_flow: NewFlow::Off, ..control };
         let doubted = share.and_then(|share| share.doubted);
         let is_doubted = doubted.is_some_and(|since| now.since(since) < FORGOTTEN);
         let severed = paired.severed.get(&ends.external).filter(|_| !is_known);
@@ -279,7 +277,7 @@ impl Stage {
             Part::None | Part::Partner => Some(unread),
             Part::Alone | Part::Owner if is_strange && is_doubted => None,
             Part::Alone | Part::Owner if is_left_out => Some(unread),
-            Part::Alone | Part::Owner => Some(control),
+            Part::Alone | Part::Owner => Some(own),
         }
     }
 

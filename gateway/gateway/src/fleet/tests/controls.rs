@@ -476,6 +476,12 @@ fn a_partner_that_may_not_know_all_ends_connections() {
     assert_eq!(pair.b().status().slices[0].role, "owner");
     assert_eq!((talk.check().len(), pair.b().flows()), (3, 0), "no segment passes");
     assert_eq!(talk.hosts[0].received.len(), before, "nor does one from outside");
+    // A partner of an older version changes nothing about that.
+    pair.wire().is_old = true;
+    talk.say(&mut pair, Side::Inside, "NOOP\r\n");
+    talk.say(&mut pair, Side::Outside, "200 fine\r\n");
+    talk.run(&mut pair, 1.0);
+    assert_eq!((talk.hosts[0].received.len(), talk.check().len()), (before, 3));
     assert!(!talk.is_whole());
 }
 
