@@ -86,6 +86,13 @@ pub(crate) type Flows<'r> = (u64, &'r [u8]);
 /// What a ticket waits for: protocols and external ports of mappings.
 pub(crate) type Awaited = (u64, Vec<(u8, Endpoint)>);
 
+/// A ticket that waits: the number of records that have not arrived, and the flow of its packets.
+#[derive(Debug)]
+struct Wait {
+    left: usize,
+    flow: FlowKey,
+}
+
 /// What the gateways of a node of a pair need besides their flows.
 #[derive(Debug, Default)]
 pub(super) struct Paired {
@@ -97,8 +104,8 @@ pub(super) struct Paired {
     /// The state of each connection at its last packet, and its last ticket.
     flows: HashMap<FlowKey, (u64, u64)>,
     tickets: u64,
-    /// Tickets that wait, with the number of records that have not arrived.
-    waits: BTreeMap<u64, usize>,
+    /// Tickets that wait.
+    waits: BTreeMap<u64, Wait>,
     /// Tickets that nothing waits for any more, and that the fleet still has.
     gone: BTreeSet<u64>,
     /// Tickets that the fleet does not have yet, one after the other.
@@ -135,7 +142,7 @@ impl Paired {
 
     /// A ticket for records. It is the flow's `last` one if the fleet does not have that yet: the
     /// records are written later.
-    fn ticket(&mut self, last: Option<u64>, records: &[(u8, Endpoint)]) -> u64 {
+    fn ticket(&mut self, flow: FlowKey, last: Option<u64>, records: &[(u8, Endpoint)]) -> u64 {
         let first = self.new.first().map(|(ticket, _)| *ticket);
         let place = last.zip(first).and_then(|(last, first)| last.checked_sub(first));
         let place = place.map(|place| place as usize).filter(|place| *place < self.new.len());
@@ -150,7 +157,7 @@ impl Paired {
                 awaited.push(*record);
             }
         }
-        self.waits.insert(*ticket, awaited.len());
+        self.waits.insert(*ticket, Wait { left: awaited.len(), flow });
         *ticket
     }
 }
@@ -341,7 +348,7 @@ impl Stage {
         if is_changed || !expectations.is_empty() {
             // An expectation may be the flow's own mapping, and a message may tell one twice.
             let own = (key.0, end(key.1));
-            ticket = Some(paired.ticket(last, &[expectations, &[own]].concat()));
+            ticket = Some(paired.ticket(key, last, &[expectations, &[own]].concat()));
         }
         match print {
             Some(print) => _ = paired.flows.insert(key, (print, ticket.unwrap_or_default())),
@@ -350,9 +357,16 @@ impl Stage {
         paired.in_hand = ticket;
     }
 
-    /// External ports of mappings whose flows may have changed since the last call.
+    /// External ports of mappings whose flows may have changed since the last call. Forgets what is
+    /// kept of flows that are no more.
     pub(crate) fn changed_flows(&mut self) -> impl Iterator<Item = (u8, Endpoint)> + use<> {
-        self.payloads.take_changed().map(|(protocol, external, _)| (protocol, end(external)))
+        let changed: Vec<FlowKey> = self.payloads.take_changed().collect();
+        let Self { paired, payloads, .. } = self;
+        if let Some(paired) = paired {
+            let is_gone = |key: &&FlowKey| payloads.print(**key).is_none();
+            changed.iter().filter(is_gone).for_each(|key| _ = paired.flows.remove(key));
+        }
+        changed.into_iter().map(|(protocol, external, _)| (protocol, end(external)))
     }
 
     /// Adds the flows of a mapping to its record, which begins at `start` of `out`. Returns the
@@ -440,18 +454,16 @@ impl Stage {
         self.payloads.forget_all(protocol, SocketAddrV4::new(address, port));
     }
 
-    /// Forgets what is kept of connections that are no more, and tickets for which no packet waits
-    /// and none can come: a later one of the connection would have to wait as well.
+    /// Forgets old endpoints without copies, and tickets for which no packet waits and none can
+    /// come: a later one of the connection would have to wait as well.
     pub(super) fn sweep_paired(&mut self, now: Timestamp) {
-        let Self { paired: Some(paired), payloads, .. } = self else { return };
+        let Some(paired) = &mut self.paired else { return };
         let Paired { flows, waits, gone, packets, severed, .. } = paired;
         severed.retain(|_, severed| now.since(severed.since) < FORGOTTEN);
-        flows.retain(|key, _| payloads.find(key.0, key.1, key.2).is_some());
-        let of_flows = flows.values().map(|(_, ticket)| *ticket);
-        let needed: BTreeSet<u64> =
-            of_flows.chain(packets.iter().map(|packet| packet.ticket)).collect();
-        waits.retain(|ticket, _| {
-            let stays = needed.contains(ticket);
+        let of_packets: BTreeSet<u64> = packets.iter().map(|packet| packet.ticket).collect();
+        waits.retain(|ticket, wait| {
+            let of_flow = flows.get(&wait.flow).map(|(_, last)| last);
+            let stays = of_packets.contains(ticket) || of_flow == Some(ticket);
             if !stays {
                 gone.insert(*ticket);
             }
@@ -505,14 +517,16 @@ mod tests {
         let share = Share { ranges, part: Part::Owner, doubted: None };
         let mut paired = Paired { shares: vec![share], ..Paired::default() };
         let [one, other] = [1, 2].map(|port| (protocol::TCP, Endpoint { address, port }));
-        let first = paired.ticket(None, &[one, one]);
-        assert_eq!(paired.ticket(Some(first), &[other, one]), first, "in one turn");
+        let end = SocketAddrV4::new(address, 1);
+        let flow = (protocol::TCP, end, end);
+        let first = paired.ticket(flow, None, &[one, one]);
+        assert_eq!(paired.ticket(flow, Some(first), &[other, one]), first, "in one turn");
         assert_eq!((paired.new.len(), &paired.new[0].1[..]), (1, &[one, other][..]));
-        assert_eq!(paired.waits[&first], 2);
+        assert_eq!(paired.waits[&first].left, 2);
         paired.new.clear();
         for _ in 1..MOST_TICKETS {
             assert!(!paired.is_full(address));
-            assert!(paired.ticket(Some(first), &[one]) > first);
+            assert!(paired.ticket(flow, Some(first), &[one]) > first);
         }
         assert!(paired.is_full(address) && !paired.is_full(Ipv4Addr::LOCALHOST));
         paired.shares[0].part = Part::Alone;

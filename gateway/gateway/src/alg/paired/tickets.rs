@@ -77,9 +77,9 @@ impl Stage {
     pub(crate) fn forgo(&mut self, ticket: u64) {
         let Some(paired) = &mut self.paired else { return };
         paired.gone.remove(&ticket);
-        if let Some(left) = paired.waits.get_mut(&ticket) {
-            *left = left.saturating_sub(1);
-            if *left == 0 {
+        if let Some(wait) = paired.waits.get_mut(&ticket) {
+            wait.left = wait.left.saturating_sub(1);
+            if wait.left == 0 {
                 paired.waits.remove(&ticket);
             }
         }
