@@ -6,7 +6,7 @@ use natgate_testnet::PAIR_SUBSCRIBER6;
 use std::net::Ipv6Addr;
 
 /// Prefix of remote hosts of NAT64.
-const PREFIX64: &str = "64:ff9b::/96";
+pub(super) const PREFIX64: &str = "64:ff9b::/96";
 /// Ends of the tunnel: the gateways', and the subscriber's.
 const AFTR: &str = "2001:db8:ffff::1";
 const B4: &str = "2001:db8:b4::1";
@@ -14,7 +14,7 @@ const B4: &str = "2001:db8:b4::1";
 const INNER: &str = "10.64.1.2";
 
 /// Two nodes that are a pair, with more tables. Both have IPv6 inside.
-fn pair6(network: &PairNetwork, remote: &[&str], more: &str) -> [PairNode; 2] {
+pub(super) fn pair6(network: &PairNetwork, remote: &[&str], more: &str) -> [PairNode; 2] {
     network.add_ipv6(remote).expect("addresses");
     let nodes = ["a", "b"].map(|node| start6(network, node, more));
     for node in &nodes {
@@ -23,7 +23,7 @@ fn pair6(network: &PairNetwork, remote: &[&str], more: &str) -> [PairNode; 2] {
     nodes
 }
 
-fn start6(network: &PairNetwork, node: &str, more: &str) -> PairNode {
+pub(super) fn start6(network: &PairNetwork, node: &str, more: &str) -> PairNode {
     let own = PairNetwork::gateway6(node);
     let router = Ipv6Addr::from_bits(own.to_bits() + 1);
     let keys = format!("[inside]\naddress6 = \"{own}/64\"\ngateway6 = \"{router}\"\n");
