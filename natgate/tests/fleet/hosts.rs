@@ -116,11 +116,10 @@ fn a_kill_and_the_way_back(
     wait_until(&b, "the pair is whole again", is_whole);
 }
 
-#[test]
-fn an_ipv6_only_hosts_flows_go_on_after_a_kill() {
+fn nat64_after_a_kill(workers: &str) {
     let turn = Turn::take(TAG);
     let network = build(&turn);
-    let more = "[nat64]\nsubscribers = [\"2001:db8::/32\"]\n";
+    let more = &format!("[nat64]\nsubscribers = [\"2001:db8::/32\"]\n{workers}");
     let nodes = pair6(&network, &[PREFIX64], more);
     let server = Ipv6Addr::from_bits(0x64_ff9b << 96 | u128::from(PAIR_SERVER.ip().to_bits()));
     let server = SocketAddr::from((server, PAIR_SERVER.port()));
@@ -129,6 +128,16 @@ fn an_ipv6_only_hosts_flows_go_on_after_a_kill() {
     assert_eq!(own.ip(), &PAIR_SUBSCRIBER6);
     let subscriber = "2001:db8:0:1::/64";
     a_kill_and_the_way_back(&network, nodes, (&flows, &[PREFIX64], more), subscriber);
+}
+
+#[test]
+fn an_ipv6_only_hosts_flows_go_on_after_a_kill() {
+    nat64_after_a_kill("");
+}
+
+#[test]
+fn an_ipv6_only_hosts_flows_go_on_at_nodes_with_several_workers() {
+    nat64_after_a_kill("[workers]\ncount = 2\n");
 }
 
 #[test]

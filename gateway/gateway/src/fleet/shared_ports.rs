@@ -134,7 +134,10 @@ impl SharedPorts {
     /// not have the realm, another one may have it: a reload reaches one after the other. So each
     /// refuses the record, until it has the realm itself.
     pub(super) fn has_record(&self, engine: &Engine, record: &[u8]) -> bool {
-        self.partition.is_none() || engine.copy_host(record).is_none_or(|host| self.has_host(host))
+        self.partition.as_ref().is_none_or(|partition| {
+            let host = engine.copy_host(record);
+            host.is_none_or(|host| partition.of_record(host) == self.worker)
+        })
     }
 
     /// True if this worker tells of realms that the node lacks. The others refuse the same records.

@@ -1,7 +1,7 @@
 //! Reads `[fleet]` and `[[slice]]`, and compares them with other tables.
 
 use super::checks::all_ranges;
-use super::draft::{Draft, Targeted};
+use super::draft::Draft;
 use super::places::Target;
 use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
@@ -226,12 +226,6 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
         );
     }
     let are_several = draft.workers.count > 1;
-    if are_several && (draft.ipv6.nat64.is_some() || draft.ipv6.dslite.is_some()) {
-        wrong("hosts of NAT64 or DS-Lite among several workers", ONE);
-    }
-    if are_several {
-        services_have_one_server(draft, report);
-    }
     if draft.alg.has(AlgKind::Pptp) {
         wrong("calls of PPTP", "take alg.pptp out");
     }
@@ -251,19 +245,6 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
         };
         let message = format!("a pair does not share {what} yet");
         report.wrong(&pool.name.place, format!("{message}; {remedy}"));
-    }
-}
-
-/// All servers of a service are at one worker. A reload that removes the service would move them to
-/// others, while copies of their mappings arrive.
-fn services_have_one_server(draft: &Draft, report: &Report<'_>) {
-    for fixed in &draft.statics {
-        if let Targeted::Servers { place, members, .. } = &fixed.target
-            && members.len() > 1
-        {
-            let message = "a pair does not share several servers among several workers yet";
-            report.wrong(place, format!("{message}; write one server, or workers.count = 1"));
-        }
     }
 }
 
