@@ -138,6 +138,9 @@ fn text(body: &Value) -> String {
     if let Some(fault) = link["clock_fault"].as_str() {
         let _ = writeln!(text, "{fault}: so do the times in their logs");
     }
+    if let Some(fault) = link["flows_fault"].as_str() {
+        let _ = writeln!(text, "{fault}");
+    }
     let _ = writeln!(text, "ports that rest: {}", body["resting_ports"]);
     let heads = ["slice", "owner", "role", "assigns", "complete", "age", "addresses"];
     let [slice, owner, role, assigns, complete, age, addresses] = heads;

@@ -30,7 +30,7 @@ pub use export::{Export, Exported};
 pub use record::{VERSION, fingerprint};
 pub use restore::{
     Copied, Copies, CopyEnds, HostIdentity, HostNumbers, NoNumber, NoNumbers, RealmNumber,
-    Restoration, RestoreError, Restored,
+    RecordHost, Restoration, RestoreError, Restored,
 };
 
 /// Names of the counters of mappings made and gone, in the order of

@@ -116,7 +116,8 @@ pub use explicit::{
 pub use external::{BlockConflict, ConflictReason, Draining, PoolChange};
 pub use handover::{
     Copied, Copies, CopyEnds, Export, Exported, HostIdentity, HostNumbers, NoNumber, NoNumbers,
-    RealmNumber, Restoration, RestoreError, Restored, VERSION as HANDOVER_VERSION, fingerprint,
+    RealmNumber, RecordHost, Restoration, RestoreError, Restored, VERSION as HANDOVER_VERSION,
+    fingerprint,
 };
 pub use host::bucket;
 pub use limits::{Limit, LimitOwner, Standing};

@@ -66,6 +66,12 @@ impl Division {
         place_of(number.to_bits(), host_bits) as usize % workers.max(1)
     }
 
+    /// Worker, of `workers`, that has the hosts with an address inside; behind a tunnel, with the
+    /// address of the tunnel's far end.
+    pub fn worker_of_address(&self, address: u128, workers: usize) -> usize {
+        usize::from(owner(prefix_of(address, self.prefix_len), workers as u16))
+    }
+
     /// Worker, of `workers`, that takes an IPv6 packet which came in by a side. A packet that
     /// cannot be read belongs to worker 0, which drops it.
     pub fn worker(&self, from: Side, packet: &[u8], workers: usize) -> usize {
@@ -78,7 +84,7 @@ impl Division {
                 self.pairs.internal(destination).unwrap_or(destination).to_bits()
             }
         };
-        usize::from(owner(prefix_of(inside, self.prefix_len), workers as u16))
+        self.worker_of_address(inside, workers)
     }
 }
 

@@ -19,9 +19,10 @@ pub(crate) struct Awaited {
 
 impl Awaited {
     /// A ticket waits for a record of a key in the packet with number `from`, or in a later one.
-    pub(crate) fn add(&mut self, key: u32, from: u64, ticket: u64) {
-        self.waiting.insert((key, from, ticket));
+    /// Returns false if it does so already.
+    pub(crate) fn add(&mut self, key: u32, from: u64, ticket: u64) -> bool {
         self.urgent.insert(key);
+        self.waiting.insert((key, from, ticket))
     }
 
     /// A ticket waits for nothing.

@@ -223,12 +223,13 @@ impl Sender {
     }
 
     /// A ticket waits until all readers have confirmed the present record of a key, or a later one.
-    /// [`Sender::arrived`] tells so. The record is sent before others.
+    /// [`Sender::arrived`] tells so, for each call once. The record is sent before others.
     pub fn wait_for(&mut self, key: u32, ticket: u64, now: u64) {
-        if self.change(key, now) {
+        let has_place = self.change(key, now);
+        if has_place {
             self.lost.insert(key);
-            self.awaited.add(key, self.next, ticket);
-        } else {
+        }
+        if !has_place || !self.awaited.add(key, self.next, ticket) {
             self.awaited.add_arrived(ticket);
         }
     }

@@ -574,3 +574,23 @@ fn a_flow_costs_less_than_100_bytes() {
 fn digests_of_a_bucket_cover_its_keys() {
     assert_eq!(Digests::bucket(1024 + 5), Digests::bucket(5));
 }
+
+#[test]
+fn a_ticket_that_waits_for_a_key_twice_arrives_twice() {
+    let mut pair = Pair::new();
+    pair.make(1, 4, false);
+    pair.sender.wait_for(1, 7, pair.now);
+    pair.sender.wait_for(1, 7, pair.now);
+    assert!(pair.sender.arrived().count() < 2, "the record has not arrived");
+    let mut told = 1;
+    assert!(pair.write(1_200));
+    for message in std::mem::take(&mut pair.to_partner) {
+        pair.at_partner(&message);
+    }
+    for message in std::mem::take(&mut pair.to_owner) {
+        let Some((ID, Message::Confirmation(confirmation))) = read(&message) else { panic!() };
+        pair.sender.confirm(0, &confirmation, pair.now);
+    }
+    told += pair.sender.arrived().count();
+    assert_eq!((told, pair.sender.give_up().len()), (2, 0));
+}

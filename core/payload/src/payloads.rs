@@ -280,6 +280,11 @@ impl Payloads {
         self.free.is_empty() || opener == Side::Outside && is_much
     }
 
+    /// True if one more flow with an external endpoint has no place in its record for the partner.
+    fn is_full_at(&self, (kind, number): (Kind, u8), external: SocketAddrV4) -> bool {
+        self.tracking.as_ref().is_some_and(|tracking| tracking.is_full(kind, number, external))
+    }
+
     /// Each flow's protocol, IP protocol number and endpoints.
     pub fn each(&self) -> impl Iterator<Item = (Kind, u8, Endpoints)> {
         let flows = self.flows.iter().flatten();
@@ -379,7 +384,7 @@ impl Payloads {
         };
         let result = take(flow, &mut tools);
         if let Some(tracking) = &mut self.tracking {
-            tracking.note(flow);
+            tracking.note(flow, &self.pool);
         }
         let counters = &mut self.counters[kind as usize];
         for reason in self.refused.drain(..) {
@@ -414,7 +419,11 @@ impl Payloads {
             NewFlow::LeftOut if begins => Some(Reason::Rule),
             NewFlow::LeftOut => return None,
             NewFlow::Read if !begins => Some(Reason::NoStart),
-            NewFlow::Read => self.is_full_for(from).then_some(Reason::NoFlow),
+            NewFlow::Read => {
+                let is_full =
+                    self.is_full_for(from) || self.is_full_at((kind, number), endpoints.external);
+                is_full.then_some(Reason::NoFlow)
+            }
         };
         if let Some(reason) = refusal {
             self.count(kind, reason);
@@ -429,7 +438,7 @@ impl Payloads {
 
     fn place(&mut self, key: Key, flow: Flow, at: u32) {
         if let Some(tracking) = &mut self.tracking {
-            tracking.add(&flow, at);
+            tracking.add(&flow, at, &self.pool);
         }
         self.flows[at as usize] = Some(flow);
         self.index.insert(key, at);

@@ -446,6 +446,49 @@ fn many_forged_beginnings_are_swept_away_in_a_minute() {
     assert_eq!(payloads.flows(), 0);
 }
 
+/// Pure acknowledgments change no record of a pair.
+#[test]
+fn only_what_a_record_has_counts_as_a_change() {
+    let mut link = Link::open(ftp());
+    link.payloads.track();
+    link.say(Outside, "220 ready\r\n");
+    assert_eq!(link.payloads.take_changed().count(), 1);
+    let last = link.hosts[0].acknowledgment();
+    link.carry(Inside, last);
+    assert_eq!(link.payloads.take_changed().count(), 0);
+    link.say(Inside, "NOOP\r\n");
+    assert_eq!(link.payloads.take_changed().count(), 1);
+}
+
+/// The flows of one mapping of a pair go over together, in a message with a limit.
+#[test]
+fn a_mapping_of_a_pair_has_a_limit_of_flows() {
+    let mut payloads = Payloads::new(Limits::default(), [1; 32]);
+    let mut begin = |external: u16, remote: u16| {
+        payloads.track();
+        let mut opening = Opening::new(Kind::Ftp, server_inside(21), Outside);
+        opening.endpoints.external.set_port(external);
+        opening.endpoints.remote.set_port(remote);
+        let empty = Payloads::new(Limits::default(), [0; 32]);
+        let mut link = Link::prepare(opening, std::mem::replace(&mut payloads, empty));
+        let syn = link.hosts[1].syn(SYN);
+        link.process(Outside, &syn);
+        payloads = std::mem::replace(&mut link.payloads, Payloads::new(Limits::default(), [0; 32]));
+        payloads.flows()
+    };
+    for remote in 0..200 {
+        assert_eq!(begin(21, 1000 + remote), usize::from(remote + 1).min(128));
+    }
+    assert_eq!(begin(2121, 1000), 129, "another mapping");
+    let mut external = server_inside(21).external;
+    external.set_port(21);
+    let ports = |external| payloads.remotes(6, external).map(|end| end.port()).collect::<Vec<_>>();
+    assert_eq!(ports(external), (1000..1128).collect::<Vec<_>>());
+    external.set_port(2121);
+    assert_eq!(ports(external), [1000]);
+    assert_eq!(payloads.counters(Kind::Ftp).refused[Reason::NoFlow as usize], 72);
+}
+
 /// Random bytes from both sides pass as they are, or with edits of the own address only; nothing
 /// panics and no buffer is lost.
 #[test]

@@ -297,7 +297,7 @@ impl Stage {
                 let is_former = !self.former.is_off();
                 is_former || is_of(&self.settings) || self.further.may_have(ends)
             }
-            Side::Outside => self.inbound(ends).is_some(),
+            Side::Outside => self.inbound(ends).is_some() || self.may_be_astray(ends).is_some(),
         }
     }
 
@@ -383,6 +383,11 @@ impl Stage {
             }
             (Side::Outside, Some(ends)) => {
                 let len = room.bytes().len();
+                if let Some(kind) = self.astray(arrived.now, ends, room.bytes()) {
+                    self.drop_paired(kind);
+                    losses.keep(Origin::forwarded(Side::Outside, Side::Inside, len));
+                    return Taken::Kept;
+                }
                 if let Some(control) = self.inbound(ends)
                     && self.edit((engine, translator), arrived, control, room) == Fate::Held
                 {
@@ -426,7 +431,7 @@ impl Stage {
         let host = Host::of((&*engine, translator), from, &control, room.bytes());
         let control = control.under_rules(engine, host);
         let Some(control) = self.admit_paired(now, control, room.bytes()) else {
-            return self.drop_paired(&control);
+            return self.drop_paired(control.kind);
         };
         let Control { kind, endpoints, new_flow, .. } = control;
         let Self { addresses, calls, further, .. } = self;
@@ -460,7 +465,7 @@ impl Stage {
         {
             self.calls.end_flow(&endpoints);
         }
-        self.await_partner(now, (room.bytes(), &endpoints), expected);
+        self.await_partner((room.bytes(), &endpoints), &expected);
         fate
     }
 
@@ -517,7 +522,7 @@ impl Stage {
             paired.as_ref().is_some_and(|paired| paired.is_of_partner(*ends.external.ip()))
         };
         payloads.sweep(seconds(now), is_of_partner);
-        self.sweep_paired();
+        self.sweep_paired(now);
         self.sweep_calls(engine, now);
         self.further.expire(seconds(now), || self.payloads.each());
         if self.further.take_change() {

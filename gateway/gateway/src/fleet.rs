@@ -158,8 +158,11 @@ pub struct Fleet {
     /// State of the link at the last look.
     link_status: LinkStatus,
     next_look: Timestamp,
-    /// True if packets of control flows wait for the partner.
+    /// True if packets of control flows wait for the partner, and true if the node has gateways.
     has_waiting: bool,
+    has_algs: bool,
+    /// True if the partner's version of the link had no control flows at the last connection.
+    lacks_flows: bool,
     /// Number of requested mappings that the engine has lost.
     lost: u64,
     /// Messages that are read before this time may have waited long, because the process stood
@@ -223,6 +226,8 @@ impl Fleet {
                 link_status: LinkStatus::default(),
                 next_look: Timestamp(0),
                 has_waiting: false,
+                has_algs: false,
+                lacks_flows: false,
                 lost: 0,
                 late_until: Timestamp(0),
             }
@@ -265,8 +270,11 @@ impl Fleet {
     ) {
         self.last_turn = now;
         self.ports.algs = algs.take();
+        self.has_algs = self.ports.algs.is_some();
+        let lacks_flows = self.lacks_flows;
         if let Some(stage) = self.ports.stage() {
             stage.join_pair();
+            stage.set_version(lacks_flows);
         }
         self.board.count_turn(self.worker);
         self.ports.set_partition(partition);
@@ -302,7 +310,7 @@ impl Fleet {
         if let Some(lead) = &mut self.lead {
             lead.tell(now, &mut *self.link);
         }
-        self.release_flows();
+        self.release_flows(now);
         *algs = self.ports.algs.take();
     }
 
@@ -321,19 +329,22 @@ impl Fleet {
             for (protocol, external) in awaited {
                 let outbound = outbound_of(slices, external.address);
                 match engine.copy_key(protocol, external).zip(outbound) {
-                    Some((key, outbound)) => outbound.sender.wait_for(key, ticket, now.0),
-                    None => stage.arrive(ticket),
+                    Some((key, outbound)) => {
+                        outbound.sender.wait_for(key, ticket, now.0);
+                        stage.begin_wait(now);
+                    }
+                    None => stage.forgo(ticket),
                 }
             }
         }
     }
 
     /// Lets packets go for which the partner has what they tell of.
-    fn release_flows(&mut self) {
+    fn release_flows(&mut self, now: Timestamp) {
         let Self { ports, slices, .. } = self;
         let arrived: Vec<u64> = slices.iter_mut().flat_map(Slice::arrived).collect();
         if let Some(stage) = ports.stage() {
-            arrived.into_iter().for_each(|ticket| stage.arrive(ticket));
+            arrived.into_iter().for_each(|ticket| stage.arrive(now, ticket));
         }
         self.has_waiting = ports.waits_since().is_some();
     }
@@ -503,6 +514,7 @@ impl Fleet {
         if self.link_status.connected.is_none() {
             return;
         }
+        self.lacks_flows = self.link_status.lacks_flows;
         let late = self.link_status.round_trip.map_or(LOST, |time| (4 * time).max(LOST));
         let epoch = self.board.epoch().told(now);
         let Self { link, slices, young, ports, .. } = self;
@@ -543,7 +555,9 @@ impl Fleet {
             let silent = slices.iter_mut().skip(others.len());
             silent.for_each(|figures| figures.is_complete = false);
         }
-        Some(lead.status(now, self.link.status(), &slices, resting))
+        let mut link = self.link.status();
+        link.lacks_flows &= self.has_algs;
+        Some(lead.status(now, link, &slices, resting))
     }
 }
 

@@ -89,3 +89,5 @@ pub(crate) const SOCKET_BUFFER: usize = 4 << 20;
 pub(crate) const REASON: usize = 240;
 /// The first version of the link with questions.
 pub(crate) const QUESTIONS: u16 = 4;
+/// The first version of the link whose records may have control flows of gateways.
+pub const FLOWS: u16 = 5;

@@ -2,7 +2,7 @@
 
 use crate::congestion::Congestion;
 use crate::limits::{
-    DATAGRAM_BUFFER, FIRST_ROUND_TRIP, HANDSHAKES, IDLE, KEEP_ALIVE, QUESTIONS, REASON,
+    DATAGRAM_BUFFER, FIRST_ROUND_TRIP, FLOWS, HANDSHAKES, IDLE, KEEP_ALIVE, QUESTIONS, REASON,
     SOCKET_BUFFER, STREAMS,
 };
 use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
@@ -17,8 +17,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 /// Versions of the messages that this program speaks, greatest first. Version 4 is version 3 with
-/// questions.
-pub(crate) const VERSIONS: [u16; 2] = [QUESTIONS, 3];
+/// questions, and version 5 is version 4 with control flows in records.
+pub(crate) const VERSIONS: [u16; 3] = [FLOWS, QUESTIONS, 3];
 
 /// Codes of a closed connection: the link is stopped, a newer connection is in use, the versions
 /// differ.

@@ -75,6 +75,7 @@ impl PartnerLink for Carrier {
             refused: status.refused,
             reason: status.certificate_error.or(status.last_refusal).or(status.last_failure),
             lost: status.send_overflow + status.abandoned + status.receive_overflow,
+            lacks_flows: status.version.is_some_and(|version| version < natgate_partner::FLOWS),
         }
     }
 

@@ -6,7 +6,7 @@ use natgate_testnet::PAIR_SUBSCRIBER6;
 use std::net::Ipv6Addr;
 
 /// Prefix of remote hosts of NAT64.
-const PREFIX64: &str = "64:ff9b::/96";
+pub(super) const PREFIX64: &str = "64:ff9b::/96";
 /// Ends of the tunnel: the gateways', and the subscriber's.
 const AFTR: &str = "2001:db8:ffff::1";
 const B4: &str = "2001:db8:b4::1";
@@ -14,7 +14,7 @@ const B4: &str = "2001:db8:b4::1";
 const INNER: &str = "10.64.1.2";
 
 /// Two nodes that are a pair, with more tables. Both have IPv6 inside.
-fn pair6(network: &PairNetwork, remote: &[&str], more: &str) -> [PairNode; 2] {
+pub(super) fn pair6(network: &PairNetwork, remote: &[&str], more: &str) -> [PairNode; 2] {
     network.add_ipv6(remote).expect("addresses");
     let nodes = ["a", "b"].map(|node| start6(network, node, more));
     for node in &nodes {
@@ -23,7 +23,7 @@ fn pair6(network: &PairNetwork, remote: &[&str], more: &str) -> [PairNode; 2] {
     nodes
 }
 
-fn start6(network: &PairNetwork, node: &str, more: &str) -> PairNode {
+pub(super) fn start6(network: &PairNetwork, node: &str, more: &str) -> PairNode {
     let own = PairNetwork::gateway6(node);
     let router = Ipv6Addr::from_bits(own.to_bits() + 1);
     let keys = format!("[inside]\naddress6 = \"{own}/64\"\ngateway6 = \"{router}\"\n");
@@ -116,11 +116,10 @@ fn a_kill_and_the_way_back(
     wait_until(&b, "the pair is whole again", is_whole);
 }
 
-#[test]
-fn an_ipv6_only_hosts_flows_go_on_after_a_kill() {
+fn nat64_after_a_kill(workers: &str) {
     let turn = Turn::take(TAG);
     let network = build(&turn);
-    let more = "[nat64]\nsubscribers = [\"2001:db8::/32\"]\n";
+    let more = &format!("[nat64]\nsubscribers = [\"2001:db8::/32\"]\n{workers}");
     let nodes = pair6(&network, &[PREFIX64], more);
     let server = Ipv6Addr::from_bits(0x64_ff9b << 96 | u128::from(PAIR_SERVER.ip().to_bits()));
     let server = SocketAddr::from((server, PAIR_SERVER.port()));
@@ -129,6 +128,16 @@ fn an_ipv6_only_hosts_flows_go_on_after_a_kill() {
     assert_eq!(own.ip(), &PAIR_SUBSCRIBER6);
     let subscriber = "2001:db8:0:1::/64";
     a_kill_and_the_way_back(&network, nodes, (&flows, &[PREFIX64], more), subscriber);
+}
+
+#[test]
+fn an_ipv6_only_hosts_flows_go_on_after_a_kill() {
+    nat64_after_a_kill("");
+}
+
+#[test]
+fn an_ipv6_only_hosts_flows_go_on_at_nodes_with_several_workers() {
+    nat64_after_a_kill("[workers]\ncount = 2\n");
 }
 
 #[test]

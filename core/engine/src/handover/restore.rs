@@ -20,7 +20,7 @@ use crate::timeouts::SETS;
 use crate::{Departure, Timestamp};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-pub use copies::{Copied, Copies, CopyEnds};
+pub use copies::{Copied, Copies, CopyEnds, RecordHost};
 pub use hosts::{HostIdentity, HostNumbers, NoNumber, NoNumbers, RealmNumber};
 
 /// Values in place of a slot. `ABSENT`: there is no such mapping. From `LEFT_OUT` on: the

@@ -11,6 +11,7 @@ use crate::flow::{Fate, Flow};
 use crate::kind::Kind;
 use crate::reason::Reason;
 use crate::saved::Saved;
+use crate::stream::work::Pool;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -30,25 +31,30 @@ pub struct CopiedHost {
     pub has_number: bool,
 }
 
-/// Flows with records, and those that have changed.
+/// Most flows with one external endpoint. Their records go over as one, and each may have 100 KiB.
+const MOST_OF_MAPPING: usize = 128;
+
+/// Flows with records: the place of each, and its fingerprint; and those that have changed.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
-    flows: BTreeMap<FlowKey, u32>,
+    flows: BTreeMap<FlowKey, (u32, u64)>,
     changed: BTreeSet<FlowKey>,
 }
 
 impl Tracking {
     /// A flow has come to a place.
-    pub(crate) fn add(&mut self, flow: &Flow, at: u32) {
-        if has_record(flow) {
-            self.flows.insert(key_of(flow), at);
+    pub(crate) fn add(&mut self, flow: &Flow, at: u32, pool: &Pool) {
+        if has_record(flow.alg.kind(), flow.protocol) {
+            self.flows.insert(key_of(flow), (at, flow.print(pool)));
             self.changed.insert(key_of(flow));
         }
     }
 
-    /// A flow may have changed.
-    pub(crate) fn note(&mut self, flow: &Flow) {
-        if has_record(flow) {
+    /// A flow has taken a packet. Most packets change nothing that a record has.
+    pub(crate) fn note(&mut self, flow: &Flow, pool: &Pool) {
+        let Some((_, known)) = self.flows.get_mut(&key_of(flow)) else { return };
+        let print = flow.print(pool);
+        if core::mem::replace(known, print) != print {
             self.changed.insert(key_of(flow));
         }
     }
@@ -59,6 +65,18 @@ impl Tracking {
             self.changed.insert(key_of(flow));
         }
     }
+
+    /// Places and fingerprints of the flows with an external endpoint.
+    fn places(&self, number: u8, external: SocketAddrV4) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let end = |address, port| SocketAddrV4::new(Ipv4Addr::from_bits(address), port);
+        let range = (number, external, end(0, 0))..=(number, external, end(u32::MAX, u16::MAX));
+        self.flows.range(range).map(|(_, place)| *place)
+    }
+
+    /// True if one more flow of a protocol would make the record of an external endpoint too long.
+    pub(crate) fn is_full(&self, kind: Kind, number: u8, external: SocketAddrV4) -> bool {
+        has_record(kind, number) && self.places(number, external).nth(MOST_OF_MAPPING - 1).is_some()
+    }
 }
 
 fn key_of(flow: &Flow) -> FlowKey {
@@ -66,8 +84,8 @@ fn key_of(flow: &Flow) -> FlowKey {
     (flow.protocol, external, remote)
 }
 
-fn has_record(flow: &Flow) -> bool {
-    flow.alg.kind() != Kind::Dns || flow.protocol == protocol::TCP
+fn has_record(kind: Kind, number: u8) -> bool {
+    kind != Kind::Dns || number == protocol::TCP
 }
 
 impl Payloads {
@@ -78,7 +96,7 @@ impl Payloads {
         }
         let mut tracking = Tracking::default();
         for (at, flow) in (0..).zip(&self.flows) {
-            flow.iter().for_each(|flow| tracking.add(flow, at));
+            flow.iter().for_each(|flow| tracking.add(flow, at, &self.pool));
         }
         self.tracking = Some(tracking);
     }
@@ -89,12 +107,19 @@ impl Payloads {
         changed.into_iter().flatten()
     }
 
-    /// Places of the flows with an external endpoint.
-    fn places(&self, number: u8, external: SocketAddrV4) -> impl Iterator<Item = u32> + '_ {
-        let end = |address, port| SocketAddrV4::new(Ipv4Addr::from_bits(address), port);
-        let range = (number, external, end(0, 0))..=(number, external, end(u32::MAX, u16::MAX));
-        let flows = self.tracking.iter().flat_map(move |all| all.flows.range(range.clone()));
-        flows.map(|(_, at)| *at)
+    /// Places and fingerprints of the flows with an external endpoint.
+    fn places(&self, number: u8, external: SocketAddrV4) -> impl Iterator<Item = (u32, u64)> + '_ {
+        self.tracking.iter().flat_map(move |all| all.places(number, external))
+    }
+
+    /// Remote endpoints of the flows with an external endpoint, in their order.
+    pub fn remotes(
+        &self,
+        number: u8,
+        external: SocketAddrV4,
+    ) -> impl Iterator<Item = SocketAddrV4> + '_ {
+        let flows = self.places(number, external);
+        flows.filter_map(|(at, _)| Some(self.flows[at as usize].as_ref()?.endpoints().remote))
     }
 
     /// Calls `each` with the record of each flow with an external endpoint, and its fingerprint, in
@@ -105,21 +130,20 @@ impl Payloads {
         (number, external): (u8, SocketAddrV4),
         mut each: impl FnMut(&[u8], u64),
     ) {
-        for at in self.places(number, external) {
+        for (at, print) in self.places(number, external) {
             let Some(flow) = self.flows[at as usize].as_ref() else { continue };
             let mut record = Vec::new();
             now.wrapping_add(flow.shift).save(&mut record);
             if let Some(saved) = flow.save(&self.pool, |_| Some(0)) {
                 record.extend(saved);
-                each(&record, flow.print(&self.pool));
+                each(&record, print);
             }
         }
     }
 
     /// The fingerprint of a flow. `None`: it is not known, or has no record.
     pub fn print(&self, key: FlowKey) -> Option<u64> {
-        let at = *self.tracking.as_ref()?.flows.get(&key)?;
-        self.flows[at as usize].as_ref().map(|flow| flow.print(&self.pool))
+        self.tracking.as_ref()?.flows.get(&key).map(|(_, print)| *print)
     }
 
     /// Takes the record of a flow of the partner, which has the external endpoint `external` and
@@ -144,7 +168,8 @@ impl Payloads {
             IpAddr::V4(address) => (address == host.address).then_some(None),
             IpAddr::V6(_) => host.has_number.then_some(None),
         };
-        let is_its = (flow.protocol, ends.external) == (number, external) && has_record(&flow);
+        let is_its = (flow.protocol, ends.external) == (number, external)
+            && has_record(flow.alg.kind(), flow.protocol);
         let Some(own) = own.filter(|_| is_its) else {
             flow.close(&mut self.pool);
             return Err(RestoreError::Damaged);
@@ -158,15 +183,15 @@ impl Payloads {
 
     /// Forgets a flow.
     pub fn forget(&mut self, key: FlowKey) {
-        let at = self.tracking.as_ref().and_then(|tracking| tracking.flows.get(&key).copied());
-        if let Some(at) = at {
+        let place = self.tracking.as_ref().and_then(|tracking| tracking.flows.get(&key).copied());
+        if let Some((at, _)) = place {
             self.remove(at);
         }
     }
 
     /// Forgets all flows with an external endpoint.
     pub fn forget_all(&mut self, number: u8, external: SocketAddrV4) {
-        while let Some(at) = { self.places(number, external).next() } {
+        while let Some((at, _)) = { self.places(number, external).next() } {
             self.remove(at);
         }
     }

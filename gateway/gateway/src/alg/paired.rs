@@ -11,24 +11,25 @@
 //! repeats it. If the partner confirms nothing for long, packets go without tickets, and the
 //! owner's word to the partner says so before ([`Part::Alone`]).
 
-use super::{Control, Stage, seconds};
+mod tickets;
+
+use super::{Control, Ends, Kind, Stage, seconds};
 use natgate_engine::{AddressPort, AddressRange, Endpoint, Engine, Side, Timestamp};
 use natgate_payload::{CopiedHost, Endpoints, Fate, FlowKey, NewFlow};
 use natgate_wire::tcp::flags::SYN;
 use natgate_wire::{Ipv4, Tcp, protocol};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-/// Longest wait of a packet.
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
-
-/// Most packets that wait, and their bytes.
-const MOST_PACKETS: usize = 256;
-const MOST_BYTES: usize = 1 << 20;
+/// Most tickets that wait. A packet that may get one more is dropped.
+const MOST_TICKETS: usize = 4096;
 
 /// Time without packets after which the framework forgets any flow.
 const FORGOTTEN: Duration = Duration::from_secs(7_700);
+
+/// Time without new flows at an external endpoint whose flows keep a slice from moving.
+const LEFT_OUT: Duration = Duration::from_secs(60);
 
 /// Beginning of a record with flows. A mapping's record begins with a smaller number.
 const FLOWS: [u8; 4] = [0xfe, 0xff, 0xff, 0xff];
@@ -62,12 +63,12 @@ impl Share {
     }
 }
 
-/// A ticket that waits.
-#[derive(Debug)]
-struct Wait {
-    /// Records that have not arrived.
-    left: usize,
+/// An external endpoint whose connections this node does not know, or knows no more.
+#[derive(Clone, Copy, Debug)]
+struct Severed {
     since: Timestamp,
+    /// True if it is so in order that the slice can move: new connections pass unread for a while.
+    leaves_out: bool,
 }
 
 /// A packet that waits, translated: side and realm to send it to.
@@ -85,17 +86,36 @@ pub(crate) type Flows<'r> = (u64, &'r [u8]);
 /// What a ticket waits for: protocols and external ports of mappings.
 pub(crate) type Awaited = (u64, Vec<(u8, Endpoint)>);
 
+/// A ticket that waits: the number of records that have not arrived, and the flow of its packets.
+#[derive(Debug)]
+struct Wait {
+    left: usize,
+    flow: FlowKey,
+}
+
 /// What the gateways of a node of a pair need besides their flows.
 #[derive(Debug, Default)]
 pub(super) struct Paired {
     shares: Vec<Share>,
+    /// True if the partner's version of the link has no control flows in records.
+    lacks_flows: bool,
+    /// External endpoints of static mappings. There are no more than static mappings.
+    severed: HashMap<SocketAddrV4, Severed>,
     /// The state of each connection at its last packet, and its last ticket.
     flows: HashMap<FlowKey, (u64, u64)>,
     tickets: u64,
+    /// Tickets that wait.
     waits: BTreeMap<u64, Wait>,
+    /// Tickets that nothing waits for any more, and that the fleet still has.
+    gone: BTreeSet<u64>,
+    /// Tickets that the fleet does not have yet, one after the other.
     new: Vec<Awaited>,
-    /// Ticket of the packet in hand.
+    /// Time since which tickets wait and the partner has confirmed nothing for them.
+    silent: Option<Timestamp>,
+    /// Ticket of the packet in hand, and true if the packet begins a flow in place of an older one,
+    /// which the partner may have.
     in_hand: Option<u64>,
+    replaces: bool,
     packets: VecDeque<Waiting>,
     bytes: usize,
 }
@@ -112,6 +132,33 @@ impl Paired {
 
     fn part(&self, address: Ipv4Addr) -> Part {
         self.share(address).map_or(Part::None, |share| share.part)
+    }
+
+    /// True if a packet that may get a ticket has no room.
+    fn is_full(&self, address: Ipv4Addr) -> bool {
+        let tickets = self.waits.len() + self.gone.len();
+        tickets >= MOST_TICKETS && self.part(address) == Part::Owner
+    }
+
+    /// A ticket for records. It is the flow's `last` one if the fleet does not have that yet: the
+    /// records are written later.
+    fn ticket(&mut self, flow: FlowKey, last: Option<u64>, records: &[(u8, Endpoint)]) -> u64 {
+        let first = self.new.first().map(|(ticket, _)| *ticket);
+        let place = last.zip(first).and_then(|(last, first)| last.checked_sub(first));
+        let place = place.map(|place| place as usize).filter(|place| *place < self.new.len());
+        let place = place.unwrap_or_else(|| {
+            self.tickets += 1;
+            self.new.push((self.tickets, Vec::new()));
+            self.new.len() - 1
+        });
+        let (ticket, awaited) = &mut self.new[place];
+        for record in records {
+            if !awaited.contains(record) {
+                awaited.push(*record);
+            }
+        }
+        self.waits.insert(*ticket, Wait { left: awaited.len(), flow });
+        *ticket
     }
 }
 
@@ -166,6 +213,13 @@ impl Stage {
         self.paired.get_or_insert_default();
     }
 
+    /// Reads no new flow while the partner's version of the link `lacks` flows in records.
+    pub(crate) fn set_version(&mut self, lacks: bool) {
+        if let Some(paired) = &mut self.paired {
+            paired.lacks_flows = lacks;
+        }
+    }
+
     /// Sets this node's part in the addresses of a slice. `doubted`: the time at which this node
     /// became the owner although the former one may have let changes out that this node does not
     /// know. These connections end: their segments are dropped.
@@ -202,35 +256,84 @@ impl Stage {
         control: Control,
         packet: &[u8],
     ) -> Option<Control> {
-        let Some(paired) = &self.paired else { return Some(control) };
-        let Some(flags) = tcp_flags(packet) else { return Some(control) };
+        let Some(paired) = &mut self.paired else { return Some(control) };
         let ends = control.endpoints;
-        let share = paired.share(*ends.external.ip());
-        let is_known = self.payloads.find(protocol::TCP, ends.external, ends.remote).is_some();
+        let number = Ipv4::new_checked(packet).map_or(0, |ip| ip.protocol());
+        let is_known = self.payloads.find(number, ends.external, ends.remote).is_some();
         let unread = Control { new_flow: NewFlow::Off, ..control };
+        let own = if paired.lacks_flows && !is_known { unread } else { control };
+        paired.replaces = false;
+        if paired.is_full(*ends.external.ip()) {
+            return None;
+        }
+        let Some(flags) = tcp_flags(packet) else { return Some(own) };
+        let is_open = self.payloads.is_open(protocol::TCP, ends.external, ends.remote);
+        paired.replaces = is_known && !is_open && flags & SYN != 0;
+        let share = paired.share(*ends.external.ip());
         let doubted = share.and_then(|share| share.doubted);
         let is_doubted = doubted.is_some_and(|since| now.since(since) < FORGOTTEN);
+        let severed = paired.severed.get(&ends.external).filter(|_| !is_known);
+        let is_severed = severed.is_some_and(|severed| now.since(severed.since) < FORGOTTEN);
+        let is_left_out = severed
+            .is_some_and(|severed| severed.leaves_out && now.since(severed.since) < LEFT_OUT);
+        let is_strange = !is_known && flags & SYN == 0 && control.new_flow == NewFlow::Read;
         match share.map_or(Part::None, |share| share.part) {
+            _ if is_strange && is_severed => None,
             Part::Partner if is_known => None,
             Part::None | Part::Partner if is_known => Some(control),
             Part::None | Part::Partner => Some(unread),
-            Part::Alone | Part::Owner => {
-                let is_strange = !is_known && flags & SYN == 0 && is_doubted;
-                (!is_strange || control.new_flow != NewFlow::Read).then_some(control)
-            }
+            Part::Alone | Part::Owner if is_strange && is_doubted => None,
+            Part::Alone | Part::Owner if is_left_out => Some(unread),
+            Part::Alone | Part::Owner => Some(own),
         }
+    }
+
+    /// The flows of a static mapping that stands have no copy, or lose it: they are forgotten here,
+    /// and their segments are dropped. Returns true if there was one. `leaves_out`: new connections
+    /// pass unread for a while.
+    pub(crate) fn sever(
+        &mut self,
+        now: Timestamp,
+        (number, Endpoint { address, port }): (u8, Endpoint),
+        leaves_out: bool,
+    ) -> bool {
+        let Self { paired: Some(paired), payloads, .. } = self else { return false };
+        let external = SocketAddrV4::new(address, port);
+        let before = payloads.flows();
+        payloads.forget_all(number, external);
+        if number == protocol::TCP {
+            paired.severed.insert(external, Severed { since: now, leaves_out });
+        }
+        payloads.flows() < before
+    }
+
+    /// The gateway's protocol of a segment from outside, if its connection is not known here and a
+    /// former owner may have changed it. The segment's numbers may be those of other bytes inside.
+    pub(super) fn astray(&self, now: Timestamp, ends: Ends, packet: &[u8]) -> Option<Kind> {
+        let kind = self.may_be_astray(ends).filter(|_| self.inbound(ends).is_none())?;
+        let share = self.paired.as_ref()?.share(*ends.destination.ip())?;
+        let is_doubted = share.doubted.is_some_and(|since| now.since(since) < FORGOTTEN);
+        let is_opening = tcp_flags(packet).is_none_or(|flags| flags & SYN != 0);
+        (is_doubted && !is_opening).then_some(kind)
+    }
+
+    /// The gateway's protocol of a packet from outside, if its address has had doubted connections.
+    pub(super) fn may_be_astray(&self, ends: Ends) -> Option<Kind> {
+        let share = self.paired.as_ref()?.share(*ends.destination.ip())?;
+        let is_reader = matches!(share.part, Part::Alone | Part::Owner);
+        let is_doubted = ends.protocol == protocol::TCP && is_reader && share.doubted.is_some();
+        is_doubted.then(|| self.settings.kind(protocol::TCP, ends.source.port()))?
     }
 
     /// Gives the packet in hand a ticket, if it tells of something that the partner has to have
     /// before: a change of its connection, or expectations with these external ports.
     pub(super) fn await_partner(
         &mut self,
-        now: Timestamp,
         (packet, ends): (&[u8], &Endpoints),
-        mut expectations: Vec<(u8, Endpoint)>,
+        expectations: &[(u8, Endpoint)],
     ) {
         let Self { paired: Some(paired), payloads, .. } = self else { return };
-        if paired.part(*ends.external.ip()) != Part::Owner {
+        if paired.lacks_flows || paired.part(*ends.external.ip()) != Part::Owner {
             return;
         }
         let Ok(ip) = Ipv4::new_checked(packet) else { return };
@@ -238,16 +341,14 @@ impl Stage {
         let print = payloads.print(key).filter(|_| key.0 == protocol::TCP);
         let before = paired.flows.get(&key).copied();
         let is_opening = tcp_flags(packet).is_some_and(|flags| flags & SYN != 0);
-        let is_changed = print.is_some() && before.map(|(print, _)| print) != print && !is_opening;
+        let may_change = !is_opening || paired.replaces;
+        let is_changed = print.is_some() && before.map(|(print, _)| print) != print && may_change;
         let last = before.map(|(_, ticket)| ticket).filter(|last| paired.waits.contains_key(last));
         let mut ticket = last;
         if is_changed || !expectations.is_empty() {
-            paired.tickets += 1;
-            expectations.push((key.0, end(key.1)));
-            let left = expectations.len();
-            paired.waits.insert(paired.tickets, Wait { left, since: now });
-            paired.new.push((paired.tickets, expectations));
-            ticket = Some(paired.tickets);
+            // An expectation may be the flow's own mapping, and a message may tell one twice.
+            let own = (key.0, end(key.1));
+            ticket = Some(paired.ticket(key, last, &[expectations, &[own]].concat()));
         }
         match print {
             Some(print) => _ = paired.flows.insert(key, (print, ticket.unwrap_or_default())),
@@ -256,82 +357,28 @@ impl Stage {
         paired.in_hand = ticket;
     }
 
-    /// True if the packet in hand waits for the partner, and so do packets that it leads to.
-    pub(crate) fn must_wait(&self) -> bool {
-        self.paired.as_ref().is_some_and(|paired| paired.in_hand.is_some())
-    }
-
-    /// Keeps a translated packet that the packet in hand has become, or that it leads to. Without
-    /// room it is dropped.
-    pub(crate) fn keep(&mut self, now: Timestamp, to: (Side, u16), packet: &[u8]) {
-        let Some(paired) = &mut self.paired else { return };
-        let Some(ticket) = paired.in_hand else { return };
-        let bytes = paired.bytes + packet.len();
-        if paired.packets.len() < MOST_PACKETS && bytes <= MOST_BYTES {
-            paired.bytes = bytes;
-            paired.packets.push_back(Waiting { ticket, since: now, to, packet: packet.to_vec() });
-        }
-    }
-
-    /// The packet in hand and all that it leads to has been kept or sent.
-    pub(crate) fn let_go(&mut self) {
-        if let Some(paired) = &mut self.paired {
-            paired.in_hand = None;
-        }
-    }
-
-    /// The next packet that waits no more: the side and realm to send it to, and its bytes. Packets
-    /// that have waited too long are dropped.
-    pub(crate) fn next_kept(&mut self, now: Timestamp) -> Option<((Side, u16), Vec<u8>)> {
-        let paired = self.paired.as_mut()?;
-        let Paired { packets, waits, bytes, .. } = paired;
-        packets.retain(|one| {
-            let stays = !waits.contains_key(&one.ticket) || now.since(one.since) <= LONGEST_WAIT;
-            *bytes -= if stays { 0 } else { one.packet.len() };
-            stays
-        });
-        let place = packets.iter().position(|one| !waits.contains_key(&one.ticket))?;
-        let Waiting { to, packet, .. } = packets.remove(place)?;
-        *bytes -= packet.len();
-        Some((to, packet))
-    }
-
-    /// What new tickets wait for.
-    pub(crate) fn new_tickets(&mut self) -> Vec<Awaited> {
-        self.paired.as_mut().map_or(Vec::new(), |paired| std::mem::take(&mut paired.new))
-    }
-
-    /// One of the records that a ticket waits for has arrived, or cannot.
-    pub(crate) fn arrive(&mut self, ticket: u64) {
-        let Some(paired) = &mut self.paired else { return };
-        if let Some(wait) = paired.waits.get_mut(&ticket) {
-            wait.left = wait.left.saturating_sub(1);
-            if wait.left == 0 {
-                paired.waits.remove(&ticket);
-            }
-        }
-    }
-
-    /// Time since which the oldest ticket waits. `None`: none does.
-    pub(crate) fn waits_since(&self) -> Option<Timestamp> {
-        let (_, oldest) = self.paired.as_ref()?.waits.first_key_value()?;
-        Some(oldest.since)
-    }
-
-    /// External ports of mappings whose flows may have changed since the last call.
+    /// External ports of mappings whose flows may have changed since the last call. Forgets what is
+    /// kept of flows that are no more.
     pub(crate) fn changed_flows(&mut self) -> impl Iterator<Item = (u8, Endpoint)> + use<> {
-        self.payloads.take_changed().map(|(protocol, external, _)| (protocol, end(external)))
+        let changed: Vec<FlowKey> = self.payloads.take_changed().collect();
+        let Self { paired, payloads, .. } = self;
+        if let Some(paired) = paired {
+            let is_gone = |key: &&FlowKey| payloads.print(**key).is_none();
+            changed.iter().filter(is_gone).for_each(|key| _ = paired.flows.remove(key));
+        }
+        changed.into_iter().map(|(protocol, external, _)| (protocol, end(external)))
     }
 
     /// Adds the flows of a mapping to its record, which begins at `start` of `out`. Returns the
-    /// fingerprint of the whole by that of the mapping.
+    /// fingerprint of the whole by that of the mapping. `None`: the mapping has flows, and the
+    /// partner takes none.
     pub(crate) fn add_flows(
         &self,
         now: Timestamp,
         (protocol, external): (u8, (Ipv4Addr, u16)),
         (start, of_mapping): (usize, u64),
         out: &mut Vec<u8>,
-    ) -> u64 {
+    ) -> Option<u64> {
         let (mut flows, mut of_flows) = (Vec::new(), 0_u64);
         let external = SocketAddrV4::new(external.0, external.1);
         self.payloads.records(seconds(now), (protocol, external), |record, print| {
@@ -339,14 +386,15 @@ impl Stage {
             of_flows = fold(of_flows, print);
         });
         if flows.is_empty() {
-            return of_mapping;
+            return Some(of_mapping);
         }
+        self.paired.as_ref().filter(|paired| !paired.lacks_flows)?;
         let mapping = out.split_off(start);
         out.extend(FLOWS);
         out.extend(of_flows.to_le_bytes());
         put_sized(&mapping, out);
         out.extend(flows);
-        joined(of_mapping, of_flows)
+        Some(joined(of_mapping, of_flows))
     }
 
     /// Takes the flows of the record of a mapping that has been copied, in place of those that are
@@ -395,11 +443,8 @@ impl Stage {
         }
         (sum == print).then_some(())?;
         let port = |end: SocketAddrV4| AddressPort::new(end.ip().to_bits(), end.port());
-        let is_its = |(_, protocol, ends): &(_, u8, Endpoints)| {
-            (*protocol, ends.external) == (number, external)
-        };
-        for (_, protocol, ends) in self.payloads.each().filter(is_its) {
-            engine.doubt_control(protocol, port(ends.external), port(ends.remote));
+        for remote in self.payloads.remotes(number, external) {
+            engine.doubt_control(number, port(external), port(remote));
         }
         Some(())
     }
@@ -409,21 +454,45 @@ impl Stage {
         self.payloads.forget_all(protocol, SocketAddrV4::new(address, port));
     }
 
-    /// Forgets what is kept of connections that are no more.
-    pub(super) fn sweep_paired(&mut self) {
-        let Self { paired: Some(paired), payloads, .. } = self else { return };
-        paired.flows.retain(|key, _| payloads.find(key.0, key.1, key.2).is_some());
+    /// Forgets old endpoints without copies, and tickets for which no packet waits and none can
+    /// come: a later one of the connection would have to wait as well.
+    pub(super) fn sweep_paired(&mut self, now: Timestamp) {
+        let Some(paired) = &mut self.paired else { return };
+        let Paired { flows, waits, gone, packets, severed, .. } = paired;
+        severed.retain(|_, severed| now.since(severed.since) < FORGOTTEN);
+        let of_packets: BTreeSet<u64> = packets.iter().map(|packet| packet.ticket).collect();
+        waits.retain(|ticket, wait| {
+            let of_flow = flows.get(&wait.flow).map(|(_, last)| last);
+            let stays = of_packets.contains(ticket) || of_flow == Some(ticket);
+            if !stays {
+                gone.insert(*ticket);
+            }
+            stays
+        });
     }
 
     /// Drops a segment of a connection that this node may not read.
-    pub(super) fn drop_paired(&mut self, control: &Control) -> Fate {
-        self.payloads.count_dropped(control.kind)
+    pub(super) fn drop_paired(&mut self, kind: Kind) -> Fate {
+        self.payloads.count_dropped(kind)
+    }
+
+    /// Has room for this number of flows, and none yet.
+    #[cfg(test)]
+    pub(crate) fn limit_flows(&mut self, flows: u32) {
+        let limits = natgate_payload::Limits { flows, ..Default::default() };
+        self.payloads = natgate_payload::Payloads::new(limits, [1; 32]);
     }
 
     /// Number of control flows.
     #[cfg(test)]
     pub(crate) fn flows(&self) -> usize {
         self.payloads.flows()
+    }
+
+    /// Number of tickets that wait.
+    #[cfg(test)]
+    pub(crate) fn tickets(&self) -> usize {
+        self.paired.as_ref().map_or(0, |paired| paired.waits.len())
     }
 
     /// True if packets wait.
@@ -440,6 +509,29 @@ fn fold(sum: u64, print: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tickets_have_a_limit() {
+        let address = Ipv4Addr::new(203, 0, 113, 1);
+        let ranges = vec![AddressRange { first: address, last: address }];
+        let share = Share { ranges, part: Part::Owner, doubted: None };
+        let mut paired = Paired { shares: vec![share], ..Paired::default() };
+        let [one, other] = [1, 2].map(|port| (protocol::TCP, Endpoint { address, port }));
+        let end = SocketAddrV4::new(address, 1);
+        let flow = (protocol::TCP, end, end);
+        let first = paired.ticket(flow, None, &[one, one]);
+        assert_eq!(paired.ticket(flow, Some(first), &[other, one]), first, "in one turn");
+        assert_eq!((paired.new.len(), &paired.new[0].1[..]), (1, &[one, other][..]));
+        assert_eq!(paired.waits[&first].left, 2);
+        paired.new.clear();
+        for _ in 1..MOST_TICKETS {
+            assert!(!paired.is_full(address));
+            assert!(paired.ticket(flow, Some(first), &[one]) > first);
+        }
+        assert!(paired.is_full(address) && !paired.is_full(Ipv4Addr::LOCALHOST));
+        paired.shares[0].part = Part::Alone;
+        assert!(!paired.is_full(address));
+    }
 
     #[test]
     fn a_record_is_divided_as_it_was_put_together_and_not_in_part() {

@@ -169,9 +169,11 @@ impl Inbound {
             };
             let mut after = copies.external(key);
             before.into_iter().for_each(|port| ports.forget_flows(port));
-            if let Some(port) = after
-                && !ports.copy_flows((engine, now), port, flows)
-            {
+            let mut has_flows = flows.is_none() || is_passed;
+            if let Some(port) = after {
+                has_flows |= ports.copy_flows((engine, now), port, flows);
+            }
+            if let Some(port) = after.filter(|_| !has_flows) {
                 // Without its flows the mapping would lead connections astray.
                 engine.end_copy(copies, key);
                 if before != after {
@@ -179,6 +181,11 @@ impl Inbound {
                 }
                 refused.without_gateway(key, CopyEnds::read(record)?);
                 after = None;
+            }
+            if !has_flows {
+                // A static mapping stands all the same.
+                let CopyEnds { protocol, external, .. } = CopyEnds::read(record)?;
+                ports.sever((engine, now), (protocol, external), false);
             }
             if let Some(port) = before.filter(|before| after != Some(*before)) {
                 ports.note_end(engine, port);

@@ -369,8 +369,7 @@ impl Held {
         }
         let start = out.len();
         let print = engine.copy_record(key, hosts, out);
-        print.map_or(Present::Absent, |print| Present::Record {
-            fingerprint: ports.add_flows(now, (start, print), out),
-        })
+        let print = print.and_then(|print| ports.add_flows(now, (start, print), out));
+        print.map_or(Present::Absent, |fingerprint| Present::Record { fingerprint })
     }
 }

@@ -63,15 +63,15 @@ impl SharedPorts {
     }
 
     /// Adds the flows of a mapping to its record, which begins at `start` of `out`. Returns the
-    /// fingerprint of the whole by that of the mapping.
+    /// fingerprint of the whole by that of the mapping. `None`: the partner can have no copy.
     pub(super) fn add_flows(
         &self,
         now: Timestamp,
         (start, print): (usize, u64),
         out: &mut Vec<u8>,
-    ) -> u64 {
+    ) -> Option<u64> {
         let ends = self.algs.as_ref().and_then(|_| CopyEnds::read(&out[start..]));
-        self.algs.as_ref().zip(ends).map_or(print, |(algs, ends)| {
+        self.algs.as_ref().zip(ends).map_or(Some(print), |(algs, ends)| {
             algs.stage.add_flows(now, (ends.protocol, ends.external), (start, print), out)
         })
     }
@@ -88,6 +88,23 @@ impl SharedPorts {
             Some(stage) => stage.copy_flows(engine, now, (protocol, external), flows),
             None => flows.is_none(),
         }
+    }
+
+    /// Ends the connections of gateways at the external endpoint of a static mapping, which stands
+    /// although the connections have no copy. Returns true if this node had one. `leaves_out`: new
+    /// connections pass unread for a while.
+    pub(super) fn sever(
+        &mut self,
+        (engine, now): (&Engine, Timestamp),
+        (protocol, (address, port)): (u8, (Ipv4Addr, u16)),
+        leaves_out: bool,
+    ) -> bool {
+        let external = Endpoint { address, port };
+        let key = engine.copy_key(protocol, external);
+        let facts = key.and_then(|key| engine.copy_facts(key));
+        let stands = facts.is_some_and(|facts| facts.is_static);
+        let stage = self.stage().filter(|_| stands);
+        stage.is_some_and(|stage| stage.sever(now, (protocol, external), leaves_out))
     }
 
     /// Forgets the flows of a mapping that has ended.
@@ -117,7 +134,10 @@ impl SharedPorts {
     /// not have the realm, another one may have it: a reload reaches one after the other. So each
     /// refuses the record, until it has the realm itself.
     pub(super) fn has_record(&self, engine: &Engine, record: &[u8]) -> bool {
-        self.partition.is_none() || engine.copy_host(record).is_none_or(|host| self.has_host(host))
+        self.partition.as_ref().is_none_or(|partition| {
+            let host = engine.copy_host(record);
+            host.is_none_or(|host| partition.of_record(host) == self.worker)
+        })
     }
 
     /// True if this worker tells of realms that the node lacks. The others refuse the same records.

@@ -270,7 +270,7 @@ impl Slice {
                     Message::Opinion(opinion) => {
                         *outbound.answers.get_mut(reader)? = Answer::read(opinion)?;
                     }
-                    Message::Refused(keys) => self.end_refused(engine, keys),
+                    Message::Refused(keys) => self.end_refused((engine, ports), keys, now),
                     _ => {}
                 }
                 None
@@ -302,17 +302,24 @@ impl Slice {
         answers.filter_map(|answer| answer.epoch.take())
     }
 
-    /// Ends mappings that the partner has no place for, if the slice drains: their subscribers have
-    /// as many hosts as possible at the partner. Held ports are listed anew, so that the partner
-    /// holds those of the mappings from now on.
-    fn end_refused(&mut self, engine: &mut Engine, keys: &[u8]) {
+    /// Ends mappings that the partner has no place for, if the slice drains, and flows of static
+    /// ones. Held ports are listed anew, so that the partner holds those of the mappings from now
+    /// on.
+    fn end_refused(
+        &mut self,
+        (engine, ports): (&mut Engine, &mut SharedPorts),
+        keys: &[u8],
+        now: Timestamp,
+    ) {
         let Some(outbound) = self.outbound.as_mut().filter(|outbound| outbound.drains()) else {
             return;
         };
         let Some(keys) = RefusedKey::read(keys) else { return };
         let ends = |key: &RefusedKey| {
             let RefusedKey { key, protocol, external } = *key;
-            is_in(&self.ranges, external.0) && engine.end_uncopied(key, protocol, external)
+            is_in(&self.ranges, external.0)
+                && (engine.end_uncopied(key, protocol, external)
+                    || ports.sever((engine, now), (protocol, external), true))
         };
         let ended = keys.filter(ends).count() as u64;
         if ended > 0 {

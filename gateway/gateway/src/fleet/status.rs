@@ -53,12 +53,24 @@ pub struct LinkStatus {
     pub reason: Option<String>,
     /// Messages that found no room in a queue, or no connection.
     pub lost: u64,
+    /// True if the partner's version of the link has no control flows in records. The state of a
+    /// node says so only if the node has gateways.
+    pub lacks_flows: bool,
 }
 
 /// Difference of the nodes' clocks that makes times in their logs disagree, nanoseconds.
 const CLOCKS_DIFFER: u64 = 1_000_000_000;
 
 impl LinkStatus {
+    /// A clause if no connection is read by gateways because of the partner's version.
+    pub fn flows_fault(&self) -> Option<String> {
+        self.lacks_flows.then(|| {
+            "the other node's version of natgate does not take control flows: gateways ([alg]) do \
+             not read new ones"
+                .into()
+        })
+    }
+
     /// A clause if the nodes' clocks differ by more than a second.
     pub fn clock_fault(&self) -> Option<String> {
         let lead = self.clock_lead.filter(|lead| lead.unsigned_abs() > CLOCKS_DIFFER)?;

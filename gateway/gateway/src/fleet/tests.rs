@@ -9,6 +9,7 @@ mod ownership;
 mod portless;
 mod realms;
 mod requests;
+mod services;
 mod strays;
 mod workers;
 
@@ -38,6 +39,8 @@ struct Wire {
     ends: [Option<Boot>; 2],
     beats: [Boot; 2],
     is_cut: bool,
+    /// True if the other node's version has no control flows in records.
+    is_old: bool,
     /// Share of messages that are lost or come late, of 8.
     faults: u64,
     random: u64,
@@ -88,8 +91,9 @@ impl PartnerLink for End {
     }
 
     fn status(&self) -> LinkStatus {
-        let is_cut = self.0.lock().expect("no test has failed").is_cut;
-        LinkStatus { connected: (!is_cut).then_some(Duration::ZERO), ..LinkStatus::default() }
+        let wire = self.0.lock().expect("no test has failed");
+        let connected = (!wire.is_cut).then_some(Duration::ZERO);
+        LinkStatus { connected, lacks_flows: wire.is_old, ..LinkStatus::default() }
     }
 
     fn ended(&mut self) -> Option<Boot> {
@@ -126,6 +130,8 @@ enum Allotment {
     Dslite,
     /// At random, for hosts of both kinds in turn.
     Both,
+    /// At random, and some hosts are the servers of a service.
+    Services,
 }
 
 impl Allotment {
@@ -139,9 +145,13 @@ impl Allotment {
 
     fn allocation(self) -> Allocation {
         match self {
-            Self::Random | Self::Many | Self::Realms | Self::Nat64 | Self::Dslite | Self::Both => {
-                Allocation::Random
-            }
+            Self::Random
+            | Self::Many
+            | Self::Realms
+            | Self::Nat64
+            | Self::Dslite
+            | Self::Both
+            | Self::Services => Allocation::Random,
             Self::Blocks => Allocation::Block(BlockConfig {
                 size: BLOCK,
                 max_per_subscriber: 1,
@@ -239,17 +249,18 @@ impl Process {
             inside: side(Ipv4Addr::new(10, 0, 0, 1)),
             outside: side(Ipv4Addr::new(192, 0, 2, 1)),
             pools: vec![pool],
+            services: allotment.services(),
             ..Config::default()
         };
-        let translator = allotment.settings6().and_then(|settings| {
-            natgate_ipv6::Translator::new(&settings, &mut config, [8; 32]).expect("good settings")
-        });
         let number = usize::from(node == "b");
         wire.lock().expect("no test has failed").messages[number].clear();
         let end = || -> Box<dyn PartnerLink> { Box::new(End(Arc::clone(wire), number)) };
         if workers.of(node) > 1 {
             return Self::start_team(settings, config, allotment, now, end);
         }
+        let translator = allotment.settings6().and_then(|settings| {
+            natgate_ipv6::Translator::new(&settings, &mut config, [8; 32]).expect("good settings")
+        });
         let mut engine = Engine::new(&config, [7; 32], Timestamp(now)).expect("a configuration");
         engine.join_pair();
         let (fleet, _) = Fleet::new(settings, end(), 77).expect("a file");
@@ -409,12 +420,16 @@ impl Process {
         };
         let mappings: Vec<(natgate_engine::MappingId, String)> =
             self.engines().flat_map(named).collect();
+        // A service has several servers.
+        let service = (self.allotment == Allotment::Services).then(services::service);
         let mapping = |(id, realm): (natgate_engine::MappingId, String)| {
             let internal = (self.known(id.realm, id.internal.address), id.internal.port);
             ((id.protocol, ends(id.external)), (realm, internal))
         };
         // Without ports, one endpoint may lead to several hosts.
-        let has_port = |((number, _), _): &((u8, External), Place)| *number != protocol::GRE;
+        let has_port = |((number, end), _): &((u8, External), Place)| {
+            *number != protocol::GRE && Some(*end) != service
+        };
         let mut hosts = BTreeMap::new();
         for (end, place) in mappings.into_iter().map(mapping).filter(has_port) {
             let other = hosts.insert(end, place);

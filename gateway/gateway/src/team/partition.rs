@@ -14,7 +14,9 @@ mod strays;
 
 use crate::limits::MOST_WORKERS;
 use crate::settings::Settings;
-use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, Side, bucket};
+use natgate_engine::{
+    Allocation, BlockConfig, Config, HostIdentity, Plan, PoolConfig, RecordHost, Side, bucket,
+};
 use natgate_io::{MOST_STRETCHES, Share, Stretch};
 use natgate_ipv6::{Division, HostRealms};
 use natgate_wire::protocol;
@@ -320,6 +322,17 @@ impl Partition {
         let (division, realms) = self.ipv6.as_ref()?;
         let kind = realms.kind(realm)?;
         Some(division.worker_of_number(kind, number.into(), self.workers))
+    }
+
+    /// Owner of the host of a record of another node. Numbers are of this node, identities of both.
+    pub(crate) fn of_record(&self, host: RecordHost) -> usize {
+        match host {
+            RecordHost::Address(realm, address) => self.of_host(realm, address.to_bits()),
+            RecordHost::Identity(HostIdentity { address, .. }) => {
+                let division = self.ipv6.as_ref().map(|(division, _)| division);
+                division.map_or(0, |division| division.worker_of_address(address, self.workers))
+            }
+        }
     }
 
     /// Owner of an IPv6 packet that came in by a side.

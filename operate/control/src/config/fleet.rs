@@ -1,15 +1,15 @@
 //! Reads `[fleet]` and `[[slice]]`, and compares them with other tables.
 
 use super::checks::all_ranges;
-use super::draft::{Draft, Targeted};
+use super::draft::Draft;
 use super::places::Target;
 use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
 use super::sections::{plain_name, read_duration, read_name};
 use super::values::{self, overlaps, quoted, show_range, socket_address};
 use natgate_engine::{AddressRange, Allocation};
-use natgate_gateway::StateSettings;
 use natgate_gateway::fleet::{FleetSettings, PartnerSettings, SliceSettings};
+use natgate_gateway::{AlgKind, StateSettings};
 use natgate_ipv6::Prefix6;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -226,14 +226,11 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
         );
     }
     let are_several = draft.workers.count > 1;
-    if are_several && (draft.ipv6.nat64.is_some() || draft.ipv6.dslite.is_some()) {
-        wrong("hosts of NAT64 or DS-Lite among several workers", ONE);
+    if draft.alg.has(AlgKind::Pptp) {
+        wrong("calls of PPTP", "take alg.pptp out");
     }
-    if are_several {
-        services_have_one_server(draft, report);
-    }
-    if draft.alg != Default::default() {
-        wrong("the state of application-level gateways", "take [alg] out");
+    if draft.alg.has(AlgKind::H323) {
+        wrong("connections that messages of H.323 name", "take alg.h323 out");
     }
     if draft.ipv6.dslite.as_ref().is_some_and(|dslite| dslite.subscriber_length < 128) {
         wrong("tunnels that move within a prefix", "take dslite.subscriber_length out");
@@ -248,19 +245,6 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
         };
         let message = format!("a pair does not share {what} yet");
         report.wrong(&pool.name.place, format!("{message}; {remedy}"));
-    }
-}
-
-/// All servers of a service are at one worker. A reload that removes the service would move them to
-/// others, while copies of their mappings arrive.
-fn services_have_one_server(draft: &Draft, report: &Report<'_>) {
-    for fixed in &draft.statics {
-        if let Targeted::Servers { place, members, .. } = &fixed.target
-            && members.len() > 1
-        {
-            let message = "a pair does not share several servers among several workers yet";
-            report.wrong(place, format!("{message}; write one server, or workers.count = 1"));
-        }
     }
 }
 

@@ -88,6 +88,7 @@ fn object(status: &FleetStatus) -> Value {
             "round_trip_s": link.round_trip.map(|time| time.as_secs_f64()),
             "clock_lead_s": link.clock_lead.map(|lead| lead as f64 / 1e9),
             "clock_fault": link.clock_fault(),
+            "flows_fault": link.flows_fault(),
             "connections": link.connections,
             "refused": link.refused,
             "lost": link.lost,
@@ -205,6 +206,7 @@ mod tests {
         assert_eq!(object["slices"][0]["addresses"][0], "203.0.113.1");
         assert_eq!(object["link"]["clock_lead_s"], -3.21);
         assert_eq!(object["link"]["clock_fault"], "the clocks of the nodes differ by 3.2 s");
+        assert!(object["link"]["flows_fault"].is_null());
         let near = LinkStatus { clock_lead: Some(1_000_000_000), ..LinkStatus::default() };
         assert_eq!(near.clock_fault(), None);
     }

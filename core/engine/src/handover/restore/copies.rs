@@ -96,6 +96,15 @@ pub struct CopyEnds {
     pub external: (Ipv4Addr, u16),
 }
 
+/// The host that a record is of, with which a caller finds the engine for the copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordHost {
+    /// Number of its realm in this engine, and its address.
+    Address(u16, Ipv4Addr),
+    /// Identity of a host with a number.
+    Identity(HostIdentity),
+}
+
 impl CopyEnds {
     /// Reads the ends from a record of [`Engine::copy_record`]. `None`: the record is damaged.
     pub fn read(record: &[u8]) -> Option<Self> {
@@ -123,20 +132,23 @@ impl Engine {
         Some(essence(&fields, &parts, from.rest()))
     }
 
-    /// The realm here and the address of the host that a record is of. `None`: the record is
-    /// damaged, this engine has no such realm, or its hosts have numbers.
-    pub fn copy_host(&self, record: &[u8]) -> Option<(u16, Ipv4Addr)> {
+    /// The host that a record is of. `None`: the record is damaged, or this engine has no such
+    /// realm.
+    pub fn copy_host(&self, record: &[u8]) -> Option<RecordHost> {
         let mut from = Reader::new(record);
         let fields = MappingParts::default().read(&mut from).ok()?;
         let names = names_in(&mut from)?;
         let is_its = |realm: &RealmConfig| {
-            !realm.gone && Some(realm.name.as_bytes()) == names.realm && !is_of_numbers(realm)
+            !realm.gone
+                && Some(realm.name.as_bytes()) == names.realm
+                && is_of_numbers(realm) == names.host.is_some()
         };
         let realm = match names.realm {
             None => 0,
             Some(_) => self.config.realms.iter().position(is_its)? as u16 + 1,
         };
-        Some((realm, Ipv4Addr::from_bits(fields.internal.address)))
+        let address = Ipv4Addr::from_bits(fields.internal.address);
+        Some(names.host.map_or(RecordHost::Address(realm, address), RecordHost::Identity))
     }
 
     /// Appends the origin of this engine's records: scale of time, mapping behavior. A reader needs

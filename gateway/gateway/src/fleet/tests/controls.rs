@@ -3,6 +3,9 @@
 #[path = "../../../../../core/payload/tests/common/host.rs"]
 #[allow(dead_code, reason = "a part is enough here")]
 mod host;
+mod servers;
+mod tickets;
+mod versions;
 
 use super::workers::Counts;
 use super::{A1, Allotment, External, Pair, Process, REMOTE, SECOND};
@@ -27,10 +30,12 @@ const AGAIN: u64 = SECOND / 4;
 const HOLD_DOWN: f64 = 130.0;
 
 impl Process {
-    /// Turns the gateway of FTP on.
+    /// Turns the gateways of FTP, TFTP and SIP on.
     fn begin_gateway(&mut self) {
         let mut settings = AlgSettings::default();
-        settings.set(Kind::Ftp, vec![21]);
+        for (kind, port) in [(Kind::Ftp, 21), (Kind::Tftp, 69), (Kind::Sip, 5060)] {
+            settings.set(kind, vec![port]);
+        }
         let config = self.engine.config().clone();
         let algs = || Algs::new(&settings, &config, [9; 32]);
         self.algs = algs();
@@ -464,11 +469,19 @@ fn a_partner_that_may_not_know_all_ends_connections() {
     pair.wire().is_cut = false;
     pair.wire().ends[1] = Some(beat);
     talk.at_a = false;
+    let before = talk.hosts[0].received.len();
     talk.name_port(&mut pair);
     talk.say(&mut pair, Side::Outside, "200 fine\r\n");
     talk.run(&mut pair, 5.0);
     assert_eq!(pair.b().status().slices[0].role, "owner");
     assert_eq!((talk.check().len(), pair.b().flows()), (3, 0), "no segment passes");
+    assert_eq!(talk.hosts[0].received.len(), before, "nor does one from outside");
+    // A partner of an older version changes nothing about that.
+    pair.wire().is_old = true;
+    talk.say(&mut pair, Side::Inside, "NOOP\r\n");
+    talk.say(&mut pair, Side::Outside, "200 fine\r\n");
+    talk.run(&mut pair, 1.0);
+    assert_eq!((talk.hosts[0].received.len(), talk.check().len()), (before, 3));
     assert!(!talk.is_whole());
 }
 

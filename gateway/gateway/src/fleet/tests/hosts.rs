@@ -1,6 +1,7 @@
 //! Hosts of NAT64 and DS-Lite in a pair: each node has numbers of its own for them, and a copy is
 //! of the host with its identity.
 
+use super::workers::{COUNTS, Counts, flows};
 use super::*;
 use natgate_engine::HostIdentity;
 use natgate_ipv6::softwire::{DsliteSettings, SoftwireSettings};
@@ -128,21 +129,23 @@ impl Process {
     /// Realm and number of a host at this node. A host without a number gets one.
     pub(super) fn number(&mut self, host: u8) -> Option<(u16, Ipv4Addr)> {
         let now = Timestamp(self.now);
-        match &mut self.translator {
-            Some(translator) => {
-                translator.number_requester(self.allotment.requester(host), now).ok()
-            }
-            None => self.place(host),
-        }
+        let requester = self.allotment.requester(host);
+        let (worker, translator) = self.translator_of(self.allotment.identity(host));
+        let Some(translator) = translator else { return self.place(host) };
+        let numbered = translator.number_requester(requester, now).ok()?;
+        assert_eq!(self.worker_of(numbered), worker, "the worker of the number");
+        Some(numbered)
     }
 
     /// The address by which tests know the host with a number in a realm.
     pub(super) fn known(&mut self, realm: u16, number: Ipv4Addr) -> Ipv4Addr {
-        let Self { translator: Some(translator), now, allotment, .. } = self else { return number };
+        let (now, allotment, worker) =
+            (Timestamp(self.now), self.allotment, self.worker_of((realm, number)));
+        let Some(translator) = self.parts_of(worker).1 else { return number };
         if !translator.realms().has(realm) {
             return number;
         }
-        let hosts = CopiedHosts::new(Some(translator), Timestamp(*now));
+        let hosts = CopiedHosts::new(Some(translator), now);
         let identity = natgate_engine::HostNumbers::identity(&hosts, (realm, number));
         allotment
             .known(identity.expect("a mapping's host has its number"))
@@ -157,15 +160,17 @@ impl Process {
         bytes: &[u8; 40],
         by: u128,
     ) -> Option<((External, External, u16), u128)> {
-        let now = Timestamp(self.now);
-        let Self { translator: Some(translator), engine, allotment, .. } = self else {
-            return None;
-        };
+        let (now, allotment) = (Timestamp(self.now), self.allotment);
         let mut buffer = vec![0; ROOM];
         match from {
             Side::Inside => buffer.extend(allotment.wrap(bytes, by)),
             Side::Outside => buffer.extend(bytes),
         }
+        let worker = self.worker_of_packet((from, 0), &buffer[ROOM..]);
+        if self.still.contains(&worker) {
+            return None;
+        }
+        let (engine, Some(translator)) = self.parts_of(worker) else { return None };
         let mut packet = Packet::new(&mut buffer, ROOM);
         let fate = translator.take(engine, now, from, &mut packet);
         let Fate::Send(departure) = fate else { return None };
@@ -239,6 +244,56 @@ fn hosts_go_on_at_the_partner_with_other_numbers() {
             let translator = process.translator.as_ref().expect("hosts have numbers");
             let hosts = HostKind::ALL.iter().filter_map(|kind| translator.hosts(*kind));
             assert!(hosts.map(natgate_ipv6::Hosts::counts).all(|counts| counts == (0, 0)));
+        }
+    }
+}
+
+/// Each worker has numbers of its own, and the nodes may have other numbers of workers.
+#[test]
+fn hosts_of_several_workers_go_on_at_the_partner() {
+    for (workers, allotment) in COUNTS
+        .into_iter()
+        .flat_map(|workers| [(workers, Allotment::Nat64), (workers, Allotment::Dslite)])
+    {
+        let mut pair = Pair::of(allotment, workers);
+        // Hosts of b come first, as far as its workers have ports.
+        let of_b = (60..64).filter_map(|host| pair.b().send((host, 1))).count();
+        assert!(of_b > 0);
+        let flows = flows(&mut pair, 2..40);
+        pair.run(3.0);
+        assert!(pair.status_is_whole(), "{workers:?}: {:?}", pair.b().status());
+        assert_eq!(pair.a().hosts(), pair.b().hosts());
+        pair.end_a_with_guardian();
+        pair.run(1.0);
+        for (flow, external) in &flows {
+            assert_eq!(pair.b().send(*flow), Some(*external), "{workers:?}");
+            let (realm, address) = allotment.place(flow.0);
+            let reached = pair.b().answer(*external, None).expect("it is there");
+            assert_eq!(reached, (realm.to_owned(), (address, flow.1)), "{workers:?}");
+        }
+        pair.run(123.0);
+        pair.restart_a();
+        pair.run(3.0);
+        pair.ask("b", FleetRequest::Move(0, "a".into())).expect("it moves");
+        pair.run(2.0);
+        assert_eq!(pair.a().status().slices[0].role, "owner", "{workers:?}");
+        for (flow, external) in &flows {
+            assert_eq!(pair.a().send(*flow), Some(*external), "{workers:?}");
+        }
+        pair.check();
+        if workers != Counts(2, 3) {
+            continue;
+        }
+        // Hosts without mappings lose their numbers at both nodes.
+        pair.run(900.0);
+        for process in [&mut pair.a, &mut pair.b].into_iter().flatten() {
+            for worker in 0..=process.others.len() {
+                let (engine, translator) = process.parts_of(worker);
+                let translator = translator.expect("hosts have numbers");
+                let hosts = HostKind::ALL.iter().filter_map(|kind| translator.hosts(*kind));
+                assert!(hosts.map(natgate_ipv6::Hosts::counts).all(|counts| counts == (0, 0)));
+                assert_eq!(engine.mappings().count(), 0);
+            }
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::Settings;
 use crate::link::Link;
 use crate::router::settings_of_tests;
 use crate::team::{Member, Partition, team};
-use natgate_engine::StaticMapping;
+use natgate_engine::{HostIdentity, RecordHost, StaticMapping};
+use natgate_ipv6::{Share, Translator};
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
 
@@ -40,6 +41,7 @@ pub(super) struct Worker {
     pub(super) fleet: Fleet,
     pub(super) member: Member,
     pub(super) algs: Option<Box<Algs>>,
+    pub(super) translator: Option<Translator>,
 }
 
 /// A reload that reaches the workers one after the other.
@@ -55,7 +57,7 @@ impl Allotment {
     pub(super) fn wide_ports(self) -> (u16, u16) {
         match self {
             Self::Arithmetic => self.ports(),
-            Self::Many => (2048, 6143),
+            Self::Many | Self::Nat64 | Self::Dslite => (2048, 6143),
             _ => (2048, 2239),
         }
     }
@@ -71,7 +73,8 @@ impl Process {
         end: impl Fn() -> Box<dyn PartnerLink>,
     ) -> Self {
         let count = settings.workers;
-        let of_team = Settings { engine: config, ..settings_of_tests() };
+        let mut of_team = Settings { engine: config, ..settings_of_tests() };
+        of_team.ipv6 = allotment.settings6().unwrap_or(of_team.ipv6);
         let wakers = (0..count).map(|_| {
             let (waker, sleeper) = UnixStream::pair().expect("a pair");
             waker.set_nonblocking(true).expect("it can");
@@ -83,23 +86,26 @@ impl Process {
         let links = (0..count).map(|_| end()).collect();
         let (fleets, _) = Fleet::team(settings, links, 77).expect("a file");
         let worker = |(mut member, fleet): (Member, Fleet)| {
-            let mut engine = Engine::new(&share, [7; 32], Timestamp(now)).expect("it is right");
+            let (mut own, mut ipv6) = (share.clone(), of_team.ipv6.clone());
+            ipv6.share = Share { place: member.number() as u16, of: count as u16 };
+            let translator = Translator::new(&ipv6, &mut own, [8; 32]).expect("good settings");
+            let mut engine = Engine::new(&own, [7; 32], Timestamp(now)).expect("it is right");
             member.divide(&mut engine);
             engine.join_pair();
-            Worker { engine, fleet, member, algs: None }
+            Worker { engine, fleet, member, algs: None, translator }
         };
-        let mut workers = members.into_iter().zip(fleets).map(worker);
-        let Worker { engine, fleet, member, algs } = workers.next().expect("there are several");
+        let mut workers: Vec<Worker> = members.into_iter().zip(fleets).map(worker).collect();
+        let Worker { engine, fleet, member, algs, translator } = workers.remove(0);
         Self {
             engine,
             fleet,
             member: Some(member),
-            others: workers.collect(),
+            others: workers,
             still: Vec::new(),
             settings: Some(of_team),
             reload: None,
             algs,
-            translator: None,
+            translator,
             now,
             allotment,
             lost: 0,
@@ -112,7 +118,8 @@ impl Process {
         if self.others.is_empty() || !lags(wire) && !self.still.contains(&0) {
             self.turn(now);
         }
-        for (number, Worker { engine, fleet, member, algs }) in (1..).zip(&mut self.others) {
+        for (number, worker) in (1..).zip(&mut self.others) {
+            let Worker { engine, fleet, member, algs, translator } = worker;
             if lags(wire) || self.still.contains(&number) {
                 continue;
             }
@@ -122,10 +129,13 @@ impl Process {
                 while engine.poll_event().is_some() {}
                 while engine.poll_transmit(&mut [0; 1500]).is_some() {}
             }
+            if let Some(translator) = translator {
+                translator.sweep(engine, at);
+            }
             member.trade(at, engine);
             let partition = Arc::clone(member.partition());
-            let node = (&mut *engine, algs);
-            fleet.turn(at, node, &mut CopiedHosts::new(None, at), Some(&partition));
+            let mut hosts = CopiedHosts::new(translator.as_mut(), at);
+            fleet.turn(at, (&mut *engine, algs), &mut hosts, Some(&partition));
         }
         self.now = now;
     }
@@ -143,6 +153,22 @@ impl Process {
     pub(super) fn worker_of(&self, (realm, host): (u16, Ipv4Addr)) -> usize {
         let partition = self.member.as_ref().map(Member::partition);
         partition.map_or(0, |partition| partition.of_host(realm, host.to_bits()))
+    }
+
+    /// The worker with the hosts that have an identity, and its translator.
+    pub(super) fn translator_of(&mut self, host: HostIdentity) -> (usize, Option<&mut Translator>) {
+        let partition = self.member.as_ref().map(Member::partition);
+        let host = RecordHost::Identity(host);
+        let worker = partition.map_or(0, |partition| partition.of_record(host));
+        (worker, self.parts_of(worker).1)
+    }
+
+    /// The engine of a worker, and its translator.
+    pub(super) fn parts_of(&mut self, worker: usize) -> (&mut Engine, Option<&mut Translator>) {
+        match self.others.get_mut(worker.wrapping_sub(1)) {
+            Some(worker) => (&mut worker.engine, worker.translator.as_mut()),
+            None => (&mut self.engine, self.translator.as_mut()),
+        }
     }
 
     /// The engine with the mappings of a host.
@@ -198,14 +224,14 @@ impl Process {
         if *next == count {
             self.reload = None;
         }
-        let (engine, fleet, member) = match number.checked_sub(1) {
+        let (engine, fleet, member, translator) = match number.checked_sub(1) {
             None => {
                 let member = self.member.as_mut().expect("it is a team");
-                (&mut self.engine, &mut self.fleet, member)
+                (&mut self.engine, &mut self.fleet, member, &mut self.translator)
             }
             Some(other) => {
-                let Worker { engine, fleet, member, .. } = &mut self.others[other];
-                (engine, fleet, member)
+                let Worker { engine, fleet, member, translator, .. } = &mut self.others[other];
+                (engine, fleet, member, translator)
             }
         };
         // The last reload may not be done yet.
@@ -222,7 +248,7 @@ impl Process {
         }
         engine.reconfigure(change);
         member.set_partition(partition, engine);
-        fleet.renew(engine, &CopiedHosts::new(None, now));
+        fleet.renew(engine, &CopiedHosts::new(translator.as_mut(), now));
         true
     }
 
@@ -258,7 +284,8 @@ impl Pair {
     }
 }
 
-const COUNTS: [Counts; 5] = [Counts(2, 2), Counts(2, 3), Counts(3, 2), Counts(1, 2), Counts(3, 1)];
+pub(super) const COUNTS: [Counts; 5] =
+    [Counts(2, 2), Counts(2, 3), Counts(3, 2), Counts(1, 2), Counts(3, 1)];
 
 /// Flows with their endpoints.
 pub(super) type Flows = Vec<((u8, u16), External)>;
@@ -388,10 +415,17 @@ fn no_port_is_two_subscribers_in_any_history_of_several_workers() {
     let number: u64 = number.map_or(60, |number| number.parse().expect("a number"));
     for seed in 1..=number {
         let history = || {
-            let allotment = [Allotment::Random, Allotment::Arithmetic, Allotment::Realms];
+            let all = [
+                Allotment::Random,
+                Allotment::Arithmetic,
+                Allotment::Realms,
+                Allotment::Nat64,
+                Allotment::Dslite,
+                Allotment::Services,
+            ];
             let workers = COUNTS[seed as usize % COUNTS.len()];
-            let allotment = allotment[seed as usize / COUNTS.len() % allotment.len()];
-            run_history(Pair::of(allotment, workers), (seed, seed / 15 % 4));
+            let allotment = all[seed as usize / COUNTS.len() % all.len()];
+            run_history(Pair::of(allotment, workers), (seed, seed / 7 % 4));
         };
         assert!(std::panic::catch_unwind(history).is_ok(), "seed {seed}");
     }

@@ -1,0 +1,93 @@
+//! Packets that wait for the partner, and the tickets for which they wait.
+
+use super::super::Stage;
+use super::{Awaited, Paired, Waiting};
+use natgate_engine::{Side, Timestamp};
+use std::time::Duration;
+
+/// Longest wait of a packet.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Most packets that wait, and their bytes.
+const MOST_PACKETS: usize = 256;
+const MOST_BYTES: usize = 1 << 20;
+
+impl Stage {
+    /// True if the packet in hand waits for the partner, and so do packets that it leads to.
+    pub(crate) fn must_wait(&self) -> bool {
+        self.paired.as_ref().is_some_and(|paired| paired.in_hand.is_some())
+    }
+
+    /// Keeps a translated packet that the packet in hand has become, or that it leads to. Without
+    /// room it is dropped.
+    pub(crate) fn keep(&mut self, now: Timestamp, to: (Side, u16), packet: &[u8]) {
+        let Some(paired) = &mut self.paired else { return };
+        let Some(ticket) = paired.in_hand else { return };
+        let bytes = paired.bytes + packet.len();
+        if paired.packets.len() < MOST_PACKETS && bytes <= MOST_BYTES {
+            paired.bytes = bytes;
+            paired.packets.push_back(Waiting { ticket, since: now, to, packet: packet.to_vec() });
+        }
+    }
+
+    /// The packet in hand and all that it leads to has been kept or sent.
+    pub(crate) fn let_go(&mut self) {
+        if let Some(paired) = &mut self.paired {
+            paired.in_hand = None;
+        }
+    }
+
+    /// The next packet that waits no more: the side and realm to send it to, and its bytes. Packets
+    /// that have waited too long are dropped.
+    pub(crate) fn next_kept(&mut self, now: Timestamp) -> Option<((Side, u16), Vec<u8>)> {
+        let paired = self.paired.as_mut()?;
+        let Paired { packets, waits, bytes, .. } = paired;
+        packets.retain(|one| {
+            let stays = !waits.contains_key(&one.ticket) || now.since(one.since) <= LONGEST_WAIT;
+            *bytes -= if stays { 0 } else { one.packet.len() };
+            stays
+        });
+        let place = packets.iter().position(|one| !waits.contains_key(&one.ticket))?;
+        let Waiting { to, packet, .. } = packets.remove(place)?;
+        *bytes -= packet.len();
+        Some((to, packet))
+    }
+
+    /// What new tickets wait for.
+    pub(crate) fn new_tickets(&mut self) -> Vec<Awaited> {
+        self.paired.as_mut().map_or(Vec::new(), |paired| std::mem::take(&mut paired.new))
+    }
+
+    /// Some tickets wait for the partner from now on.
+    pub(crate) fn begin_wait(&mut self, now: Timestamp) {
+        if let Some(paired) = &mut self.paired {
+            paired.silent.get_or_insert(now);
+        }
+    }
+
+    /// One of the records that a ticket waits for has arrived.
+    pub(crate) fn arrive(&mut self, now: Timestamp, ticket: u64) {
+        self.forgo(ticket);
+        if let Some(paired) = &mut self.paired {
+            paired.silent = (!paired.waits.is_empty()).then_some(now);
+        }
+    }
+
+    /// One of the records that a ticket waits for cannot arrive.
+    pub(crate) fn forgo(&mut self, ticket: u64) {
+        let Some(paired) = &mut self.paired else { return };
+        paired.gone.remove(&ticket);
+        if let Some(wait) = paired.waits.get_mut(&ticket) {
+            wait.left = wait.left.saturating_sub(1);
+            if wait.left == 0 {
+                paired.waits.remove(&ticket);
+            }
+        }
+    }
+
+    /// Time since which tickets wait and the partner has confirmed nothing for them. `None`: none
+    /// has waited since the last one arrived.
+    pub(crate) fn waits_since(&self) -> Option<Timestamp> {
+        self.paired.as_ref()?.silent
+    }
+}

@@ -1,0 +1,111 @@
+//! Connections of clients outside to a server inside, whose mapping stands at both nodes.
+
+use super::*;
+use natgate_engine::{Config, StaticMapping};
+
+/// The server's port.
+const PORT: u16 = 21;
+
+/// A pair with a server of FTP inside.
+fn pair_with_server() -> Pair {
+    let mut pair = Pair::of(Allotment::Many, Counts::default());
+    let server = StaticMapping {
+        external: (A1, Some(PORT)),
+        internal: (Ipv4Addr::new(10, 0, 0, CLIENT), Some(PORT)),
+        protocol: Some(protocol::TCP),
+        ..StaticMapping::default()
+    };
+    for to_a in [true, false] {
+        let process = pair.either(to_a);
+        let config = Config { statics: vec![server], ..process.engine.config().clone() };
+        process.reload_all(&config);
+    }
+    pair.run(1.0);
+    pair.a().begin_gateway();
+    pair.b().begin_gateway();
+    pair.run(1.0);
+    pair
+}
+
+impl Process {
+    /// Has room for this number of control flows.
+    fn limit_flows(&mut self, flows: u32) {
+        self.algs.as_mut().expect("a gateway").stage.limit_flows(flows);
+    }
+}
+
+impl Talk {
+    /// A client outside opens a connection from a port, by `a`.
+    fn to_server(pair: &mut Pair, port: u16) -> Self {
+        let server = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, CLIENT), PORT);
+        let client = SocketAddrV4::new(Ipv4Addr::from_bits(REMOTE), port);
+        let external = SocketAddrV4::new(A1, PORT);
+        let hosts = [host_of(server, client, 1000), host_of(client, external, 0xffff_fff0)];
+        let mut talk = Self { hosts, at_a: true, loss: 0, repeats: [0; 2], named: 0 };
+        let syn = talk.hosts[1].syn(SYN);
+        talk.give(pair, Side::Outside, syn);
+        let answer = talk.hosts[0].syn(SYN | ACK);
+        talk.give(pair, Side::Inside, answer);
+        let last = talk.hosts[1].acknowledgment();
+        talk.give(pair, Side::Outside, last);
+        talk.say(pair, Side::Inside, "220 ready\r\n");
+        talk.run(pair, 0.2);
+        talk
+    }
+
+    /// The server names a port, and its stream gets another length.
+    fn go_passive(&mut self, pair: &mut Pair) {
+        self.say(pair, Side::Outside, "PASV\r\n");
+        self.run(pair, 0.2);
+        self.say(pair, Side::Inside, &format!("227 Passive (10,0,0,{CLIENT},8,1).\r\n"));
+        self.run(pair, 0.5);
+        let [server, client] = &self.hosts;
+        assert!(client.received.ends_with(b").\r\n"), "it has come");
+        assert_ne!(server.written.len(), client.received.len(), "the lengths differ");
+    }
+
+    /// What the server says does not reach the client.
+    fn is_over(&mut self, pair: &mut Pair) {
+        let before = self.hosts[1].received.len();
+        self.say(pair, Side::Inside, "226 done\r\n");
+        self.run(pair, 1.0);
+        assert_eq!(self.hosts[1].received.len(), before);
+    }
+}
+
+/// Two connections with the server, while the partner has room for one.
+fn refused() -> (Pair, [Talk; 2]) {
+    let mut pair = pair_with_server();
+    pair.b().limit_flows(1);
+    pair.run(0.1);
+    let mut talks = [5000, 5001].map(|port| Talk::to_server(&mut pair, port));
+    talks.iter_mut().for_each(|talk| talk.go_passive(&mut pair));
+    pair.run(2.0);
+    assert_eq!(pair.b().flows(), 0);
+    (pair, talks)
+}
+
+#[test]
+fn a_connection_without_a_place_at_the_partner_ends_with_the_owner() {
+    let (mut pair, mut talks) = refused();
+    assert!(pair.b().knows_all(), "all but what has no place");
+    pair.end_a_with_guardian();
+    pair.run(1.0);
+    assert_eq!(pair.b().status().slices[0].role, "owner");
+    for talk in &mut talks {
+        talk.at_a = false;
+        talk.is_over(&mut pair);
+    }
+}
+
+#[test]
+fn a_connection_without_a_place_at_the_partner_does_not_keep_the_slice() {
+    let (mut pair, mut talks) = refused();
+    pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it drains");
+    pair.run(5.0);
+    assert_eq!(pair.b().status().slices[0].role, "owner");
+    for talk in &mut talks {
+        talk.at_a = false;
+        talk.is_over(&mut pair);
+    }
+}

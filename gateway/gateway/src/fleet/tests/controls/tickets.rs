@@ -1,0 +1,127 @@
+//! What packets of control flows wait for, and how long.
+
+use super::*;
+
+/// A datagram of the client to a port of the server.
+fn datagram(port: u16, text: &[u8]) -> Vec<u8> {
+    let client = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, CLIENT), port);
+    host::datagram(client, SocketAddrV4::new(Ipv4Addr::from_bits(REMOTE), port), text)
+}
+
+impl Process {
+    fn waits_since(&self) -> Option<Timestamp> {
+        self.algs.as_ref().and_then(|algs| algs.stage.waits_since())
+    }
+
+    /// Number of tickets that wait.
+    fn tickets(&self) -> usize {
+        self.algs.as_ref().map_or(0, |algs| algs.stage.tickets())
+    }
+
+    fn sweep(&mut self) {
+        let now = Timestamp(self.now);
+        if let Some(algs) = &mut self.algs {
+            algs.stage.sweep(&mut self.engine, now);
+        }
+    }
+}
+
+/// The expectation is the mapping of the flow itself.
+#[test]
+fn a_datagram_whose_answer_comes_to_its_own_port_waits_once() {
+    let register = format!(
+        "REGISTER sip:example.com SIP/2.0\r\n\
+         Via: SIP/2.0/UDP 10.0.0.{CLIENT}:5060;branch=z9hG4bK1\r\n\
+         From: <sip:a@example.com>;tag=1\r\nTo: <sip:a@example.com>\r\nCall-ID: 1\r\n\
+         CSeq: 1 REGISTER\r\nContact: <sip:a@10.0.0.{CLIENT}:5060>\r\nContent-Length: 0\r\n\r\n"
+    );
+    let requests = [(69, &b"\0\x01file\0octet\0"[..]), (5060, register.as_bytes())];
+    for (port, text) in requests {
+        let mut pair = pair();
+        let out = pair.a().carry(Side::Inside, &datagram(port, text));
+        assert!(out.is_empty(), "it waits");
+        pair.run(0.5);
+        assert_eq!(pair.a().kept().len(), 1, "port {port}");
+        assert_eq!(pair.a().waits_since(), None);
+    }
+}
+
+#[test]
+fn a_segment_that_tells_one_expectation_twice_waits_once() {
+    let mut pair = pair();
+    let mut talk = Talk::open(&mut pair);
+    let line = format!("PORT 10,0,0,{CLIENT},8,1\r\n");
+    talk.say(&mut pair, Side::Inside, &line.repeat(2));
+    talk.run(&mut pair, 1.0);
+    assert!(talk.is_whole());
+    assert_eq!((talk.check().len(), pair.a().waits_since()), (2, None));
+}
+
+/// A ticket without packets does not keep the node from being sure, once the partner answers again.
+#[test]
+fn the_ticket_of_a_packet_that_is_gone_ends() {
+    let mut pair = pair();
+    pair.wire().is_cut = true;
+    for _ in 0..8 {
+        pair.a().carry(Side::Inside, &datagram(69, b"\0\x01file\0octet\0"));
+        pair.run(1.0);
+        assert!(pair.a().kept().is_empty());
+        pair.a().sweep();
+    }
+    assert!(pair.a().tickets() <= 3, "{} wait", pair.a().tickets());
+    let since = pair.a().waits_since().expect("the partner is silent");
+    assert!(Timestamp(pair.now).since(since).as_secs() >= 7, "since the first packet");
+    pair.wire().is_cut = false;
+    pair.run(2.0);
+    assert_eq!((pair.a().tickets(), pair.a().waits_since()), (0, None));
+}
+
+/// A subscriber or a host outside that sends while the partner is silent.
+#[test]
+fn a_flow_has_few_tickets() {
+    let mut pair = pair();
+    let mut talk = Talk::open(&mut pair);
+    pair.wire().is_cut = true;
+    for _ in 0..50 {
+        talk.say(&mut pair, Side::Inside, "NOOP\r\n");
+    }
+    assert_eq!(pair.a().tickets(), 1, "a flow has one in each turn");
+    for _ in 0..100 {
+        pair.a().carry(Side::Inside, &datagram(69, b"\0\x01file\0octet\0"));
+    }
+    assert_eq!(pair.a().tickets(), 65, "one of datagrams has as many as expectations");
+    pair.run(1.0);
+    pair.wire().is_cut = false;
+    pair.run(2.0);
+    assert_eq!((pair.a().tickets(), pair.a().waits_since()), (0, None));
+}
+
+/// The partner would take the bytes of the new connection as those of the old one.
+#[test]
+fn a_connection_in_place_of_a_closed_one_waits_for_the_partner() {
+    let mut pair = pair();
+    let mut talk = Talk::open(&mut pair);
+    talk.name_port(&mut pair);
+    talk.run(&mut pair, 0.5);
+    assert!(talk.is_whole());
+    for from in [Side::Inside, Side::Outside] {
+        let host = &mut talk.hosts[from as usize];
+        let len = host.written.len();
+        let last = host.segment(len, len, true);
+        talk.give(&mut pair, from, last);
+        talk.run(&mut pair, 0.2);
+    }
+    let [client, server] = &talk.hosts;
+    let mut client = host_of(client.own, client.other, 0x5000_0000);
+    let external = server.other;
+    let syn = client.syn(SYN);
+    assert!(pair.a().carry(Side::Inside, &syn).is_empty(), "it waits");
+    pair.run(0.2);
+    let kept = pair.a().kept();
+    let [(Side::Outside, packet)] = &kept[..] else { panic!("{kept:?}") };
+    assert_eq!(packet[20..22], external.port().to_be_bytes());
+    let mut server = host_of(talk.hosts[1].own, external, 77);
+    server.receive(packet);
+    let answer = server.syn(SYN | ACK);
+    assert_eq!(pair.a().carry(Side::Outside, &answer).len(), 1, "its answer does not");
+}

@@ -1,0 +1,34 @@
+//! A partner whose version takes no control flows.
+
+use super::*;
+
+#[test]
+fn gateways_read_nothing_new_while_the_partner_is_old() {
+    let mut pair = pair();
+    let mut before = Talk::open(&mut pair);
+    before.name_port(&mut pair);
+    before.run(&mut pair, 0.5);
+    assert!(before.is_whole() && before.check().len() == 1);
+    pair.wire().is_old = true;
+    pair.run(1.0);
+    let fault = pair.a().status().link.flows_fault().expect("a reason");
+    assert!(fault.contains("does not take control flows"), "{fault}");
+    // What is read goes on at this node alone, without a copy.
+    before.name_port(&mut pair);
+    before.run(&mut pair, 1.0);
+    assert_eq!(before.check().len(), 2);
+    assert_eq!(pair.b().flows(), 0);
+    let request = host::datagram(
+        SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, CLIENT), 7000),
+        SocketAddrV4::new(Ipv4Addr::from_bits(REMOTE), 69),
+        b"\0\x01file\0octet\0",
+    );
+    assert_eq!(pair.a().carry(Side::Inside, &request).len(), 1, "it waits for nobody");
+    pair.run(1.0);
+    pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it drains");
+    pair.run(5.0);
+    assert_eq!(pair.b().status().slices[0].role, "owner");
+    pair.wire().is_old = false;
+    pair.run(1.0);
+    assert_eq!(pair.a().status().link.flows_fault(), None);
+}
