@@ -271,11 +271,10 @@ impl Fleet {
         self.last_turn = now;
         self.ports.algs = algs.take();
         self.has_algs = self.ports.algs.is_some();
-        let lacks_flows = self.lacks_flows;
         if let Some(stage) = self.ports.stage() {
             stage.join_pair();
-            stage.set_version(lacks_flows);
         }
+        self.tell_version();
         self.board.count_turn(self.worker);
         self.ports.set_partition(partition);
         // A slice that is given away in this turn takes the loss along.
@@ -504,6 +503,15 @@ impl Fleet {
             }
         }
         self.changes = changes;
+    }
+
+    /// Tells the gateways if there is a partner whose version of the link has no control flows.
+    fn tell_version(&mut self) {
+        let has_partner = self.slices.iter().any(|slice| slice.outbound.is_some());
+        let lacks_flows = self.lacks_flows && has_partner;
+        if let Some(stage) = self.ports.stage() {
+            stage.set_version(lacks_flows);
+        }
     }
 
     fn send(&mut self, now: Timestamp, engine: &Engine, hosts: &CopiedHosts<'_>) {

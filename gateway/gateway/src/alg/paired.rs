@@ -13,7 +13,7 @@
 
 mod tickets;
 
-use super::{Control, Ends, Kind, Stage, seconds};
+use super::{Arrived, Control, Ends, Kind, Stage, seconds};
 use natgate_engine::{AddressPort, AddressRange, Endpoint, Engine, Side, Timestamp};
 use natgate_payload::{CopiedHost, Endpoints, Fate, FlowKey, NewFlow};
 use natgate_wire::tcp::flags::SYN;
@@ -30,6 +30,12 @@ const FORGOTTEN: Duration = Duration::from_secs(7_700);
 
 /// Time without new flows at an external endpoint whose flows keep a slice from moving.
 const LEFT_OUT: Duration = Duration::from_secs(60);
+
+/// Most connections that are remembered because they pass unread.
+const MOST_UNREAD: usize = 4096;
+
+/// Time for which such a connection is remembered before a further segment of its host.
+const UNANSWERED: Duration = Duration::from_secs(30);
 
 /// Beginning of a record with flows. A mapping's record begins with a smaller number.
 const FLOWS: [u8; 4] = [0xfe, 0xff, 0xff, 0xff];
@@ -67,7 +73,7 @@ impl Share {
 #[derive(Clone, Copy, Debug)]
 struct Severed {
     since: Timestamp,
-    /// True if it is so in order that the slice can move: new connections pass unread for a while.
+    /// True if it is so in order that the slice can move: no connection begins for a while.
     leaves_out: bool,
 }
 
@@ -94,6 +100,9 @@ pub(super) struct Paired {
     lacks_flows: bool,
     /// External endpoints of static mappings. There are no more than static mappings.
     severed: HashMap<SocketAddrV4, Severed>,
+    /// Connections that pass unread from their SYN on, and the time up to which they are remembered
+    /// without a segment of their host. Their numbers are right, so they are in no doubt.
+    unread: HashMap<FlowKey, Timestamp>,
     /// The state of each connection at its last packet, and its last ticket.
     flows: HashMap<FlowKey, (u64, u64)>,
     tickets: u64,
@@ -125,6 +134,14 @@ impl Paired {
 
     fn part(&self, address: Ipv4Addr) -> Part {
         self.share(address).map_or(Part::None, |share| share.part)
+    }
+
+    /// True if segments of unknown connections with an external endpoint are dropped.
+    fn drops_strange(&self, now: Timestamp, external: &SocketAddrV4) -> bool {
+        let is_recent = |since: &Timestamp| now.since(*since) < FORGOTTEN;
+        let doubted = self.share(*external.ip()).and_then(|share| share.doubted);
+        let severed = self.severed.get(external).map(|severed| severed.since);
+        doubted.iter().chain(&severed).any(is_recent)
     }
 
     /// True if a packet that may get a ticket has no room.
@@ -269,21 +286,56 @@ impl Stage {
         let is_severed = severed.is_some_and(|severed| now.since(severed.since) < FORGOTTEN);
         let is_left_out = severed
             .is_some_and(|severed| severed.leaves_out && now.since(severed.since) < LEFT_OUT);
-        let is_strange = !is_known && flags & SYN == 0 && control.new_flow == NewFlow::Read;
+        let is_new = !is_known && control.new_flow == NewFlow::Read;
+        let is_unread = paired.unread.contains_key(&key_of(number, &ends));
+        let is_strange = is_new && flags & SYN == 0 && !is_unread;
         match share.map_or(Part::None, |share| share.part) {
             _ if is_strange && is_severed => None,
             Part::Partner if is_known => None,
             Part::None | Part::Partner if is_known => Some(control),
             Part::None | Part::Partner => Some(unread),
             Part::Alone | Part::Owner if is_strange && is_doubted => None,
-            Part::Alone | Part::Owner if is_left_out => Some(unread),
+            Part::Alone | Part::Owner if is_left_out && is_new && !is_unread => None,
             Part::Alone | Part::Owner => Some(own),
         }
     }
 
+    /// Remembers a connection that passes unread from its SYN on, as `control` asks to read it.
+    /// Returns false if there is no room, and later segments would be dropped: so is the SYN.
+    pub(super) fn note_unread(
+        &mut self,
+        Arrived { now, from, .. }: Arrived,
+        control: &Control,
+        packet: &[u8],
+    ) -> bool {
+        let Self { paired: Some(paired), payloads, .. } = self else { return true };
+        let external = &control.endpoints.external;
+        let Some(flags) = tcp_flags(packet).filter(|_| control.new_flow == NewFlow::Read) else {
+            return true;
+        };
+        let key = key_of(protocol::TCP, &control.endpoints);
+        if paired.share(*external.ip()).is_none() {
+            return true;
+        }
+        if payloads.find(key.0, key.1, key.2).is_some() {
+            paired.unread.remove(&key);
+            return true;
+        }
+        if let Some(until) = paired.unread.get_mut(&key) {
+            *until = if from == Side::Inside { now.plus(FORGOTTEN) } else { *until };
+            return true;
+        }
+        let is_opening = flags & SYN != 0;
+        let has_room = paired.unread.len() < MOST_UNREAD;
+        if is_opening && has_room {
+            paired.unread.insert(key, now.plus(UNANSWERED));
+        }
+        !is_opening || has_room || !paired.drops_strange(now, external)
+    }
+
     /// The flows of a static mapping that stands have no copy, or lose it: they are forgotten here,
-    /// and their segments are dropped. Returns true if there was one. `leaves_out`: new connections
-    /// pass unread for a while.
+    /// and their segments are dropped. Returns true if there was one. `leaves_out`: no connection
+    /// begins for a while.
     pub(crate) fn sever(
         &mut self,
         now: Timestamp,
@@ -304,10 +356,13 @@ impl Stage {
     /// former owner may have changed it. The segment's numbers may be those of other bytes inside.
     pub(super) fn astray(&self, now: Timestamp, ends: Ends, packet: &[u8]) -> Option<Kind> {
         let kind = self.may_be_astray(ends).filter(|_| self.inbound(ends).is_none())?;
-        let share = self.paired.as_ref()?.share(*ends.destination.ip())?;
+        let paired = self.paired.as_ref()?;
+        let share = paired.share(*ends.destination.ip())?;
         let is_doubted = share.doubted.is_some_and(|since| now.since(since) < FORGOTTEN);
         let is_opening = tcp_flags(packet).is_none_or(|flags| flags & SYN != 0);
-        (is_doubted && !is_opening).then_some(kind)
+        let key = (ends.protocol, ends.destination, ends.source);
+        let is_unread = || paired.unread.contains_key(&key);
+        (is_doubted && !is_opening && !is_unread()).then_some(kind)
     }
 
     /// The gateway's protocol of a packet from outside, if its address has had doubted connections.
@@ -444,7 +499,8 @@ impl Stage {
     /// and none can come: a later one of the connection would have to wait as well.
     pub(super) fn sweep_paired(&mut self, now: Timestamp) {
         let Self { paired: Some(paired), payloads, .. } = self else { return };
-        let Paired { flows, waits, gone, packets, severed, .. } = paired;
+        let Paired { flows, waits, gone, packets, severed, unread, .. } = paired;
+        unread.retain(|_, until| now < *until);
         severed.retain(|_, severed| now.since(severed.since) < FORGOTTEN);
         flows.retain(|key, _| payloads.find(key.0, key.1, key.2).is_some());
         let of_flows = flows.values().map(|(_, ticket)| *ticket);

@@ -91,8 +91,8 @@ impl SharedPorts {
     }
 
     /// Ends the connections of gateways at the external endpoint of a static mapping, which stands
-    /// although the connections have no copy. Returns true if this node had one. `leaves_out`: new
-    /// connections pass unread for a while.
+    /// although the connections have no copy. Returns true if this node had one. `leaves_out`: no
+    /// connection begins for a while.
     pub(super) fn sever(
         &mut self,
         (engine, now): (&Engine, Timestamp),

@@ -1,0 +1,80 @@
+//! Connections of which the owner may not know all.
+
+use super::*;
+
+/// The former owner has ended, and has let out what `b` does not know: `b` owns the slice.
+fn doubted() -> (Pair, Talk) {
+    let mut pair = pair();
+    let mut talk = Talk::open(&mut pair);
+    talk.name_port(&mut pair);
+    talk.run(&mut pair, 0.5);
+    pair.wire().is_cut = true;
+    talk.name_port(&mut pair);
+    talk.run(&mut pair, 30.0);
+    assert_eq!(talk.check().len(), 2, "it has gone without the partner");
+    pair.a = None;
+    let beat = pair.wire().beats[0];
+    pair.wire().is_cut = false;
+    pair.wire().ends[1] = Some(beat);
+    talk.at_a = false;
+    talk.run(&mut pair, 1.0);
+    assert_eq!((pair.b().status().slices[0].role, pair.b().flows()), ("owner", 0));
+    (pair, talk)
+}
+
+impl Talk {
+    /// Both hosts say something, and it comes.
+    fn goes_on(&mut self, pair: &mut Pair) {
+        self.say(pair, Side::Inside, "NOOP\r\n");
+        self.run(pair, 1.0);
+        self.say(pair, Side::Outside, "200 fine\r\n");
+        self.run(pair, 1.0);
+        assert!(self.is_whole());
+    }
+
+    /// Nothing comes.
+    fn stands_still(&mut self, pair: &mut Pair) {
+        let before = self.hosts.each_ref().map(|host| host.received.len());
+        self.say(pair, Side::Inside, "NOOP\r\n");
+        self.say(pair, Side::Outside, "226 done\r\n");
+        self.run(pair, 2.0);
+        assert_eq!(self.hosts.each_ref().map(|host| host.received.len()), before);
+    }
+}
+
+#[test]
+fn new_connections_go_on_although_they_are_not_read() {
+    let (mut pair, _) = doubted();
+    pair.run(HOLD_DOWN);
+    // There is no partner to send to, whatever the last one took.
+    pair.wire().is_old = true;
+    pair.run(1.0);
+    let mut talk = Talk::open_at(&mut pair, false, 4001);
+    talk.name_port(&mut pair);
+    talk.run(&mut pair, 1.0);
+    assert_eq!((talk.check().len(), pair.b().flows()), (1, 1));
+    talk.goes_on(&mut pair);
+    pair.restart_a();
+    pair.run(3.0);
+    let mut talk = Talk::open_at(&mut pair, false, 4002);
+    talk.goes_on(&mut pair);
+    assert_eq!(pair.b().flows(), 1, "it is not read");
+    // A connection of its own port is another one.
+    pair.wire().is_old = false;
+    pair.run(1.0);
+    let mut talk = Talk::open_at(&mut pair, false, 4003);
+    talk.goes_on(&mut pair);
+    assert_eq!(pair.b().flows(), 2);
+}
+
+#[test]
+fn new_connections_go_on_although_they_have_no_place() {
+    let (mut pair, _) = doubted();
+    pair.run(HOLD_DOWN);
+    pair.b().limit_flows(1);
+    pair.run(0.1);
+    for port in 4001..4004 {
+        Talk::open_at(&mut pair, false, port).goes_on(&mut pair);
+    }
+    assert_eq!(pair.b().flows(), 1);
+}
