@@ -289,6 +289,12 @@ impl Flow {
         self.opener
     }
 
+    /// True if the host inside has begun or answered the flow.
+    pub(crate) fn has_host(&self) -> bool {
+        let is_answered = self.is_answered || self.directions[Side::Inside as usize].is_started;
+        is_answered || self.opener == Side::Inside
+    }
+
     /// Gives all borrowed memory back.
     pub(crate) fn close(&mut self, pool: &mut Pool) {
         self.directions.iter_mut().for_each(|direction| direction.close(pool));

@@ -460,11 +460,12 @@ fn only_what_a_record_has_counts_as_a_change() {
     assert_eq!(link.payloads.take_changed().count(), 1);
 }
 
-/// The flows of one mapping of a pair go over together, in a message with a limit.
+/// The flows of one mapping of a pair go over together, in a message with a limit. Those that the
+/// host inside has not answered are none of the pair's.
 #[test]
 fn a_mapping_of_a_pair_has_a_limit_of_flows() {
     let mut payloads = Payloads::new(Limits::default(), [1; 32]);
-    let mut begin = |external: u16, remote: u16| {
+    let mut begin = |external: u16, remote: u16, is_answered: bool| {
         payloads.track();
         let mut opening = Opening::new(Kind::Ftp, server_inside(21), Outside);
         opening.endpoints.external.set_port(external);
@@ -473,13 +474,21 @@ fn a_mapping_of_a_pair_has_a_limit_of_flows() {
         let mut link = Link::prepare(opening, std::mem::replace(&mut payloads, empty));
         let syn = link.hosts[1].syn(SYN);
         link.process(Outside, &syn);
+        if is_answered {
+            link.hosts[0].receive(&syn);
+            let answer = link.hosts[0].syn(SYN | ACK);
+            link.process(Inside, &answer);
+        }
         payloads = std::mem::replace(&mut link.payloads, Payloads::new(Limits::default(), [0; 32]));
         payloads.flows()
     };
     for remote in 0..200 {
-        assert_eq!(begin(21, 1000 + remote), usize::from(remote + 1).min(128));
+        assert_eq!(begin(21, 3000 + remote, false), usize::from(remote + 1));
     }
-    assert_eq!(begin(2121, 1000), 129, "another mapping");
+    for remote in 0..200 {
+        assert_eq!(begin(21, 1000 + remote, true), 200 + usize::from(remote + 1).min(128));
+    }
+    assert_eq!(begin(2121, 1000, true), 329, "another mapping");
     let mut external = server_inside(21).external;
     external.set_port(21);
     let ports = |external| payloads.remotes(6, external).map(|end| end.port()).collect::<Vec<_>>();

@@ -390,7 +390,8 @@ impl Stage {
         let before = paired.flows.get(&key).copied();
         let is_opening = tcp_flags(packet).is_some_and(|flags| flags & SYN != 0);
         let may_change = !is_opening || paired.replaces;
-        let is_changed = print.is_some() && before.map(|(print, _)| print) != print && may_change;
+        let is_news = print.is_some() && before.map(|(print, _)| print) != print;
+        let is_changed = is_news && may_change || key.0 == protocol::TCP && paired.replaces;
         let last = before.map(|(_, ticket)| ticket).filter(|last| paired.waits.contains_key(last));
         let mut ticket = last;
         if is_changed || !expectations.is_empty() {
@@ -398,6 +399,8 @@ impl Stage {
             let own = (key.0, end(key.1));
             ticket = Some(paired.ticket(last, &[expectations, &[own]].concat()));
         }
+        // A flow without an answer has no record, and yet may wait for the end of the former one.
+        let print = print.or(ticket.filter(|_| key.0 == protocol::TCP).map(|_| 0));
         match print {
             Some(print) => _ = paired.flows.insert(key, (print, ticket.unwrap_or_default())),
             None => _ = paired.flows.remove(&key),
