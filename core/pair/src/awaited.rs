@@ -25,6 +25,11 @@ impl Awaited {
         self.waiting.insert((key, from, ticket))
     }
 
+    /// True if no ticket waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// A ticket waits for nothing.
     pub(crate) fn add_arrived(&mut self, ticket: u64) {
         self.arrived.push(ticket);

@@ -240,6 +240,11 @@ impl Sender {
         self.awaited.arrived()
     }
 
+    /// True if tickets wait.
+    pub fn awaits(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
     /// Tickets that wait: the stream is about to end.
     pub fn give_up(&mut self) -> Vec<u64> {
         self.awaited.give_up()

@@ -329,10 +329,9 @@ impl Fleet {
                 let outbound = outbound_of(slices, external.address);
                 match engine.copy_key(protocol, external).zip(outbound) {
                     Some((key, outbound)) => {
-                        outbound.sender.wait_for(key, ticket, now.0);
-                        stage.begin_wait(now);
+                        outbound.wait_for(key, ticket, now);
                     }
-                    None => stage.forgo(ticket),
+                    None => stage.arrive(ticket),
                 }
             }
         }
@@ -341,11 +340,12 @@ impl Fleet {
     /// Lets packets go for which the partner has what they tell of.
     fn release_flows(&mut self, now: Timestamp) {
         let Self { ports, slices, .. } = self;
-        let arrived: Vec<u64> = slices.iter_mut().flat_map(Slice::arrived).collect();
+        let arrived = slices.iter_mut().flat_map(|slice| slice.arrived(now));
+        let arrived: Vec<u64> = arrived.collect();
         if let Some(stage) = ports.stage() {
-            arrived.into_iter().for_each(|ticket| stage.arrive(now, ticket));
+            arrived.into_iter().for_each(|ticket| stage.arrive(ticket));
         }
-        self.has_waiting = ports.waits_since().is_some();
+        self.has_waiting = slices.iter().any(|slice| slice.waits_since().is_some());
     }
 
     /// Time of the next turn that is due: at once if messages wait, for each turn takes some; at
@@ -448,9 +448,8 @@ impl Fleet {
             self.ending.extend(slice.obey((engine, &mut self.ports), order, now));
             slice.sweep(engine, |message| _ = self.link.send(message));
         }
-        let oldest = self.ports.waits_since();
         for (number, slice) in self.slices.iter_mut().enumerate() {
-            let (ranges, part, doubted) = slice.part(now, oldest);
+            let (ranges, part, doubted) = slice.part(now);
             if let Some(stage) = self.ports.stage() {
                 stage.set_part(number, ranges, part, doubted);
             }

@@ -112,8 +112,6 @@ pub(super) struct Paired {
     gone: BTreeSet<u64>,
     /// Tickets that the fleet does not have yet, one after the other.
     new: Vec<Awaited>,
-    /// Time since which tickets wait and the partner has confirmed nothing for them.
-    silent: Option<Timestamp>,
     /// Ticket of the packet in hand, and true if the packet begins a flow in place of an older one,
     /// which the partner may have.
     in_hand: Option<u64>,

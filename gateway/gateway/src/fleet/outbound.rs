@@ -72,6 +72,8 @@ pub(super) struct Outbound {
     confirmed: Vec<u64>,
     /// How packets of control flows depend on the partner.
     pub(super) binding: Binding,
+    /// Time since which tickets wait and the partner has confirmed nothing for them.
+    silent: Option<Timestamp>,
 }
 
 /// Records of held ports.
@@ -105,6 +107,7 @@ impl Outbound {
             late: Duration::ZERO,
             confirmed: vec![0; readers],
             binding: Binding::new(now),
+            silent: None,
         }
     }
 
@@ -265,10 +268,30 @@ impl Outbound {
         self.fill.is_none() && self.held.next.is_none()
     }
 
-    /// Lets packets of control flows wait for the partner, or not. `oldest`: the time since which
-    /// one waits.
-    pub(super) fn bind(&mut self, now: Timestamp, oldest: Option<Timestamp>) {
-        self.binding.look(now, oldest, (self.begun + 1, self.reached));
+    /// A ticket waits for the record of a key.
+    pub(super) fn wait_for(&mut self, key: u32, ticket: u64, now: Timestamp) {
+        self.sender.wait_for(key, ticket, now.0);
+        self.silent.get_or_insert(now);
+    }
+
+    /// Tickets of which a record has arrived.
+    pub(super) fn arrived(&mut self, now: Timestamp) -> Vec<u64> {
+        let arrived: Vec<u64> = self.sender.arrived().collect();
+        if !arrived.is_empty() {
+            self.silent = self.sender.awaits().then_some(now);
+        }
+        arrived
+    }
+
+    /// Time since which tickets wait and the partner has confirmed nothing for them. `None`: none
+    /// has waited since the last one arrived.
+    pub(super) fn waits_since(&self) -> Option<Timestamp> {
+        self.silent
+    }
+
+    /// Lets packets of control flows wait for the partner, or not.
+    pub(super) fn bind(&mut self, now: Timestamp) {
+        self.binding.look(now, self.silent, (self.begun + 1, self.reached));
     }
 
     /// Number of the next checkpoint, which has everything that has changed until now.

@@ -57,11 +57,6 @@ impl SharedPorts {
         self.algs.as_mut().map(|algs| &mut algs.stage)
     }
 
-    /// Time since which the oldest packet of a control flow waits for the partner.
-    pub(super) fn waits_since(&self) -> Option<Timestamp> {
-        self.algs.as_ref().and_then(|algs| algs.stage.waits_since())
-    }
-
     /// Adds the flows of a mapping to its record, which begins at `start` of `out`. Returns the
     /// fingerprint of the whole by that of the mapping. `None`: the partner can have no copy.
     pub(super) fn add_flows(

@@ -144,17 +144,16 @@ impl Slice {
     }
 
     /// This node's part in control flows of the slice, and the time since which it does not know
-    /// all of them. `oldest`: the time since which a packet waits for the partner.
+    /// all of them.
     pub(super) fn part(
         &mut self,
         now: Timestamp,
-        oldest: Option<Timestamp>,
     ) -> (&[AddressRange], Part, Option<Timestamp>) {
         let part = match &mut self.outbound {
             _ if !self.order.owns || self.order.ends > 0 => Part::Partner,
             None => Part::Alone,
             Some(outbound) => {
-                outbound.bind(now, oldest);
+                outbound.bind(now);
                 if outbound.binding.binds() { Part::Owner } else { Part::Alone }
             }
         };
@@ -162,9 +161,15 @@ impl Slice {
     }
 
     /// Tickets of packets that wait no more.
-    pub(super) fn arrived(&mut self) -> impl Iterator<Item = u64> + '_ {
-        let senders = self.outbound.iter_mut().flat_map(|outbound| outbound.sender.arrived());
-        self.given_up.drain(..).chain(senders)
+    pub(super) fn arrived(&mut self, now: Timestamp) -> impl Iterator<Item = u64> + '_ {
+        let outbound = self.outbound.iter_mut();
+        let arrived = outbound.flat_map(move |outbound| outbound.arrived(now));
+        self.given_up.drain(..).chain(arrived)
+    }
+
+    /// Time since which packets of control flows wait for the partner.
+    pub(super) fn waits_since(&self) -> Option<Timestamp> {
+        self.outbound.as_ref()?.waits_since()
     }
 
     /// Makes the engine do its duty in the slice.

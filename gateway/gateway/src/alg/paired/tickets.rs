@@ -58,23 +58,8 @@ impl Stage {
         self.paired.as_mut().map_or(Vec::new(), |paired| std::mem::take(&mut paired.new))
     }
 
-    /// Some tickets wait for the partner from now on.
-    pub(crate) fn begin_wait(&mut self, now: Timestamp) {
-        if let Some(paired) = &mut self.paired {
-            paired.silent.get_or_insert(now);
-        }
-    }
-
-    /// One of the records that a ticket waits for has arrived.
-    pub(crate) fn arrive(&mut self, now: Timestamp, ticket: u64) {
-        self.forgo(ticket);
-        if let Some(paired) = &mut self.paired {
-            paired.silent = (!paired.waits.is_empty()).then_some(now);
-        }
-    }
-
-    /// One of the records that a ticket waits for cannot arrive.
-    pub(crate) fn forgo(&mut self, ticket: u64) {
+    /// One of the records that a ticket waits for has arrived, or cannot arrive.
+    pub(crate) fn arrive(&mut self, ticket: u64) {
         let Some(paired) = &mut self.paired else { return };
         paired.gone.remove(&ticket);
         if let Some(left) = paired.waits.get_mut(&ticket) {
@@ -83,11 +68,5 @@ impl Stage {
                 paired.waits.remove(&ticket);
             }
         }
-    }
-
-    /// Time since which tickets wait and the partner has confirmed nothing for them. `None`: none
-    /// has waited since the last one arrived.
-    pub(crate) fn waits_since(&self) -> Option<Timestamp> {
-        self.paired.as_ref()?.silent
     }
 }

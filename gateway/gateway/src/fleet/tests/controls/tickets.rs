@@ -4,13 +4,18 @@ use super::*;
 
 /// A datagram of the client to a port of the server.
 fn datagram(port: u16, text: &[u8]) -> Vec<u8> {
-    let client = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, CLIENT), port);
+    datagram_of((CLIENT, port), port, text)
+}
+
+/// A datagram of a host's port to a port of the server.
+fn datagram_of((host, own): (u8, u16), port: u16, text: &[u8]) -> Vec<u8> {
+    let client = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, host), own);
     host::datagram(client, SocketAddrV4::new(Ipv4Addr::from_bits(REMOTE), port), text)
 }
 
 impl Process {
     fn waits_since(&self) -> Option<Timestamp> {
-        self.algs.as_ref().and_then(|algs| algs.stage.waits_since())
+        self.fleet.slices.iter().filter_map(|slice| slice.waits_since()).min()
     }
 
     /// Number of tickets that wait.
@@ -124,4 +129,24 @@ fn a_connection_in_place_of_a_closed_one_waits_for_the_partner() {
     server.receive(packet);
     let answer = server.syn(SYN | ACK);
     assert_eq!(pair.a().carry(Side::Outside, &answer).len(), 1, "its answer does not");
+}
+
+/// The clock of a slice whose partner confirms nothing is its own.
+#[test]
+fn confirmations_of_one_slice_are_none_of_another() {
+    let mut pair = pair();
+    let mut talk = Talk::open(&mut pair);
+    assert_eq!(talk.external().0, A1);
+    pair.ask("b", FleetRequest::Move(1, "a".into())).expect("it drains");
+    pair.run(5.0);
+    assert_eq!(pair.a().status().slices[1].role, "owner");
+    pair.wire().deaf = Some(0);
+    talk.name_port(&mut pair);
+    for _ in 0..40 {
+        for host in 6..14 {
+            pair.a().carry(Side::Inside, &datagram_of((host, 69), 69, b"\0\x01file\0octet\0"));
+        }
+        talk.run(&mut pair, 1.0);
+    }
+    assert_eq!(talk.check().len(), 1, "it does not wait for ever");
 }
