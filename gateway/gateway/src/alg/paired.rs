@@ -61,6 +61,8 @@ struct Share {
     part: Part,
     /// Time at which connections may have been on their way whose numbers only a former owner knew.
     doubted: Option<Timestamp>,
+    /// The same, if this node took the slice then: flows that it knew are in doubt as well.
+    taken: Option<Timestamp>,
 }
 
 impl Share {
@@ -228,15 +230,16 @@ impl Stage {
         }
     }
 
-    /// Sets this node's part in the addresses of a slice. `doubted`: the time at which this node
+    /// Sets this node's part in the addresses of a slice. `taken`: the time at which this node
     /// became the owner although the former one may have let changes out that this node does not
-    /// know. These connections end: their segments are dropped.
+    /// know. These connections end: their segments are dropped. `told`: the time at which a former
+    /// owner did so, which has told all that it knew.
     pub(crate) fn set_part(
         &mut self,
         slice: usize,
         ranges: &[AddressRange],
         part: Part,
-        doubted: Option<Timestamp>,
+        [taken, told]: [Option<Timestamp>; 2],
     ) {
         let Self { paired: Some(paired), payloads, .. } = self else { return };
         if paired.shares.len() <= slice {
@@ -247,7 +250,8 @@ impl Stage {
         if share.ranges != ranges {
             ranges.clone_into(&mut share.ranges);
         }
-        if std::mem::replace(&mut share.doubted, doubted) == doubted {
+        share.doubted = taken.max(told);
+        if std::mem::replace(&mut share.taken, taken) == taken {
             return;
         }
         let is_its = |(_, number, ends): &(_, u8, Endpoints)| {
@@ -329,6 +333,18 @@ impl Stage {
             paired.unread.insert(key, now.plus(UNANSWERED));
         }
         !is_opening || has_room || !paired.drops_strange(now, external)
+    }
+
+    /// Time since which this node does not know all connections of a slice, if the partner's version
+    /// of the link has such a word.
+    pub(crate) fn doubted(&self, now: Timestamp, slice: usize) -> Option<Timestamp> {
+        let paired = self.paired.as_ref().filter(|paired| !paired.lacks_flows)?;
+        let share = paired.shares.get(slice)?;
+        // The next owner refuses the connections that are left out, and knows so.
+        let is_its = |(end, one): &(&SocketAddrV4, &Severed)| share.has(*end.ip()) && !one.leaves_out;
+        let severed = paired.severed.iter().filter(is_its).map(|(_, one)| one.since);
+        let latest = severed.chain(share.doubted).max();
+        latest.filter(|since| now.since(*since) < FORGOTTEN)
     }
 
     /// The flows of a static mapping that stands have no copy, or lose it: they are forgotten here,
@@ -559,7 +575,7 @@ mod tests {
     fn tickets_have_a_limit() {
         let address = Ipv4Addr::new(203, 0, 113, 1);
         let ranges = vec![AddressRange { first: address, last: address }];
-        let share = Share { ranges, part: Part::Owner, doubted: None };
+        let share = Share { ranges, part: Part::Owner, ..Share::default() };
         let mut paired = Paired { shares: vec![share], ..Paired::default() };
         let [one, other] = [1, 2].map(|port| (protocol::TCP, Endpoint { address, port }));
         let first = paired.ticket(None, &[one, one]);

@@ -57,6 +57,12 @@ impl SharedPorts {
         self.algs.as_mut().map(|algs| &mut algs.stage)
     }
 
+    /// Time since which this node does not know all control flows of a slice, if the partner can
+    /// read it.
+    pub(super) fn doubted(&self, now: Timestamp, slice: u16) -> Option<Timestamp> {
+        self.algs.as_ref()?.stage.doubted(now, slice.into())
+    }
+
     /// Adds the flows of a mapping to its record, which begins at `start` of `out`. Returns the
     /// fingerprint of the whole by that of the mapping. `None`: the partner can have no copy.
     pub(super) fn add_flows(

@@ -69,6 +69,8 @@ pub(super) struct Slice {
     /// Time at which this node became the owner although the former one may have let changes of
     /// control flows out that this node does not know.
     doubted: Option<Timestamp>,
+    /// Time since which the former owner did not know all of them, by its word.
+    told: Option<Timestamp>,
     /// Tickets of packets that wait for a partner that there is no more.
     given_up: Vec<u64>,
     /// Ports of copies that have ended by themselves. They rest until the partner has no mapping
@@ -100,6 +102,7 @@ impl Slice {
             unguarded: Some(SearchPlace::default()),
             sweep: None,
             doubted: None,
+            told: None,
             given_up: Vec::new(),
             orphans: BTreeSet::new(),
             ended_to_move: 0,
@@ -143,12 +146,12 @@ impl Slice {
         ended
     }
 
-    /// This node's part in control flows of the slice, and the time since which it does not know
-    /// all of them.
+    /// This node's part in control flows of the slice, and the times since which it does not know
+    /// all of them, and since which the former owner did not.
     pub(super) fn part(
         &mut self,
         now: Timestamp,
-    ) -> (&[AddressRange], Part, Option<Timestamp>) {
+    ) -> (&[AddressRange], Part, [Option<Timestamp>; 2]) {
         let part = match &mut self.outbound {
             _ if !self.order.owns || self.order.ends > 0 => Part::Partner,
             None => Part::Alone,
@@ -157,7 +160,7 @@ impl Slice {
                 if outbound.binding.binds() { Part::Owner } else { Part::Alone }
             }
         };
-        (&self.ranges, part, self.doubted)
+        (&self.ranges, part, [self.doubted, self.told])
     }
 
     /// Tickets of packets that wait no more.
@@ -199,6 +202,8 @@ impl Slice {
                 !self.inbound.is_empty() && self.inbound.iter().all(|inbound| inbound.is_sure(now));
             let is_doubted = order.owns && !order.is_given && !knows_all;
             self.doubted = is_doubted.then_some(now).or(self.doubted);
+            let told = self.inbound.iter().filter_map(|inbound| inbound.doubted).max();
+            self.told = told.filter(|_| order.owns).max(self.told);
         }
         let copies = self.inbound.iter().filter_map(|inbound| inbound.copies.as_ref());
         let count = copies.map(|copies| copies.count() as u32).reduce(|sum, one| sum + one);

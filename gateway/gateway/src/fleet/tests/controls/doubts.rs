@@ -78,3 +78,32 @@ fn new_connections_go_on_although_they_have_no_place() {
     }
     assert_eq!(pair.b().flows(), 1);
 }
+
+/// A node that gets the slice back knows no more than the one that gives it.
+#[test]
+fn a_doubt_moves_with_the_slice() {
+    let (mut pair, mut talk) = doubted();
+    let mut later = None;
+    for to in ["a", "b", "a"] {
+        if to == "a" {
+            pair.restart_a();
+            pair.a().begin_gateway();
+            pair.run(HOLD_DOWN);
+        }
+        let from = if to == "a" { "b" } else { "a" };
+        pair.ask(from, FleetRequest::Move(0, to.into())).expect("it drains");
+        pair.run(6.0);
+        assert_eq!(pair.either(to == "a").status().slices[0].role, "owner");
+        talk.at_a = to == "a";
+        talk.stands_still(&mut pair);
+        let mut new = later.take().unwrap_or_else(|| Talk::open_at(&mut pair, to == "a", 4001));
+        new.at_a = to == "a";
+        new.goes_on(&mut pair);
+        later = Some(new);
+        if to == "b" {
+            pair.a = None;
+            let beat = pair.wire().beats[0];
+            pair.wire().ends[1] = Some(beat);
+        }
+    }
+}
