@@ -230,6 +230,11 @@ impl Stage {
         }
     }
 
+    /// True if the partner's version of the link has no control flows in records.
+    pub(crate) fn lacks_flows(&self) -> bool {
+        self.paired.as_ref().is_some_and(|paired| paired.lacks_flows)
+    }
+
     /// Sets this node's part in the addresses of a slice. `taken`: the time at which this node
     /// became the owner although the former one may have let changes out that this node does not
     /// know. These connections end: their segments are dropped. `told`: the time at which a former

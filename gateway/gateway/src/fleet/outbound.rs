@@ -385,6 +385,10 @@ impl Held {
         let Some(facts) = engine.copy_facts(key).filter(is_its) else {
             return Present::Absent;
         };
+        // Without that word the partner would admit more than one session.
+        if ports.lacks_flows() && engine.admits_once(key) {
+            return Present::Absent;
+        }
         let due = facts.created.plus(YOUNG);
         if !takes_all && !facts.is_settled && (facts.is_tcp || now < due) {
             if !facts.is_tcp {

@@ -57,6 +57,11 @@ impl SharedPorts {
         self.algs.as_mut().map(|algs| &mut algs.stage)
     }
 
+    /// True if this node has gateways, and the partner's version of the link has no control flows.
+    pub(super) fn lacks_flows(&self) -> bool {
+        self.algs.as_ref().is_some_and(|algs| algs.stage.lacks_flows())
+    }
+
     /// Time since which this node does not know all control flows of a slice, if the partner can
     /// read it.
     pub(super) fn doubted(&self, now: Timestamp, slice: u16) -> Option<Timestamp> {
