@@ -561,9 +561,10 @@ impl Stage {
         self.paired.as_ref().map_or(0, |paired| paired.waits.len())
     }
 
-    /// True if packets wait.
+    /// True if packets wait, or the fleet has tickets.
     pub(super) fn has_kept(&self) -> bool {
-        self.paired.as_ref().is_some_and(|paired| !paired.packets.is_empty())
+        let has_tickets = |paired: &Paired| !paired.waits.is_empty() || !paired.gone.is_empty();
+        self.paired.as_ref().is_some_and(|one| !one.packets.is_empty() || has_tickets(one))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What packets of control flows wait for, and how long.
 
 use super::*;
+use crate::alg::Aside;
 
 /// A datagram of the client to a port of the server.
 fn datagram(port: u16, text: &[u8]) -> Vec<u8> {
@@ -149,4 +150,30 @@ fn confirmations_of_one_slice_are_none_of_another() {
         talk.run(&mut pair, 1.0);
     }
     assert_eq!(talk.check().len(), 1, "it does not wait for ever");
+}
+
+/// The fleet has tickets of a gateway that is off.
+#[test]
+fn a_gateway_that_is_off_stays_while_tickets_wait() {
+    let mut pair = pair();
+    pair.wire().is_cut = true;
+    pair.a().carry(Side::Inside, &datagram(69, b"\0\x01file\0octet\0"));
+    pair.run(0.1);
+    let mut aside = Aside::new([0; 32]);
+    let config = pair.a().engine.config().clone();
+    let off = pair.a().algs.as_mut().expect("a gateway");
+    off.stage.renew(&AlgSettings::default(), &config);
+    for _ in 0..30 {
+        pair.run(20.0);
+        assert!(pair.a().kept().is_empty());
+        (0..64).for_each(|_| pair.a().sweep());
+    }
+    assert_eq!(pair.a().flows(), 0);
+    aside.put(&mut pair.a().algs);
+    assert!(pair.a().algs.is_some(), "its ticket waits");
+    pair.wire().is_cut = false;
+    pair.run(2.0);
+    pair.a().sweep();
+    aside.put(&mut pair.a().algs);
+    assert!(pair.a().algs.is_none());
 }
