@@ -18,12 +18,15 @@ use natgate_engine::{AddressPort, AddressRange, Endpoint, Engine, Side, Timestam
 use natgate_payload::{CopiedHost, Endpoints, Fate, FlowKey, NewFlow};
 use natgate_wire::tcp::flags::SYN;
 use natgate_wire::{Ipv4, Tcp, protocol};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::time::Duration;
 
 /// Most tickets that wait. A packet that may get one more is dropped.
 const MOST_TICKETS: usize = 4096;
+
+/// Most of these of one host inside.
+const MOST_OF_HOST: usize = 64;
 
 /// Time without packets after which the framework forgets any flow.
 const FORGOTTEN: Duration = Duration::from_secs(7_700);
@@ -79,10 +82,23 @@ struct Severed {
     leaves_out: bool,
 }
 
+/// A host inside: its realm, and its number or address. Hosts of IPv6 with one network are one.
+type HostKey = (u16, IpAddr);
+
+fn host_of(ends: &Endpoints) -> HostKey {
+    let address = match (ends.number, ends.internal.ip()) {
+        (Some(number), _) => number.into(),
+        (None, IpAddr::V4(address)) => address.into(),
+        (None, IpAddr::V6(address)) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    };
+    (ends.realm, address)
+}
+
 /// A packet that waits, translated: side and realm to send it to.
 #[derive(Debug)]
 struct Waiting {
     ticket: u64,
+    host: HostKey,
     since: Timestamp,
     to: (Side, u16),
     packet: Vec<u8>,
@@ -108,15 +124,15 @@ pub(super) struct Paired {
     /// The state of each connection at its last packet, and its last ticket.
     flows: HashMap<FlowKey, (u64, u64)>,
     tickets: u64,
-    /// Tickets that wait, with the number of records that have not arrived.
-    waits: BTreeMap<u64, usize>,
-    /// Tickets that nothing waits for any more, and that the fleet still has.
-    gone: BTreeSet<u64>,
+    /// Tickets that wait, with the number of records that have not arrived; and the number of each
+    /// host's tickets.
+    waits: BTreeMap<u64, (usize, HostKey)>,
+    of_hosts: HashMap<HostKey, usize>,
     /// Tickets that the fleet does not have yet, one after the other.
     new: Vec<Awaited>,
     /// Ticket of the packet in hand, and true if the packet begins a flow in place of an older one,
     /// which the partner may have.
-    in_hand: Option<u64>,
+    in_hand: Option<(u64, HostKey)>,
     replaces: bool,
     packets: VecDeque<Waiting>,
     bytes: usize,
@@ -145,19 +161,21 @@ impl Paired {
     }
 
     /// True if a packet that may get a ticket has no room.
-    fn is_full(&self, address: Ipv4Addr) -> bool {
-        let tickets = self.waits.len() + self.gone.len();
-        tickets >= MOST_TICKETS && self.part(address) == Part::Owner
+    fn is_full(&self, ends: &Endpoints) -> bool {
+        let of_host = self.of_hosts.get(&host_of(ends)).copied().unwrap_or(0);
+        let is_full = self.waits.len() >= MOST_TICKETS || of_host >= MOST_OF_HOST;
+        is_full && self.part(*ends.external.ip()) == Part::Owner
     }
 
-    /// A ticket for records. It is the flow's `last` one if the fleet does not have that yet: the
-    /// records are written later.
-    fn ticket(&mut self, last: Option<u64>, records: &[(u8, Endpoint)]) -> u64 {
+    /// A ticket of a host for records. It is the flow's `last` one if the fleet does not have that
+    /// yet: the records are written later.
+    fn ticket(&mut self, host: HostKey, last: Option<u64>, records: &[(u8, Endpoint)]) -> u64 {
         let first = self.new.first().map(|(ticket, _)| *ticket);
         let place = last.zip(first).and_then(|(last, first)| last.checked_sub(first));
         let place = place.map(|place| place as usize).filter(|place| *place < self.new.len());
         let place = place.unwrap_or_else(|| {
             self.tickets += 1;
+            *self.of_hosts.entry(host).or_default() += 1;
             self.new.push((self.tickets, Vec::new()));
             self.new.len() - 1
         });
@@ -167,7 +185,7 @@ impl Paired {
                 awaited.push(*record);
             }
         }
-        self.waits.insert(*ticket, awaited.len());
+        self.waits.insert(*ticket, (awaited.len(), host));
         *ticket
     }
 }
@@ -280,7 +298,7 @@ impl Stage {
         let unread = Control { new_flow: NewFlow::Off, ..control };
         let own = if paired.lacks_flows && !is_known { unread } else { control };
         paired.replaces = false;
-        if paired.is_full(*ends.external.ip()) {
+        if paired.is_full(&ends) {
             return None;
         }
         let Some(flags) = tcp_flags(packet) else { return Some(own) };
@@ -416,7 +434,7 @@ impl Stage {
         if is_changed || !expectations.is_empty() {
             // An expectation may be the flow's own mapping, and a message may tell one twice.
             let own = (key.0, end(key.1));
-            ticket = Some(paired.ticket(last, &[expectations, &[own]].concat()));
+            ticket = Some(paired.ticket(host_of(ends), last, &[expectations, &[own]].concat()));
         }
         // A flow without an answer has no record, and yet may wait for the end of the former one.
         let print = print.or(ticket.filter(|_| key.0 == protocol::TCP).map(|_| 0));
@@ -424,7 +442,7 @@ impl Stage {
             Some(print) => _ = paired.flows.insert(key, (print, ticket.unwrap_or_default())),
             None => _ = paired.flows.remove(&key),
         }
-        paired.in_hand = ticket;
+        paired.in_hand = ticket.map(|ticket| (ticket, host_of(ends)));
     }
 
     /// External ports of mappings whose flows may have changed since the last call.
@@ -517,24 +535,13 @@ impl Stage {
         self.payloads.forget_all(protocol, SocketAddrV4::new(address, port));
     }
 
-    /// Forgets what is kept of connections that are no more, and tickets for which no packet waits
-    /// and none can come: a later one of the connection would have to wait as well.
+    /// Forgets what is kept of connections that are no more.
     pub(super) fn sweep_paired(&mut self, now: Timestamp) {
         let Self { paired: Some(paired), payloads, .. } = self else { return };
-        let Paired { flows, waits, gone, packets, severed, unread, .. } = paired;
+        let Paired { flows, severed, unread, .. } = paired;
         unread.retain(|_, until| now < *until);
         severed.retain(|_, severed| now.since(severed.since) < FORGOTTEN);
         flows.retain(|key, _| payloads.find(key.0, key.1, key.2).is_some());
-        let of_flows = flows.values().map(|(_, ticket)| *ticket);
-        let needed: BTreeSet<u64> =
-            of_flows.chain(packets.iter().map(|packet| packet.ticket)).collect();
-        waits.retain(|ticket, _| {
-            let stays = needed.contains(ticket);
-            if !stays {
-                gone.insert(*ticket);
-            }
-            stays
-        });
     }
 
     /// Drops a segment of a connection that this node may not read.
@@ -563,8 +570,8 @@ impl Stage {
 
     /// True if packets wait, or the fleet has tickets.
     pub(super) fn has_kept(&self) -> bool {
-        let has_tickets = |paired: &Paired| !paired.waits.is_empty() || !paired.gone.is_empty();
-        self.paired.as_ref().is_some_and(|one| !one.packets.is_empty() || has_tickets(one))
+        let paired = self.paired.as_ref();
+        paired.is_some_and(|paired| !paired.packets.is_empty() || !paired.waits.is_empty())
     }
 }
 
@@ -577,6 +584,19 @@ fn fold(sum: u64, print: u64) -> u64 {
 mod tests {
     use super::*;
 
+    fn ends(address: Ipv4Addr, host: u32) -> Endpoints {
+        let internal = SocketAddrV4::new(Ipv4Addr::from_bits(host), 1).into();
+        let (external, remote) = (SocketAddrV4::new(address, 1), SocketAddrV4::new(address, 2));
+        Endpoints {
+            internal,
+            external,
+            remote,
+            remote_inside: remote.into(),
+            realm: 0,
+            number: None,
+        }
+    }
+
     #[test]
     fn tickets_have_a_limit() {
         let address = Ipv4Addr::new(203, 0, 113, 1);
@@ -584,18 +604,24 @@ mod tests {
         let share = Share { ranges, part: Part::Owner, ..Share::default() };
         let mut paired = Paired { shares: vec![share], ..Paired::default() };
         let [one, other] = [1, 2].map(|port| (protocol::TCP, Endpoint { address, port }));
-        let first = paired.ticket(None, &[one, one]);
-        assert_eq!(paired.ticket(Some(first), &[other, one]), first, "in one turn");
+        let host = |number| host_of(&ends(address, number));
+        let first = paired.ticket(host(0), None, &[one, one]);
+        let last = paired.ticket(host(0), Some(first), &[other, one]);
+        assert_eq!(last, first, "in one turn");
         assert_eq!((paired.new.len(), &paired.new[0].1[..]), (1, &[one, other][..]));
-        assert_eq!(paired.waits[&first], 2);
+        assert_eq!(paired.waits[&first], (2, host(0)));
         paired.new.clear();
-        for _ in 1..MOST_TICKETS {
-            assert!(!paired.is_full(address));
-            assert!(paired.ticket(Some(first), &[one]) > first);
+        for number in 1..MOST_TICKETS as u32 {
+            let of = number / MOST_OF_HOST as u32;
+            assert!(!paired.is_full(&ends(address, of)));
+            assert!(paired.ticket(host(of), Some(first), &[one]) > first);
+            let is_last = number % MOST_OF_HOST as u32 == MOST_OF_HOST as u32 - 1;
+            assert_eq!(paired.is_full(&ends(address, of)), is_last);
         }
-        assert!(paired.is_full(address) && !paired.is_full(Ipv4Addr::LOCALHOST));
+        assert!(paired.is_full(&ends(address, 1000)), "of all hosts");
+        assert!(!paired.is_full(&ends(Ipv4Addr::LOCALHOST, 1000)));
         paired.shares[0].part = Part::Alone;
-        assert!(!paired.is_full(address));
+        assert!(!paired.is_full(&ends(address, 0)));
     }
 
     #[test]
