@@ -460,6 +460,32 @@ fn only_what_a_record_has_counts_as_a_change() {
     assert_eq!(link.payloads.take_changed().count(), 1);
 }
 
+/// A copy with an edit that is acknowledged would compare far numbers with those of the edit.
+#[test]
+fn the_last_acknowledgment_of_a_flow_that_has_left_is_a_change() {
+    let mut link = Link::open(ftp());
+    link.payloads.track();
+    link.say(Outside, "220 ready\r\n");
+    let mut late = Vec::new();
+    for text in ["PORT 10,0,0,5,8,1\r\n", "AUTH TLS\r\n"] {
+        let start = link.write(Inside, text.as_bytes());
+        let packet = link.hosts[0].segment(start, start + text.len(), false);
+        late.extend(link.process(Inside, &packet));
+    }
+    let start = link.write(Outside, b"200 ok\r\n234 go\r\n");
+    let packet = link.hosts[1].segment(start, start + 16, false);
+    link.process(Outside, &packet);
+    assert_eq!(refused(&link, Reason::Encrypted), 1);
+    link.payloads.take_changed().for_each(drop);
+    let mut changes = 0;
+    for (_, packet) in late {
+        let acknowledgment = link.hosts[1].receive(&packet).expect("an acknowledgment");
+        link.process(Outside, &acknowledgment);
+        changes += link.payloads.take_changed().count();
+    }
+    assert_eq!(changes, 1);
+}
+
 /// The flows of one mapping of a pair go over together, in a message with a limit. Those that the
 /// host inside has not answered are none of the pair's.
 #[test]
