@@ -340,9 +340,11 @@ impl Fleet {
     /// Lets packets go for which the partner has what they tell of.
     fn release_flows(&mut self, now: Timestamp) {
         let Self { ports, slices, .. } = self;
+        let lost: Vec<u64> = slices.iter_mut().flat_map(Slice::lost).collect();
         let arrived = slices.iter_mut().flat_map(|slice| slice.arrived(now));
         let arrived: Vec<u64> = arrived.collect();
         if let Some(stage) = ports.stage() {
+            stage.drop_kept(&lost);
             arrived.into_iter().for_each(|ticket| stage.arrive(ticket));
         }
         self.has_waiting = slices.iter().any(|slice| slice.waits_since().is_some());

@@ -73,6 +73,8 @@ pub(super) struct Slice {
     told: Option<Timestamp>,
     /// Tickets of packets that wait for a partner that there is no more.
     given_up: Vec<u64>,
+    /// Those of packets that do not go: the slice is another node's.
+    lost: Vec<u64>,
     /// Ports of copies that have ended by themselves. They rest until the partner has no mapping
     /// without a key, or has ended.
     orphans: BTreeSet<u128>,
@@ -104,6 +106,7 @@ impl Slice {
             doubted: None,
             told: None,
             given_up: Vec::new(),
+            lost: Vec::new(),
             orphans: BTreeSet::new(),
             ended_to_move: 0,
             awaited: (0, 0),
@@ -170,6 +173,12 @@ impl Slice {
         self.given_up.drain(..).chain(arrived)
     }
 
+    /// Tickets of packets that do not go, because the slice is another node's. They come again as
+    /// [`Slice::arrived`].
+    pub(super) fn lost(&mut self) -> impl Iterator<Item = u64> + '_ {
+        self.lost.drain(..)
+    }
+
     /// Time since which packets of control flows wait for the partner.
     pub(super) fn waits_since(&self) -> Option<Timestamp> {
         self.outbound.as_ref()?.waits_since()
@@ -212,7 +221,9 @@ impl Slice {
         let id = |stream| StreamId { slice: self.number, worker: this, reader: 0, stream };
         if self.outbound.as_ref().map(|one| one.sender.id()) != order.destination.map(id) {
             if let Some(mut outbound) = self.outbound.take() {
-                self.given_up.extend(outbound.sender.give_up());
+                let tickets = outbound.sender.give_up();
+                self.lost.extend(tickets.iter().filter(|_| !order.owns));
+                self.given_up.extend(tickets);
                 ended.extend(outbound.sender.abandon());
                 // The partner's process has ended; or this node has given the slice away, and
                 // assigns no port.

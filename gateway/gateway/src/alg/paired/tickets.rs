@@ -60,6 +60,16 @@ impl Stage {
         Some((to, packet))
     }
 
+    /// Drops the packets of some tickets.
+    pub(crate) fn drop_kept(&mut self, tickets: &[u64]) {
+        let Some(Paired { packets, bytes, .. }) = &mut self.paired else { return };
+        packets.retain(|one| {
+            let goes = tickets.contains(&one.ticket);
+            *bytes -= if goes { one.packet.len() } else { 0 };
+            !goes
+        });
+    }
+
     /// What new tickets wait for.
     pub(crate) fn new_tickets(&mut self) -> Vec<Awaited> {
         self.paired.as_mut().map_or(Vec::new(), |paired| std::mem::take(&mut paired.new))

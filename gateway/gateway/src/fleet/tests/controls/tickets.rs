@@ -199,3 +199,20 @@ fn a_host_does_not_take_the_places_of_others() {
     assert!(kept.iter().any(|(_, packet)| packet.ends_with(text)));
     assert_eq!((pair.a().tickets(), pair.a().waits_since()), (0, None));
 }
+
+/// The node that has taken the slice does not know what the packet tells of.
+#[test]
+fn a_packet_that_waits_does_not_go_when_the_slice_is_lost() {
+    let mut pair = pair();
+    let mut talk = Talk::open(&mut pair);
+    pair.wire().is_cut = true;
+    pair.run(0.5);
+    talk.name_port(&mut pair);
+    pair.ask("b", FleetRequest::Forget("a".into())).expect("it is silent");
+    pair.run(0.1);
+    pair.wire().is_cut = false;
+    pair.run(0.5);
+    assert_eq!(pair.b().status().slices[0].role, "owner");
+    assert_ne!(pair.a().status().slices[0].role, "owner");
+    assert!(pair.a().kept().is_empty());
+}
