@@ -296,7 +296,10 @@ impl Stage {
         let number = Ipv4::new_checked(packet).map_or(0, |ip| ip.protocol());
         let is_known = self.payloads.find(number, ends.external, ends.remote).is_some();
         let unread = Control { new_flow: NewFlow::Off, ..control };
-        let own = if paired.lacks_flows && !is_known { unread } else { control };
+        // Datagrams of DNS have no records.
+        let has_record = control.kind != Kind::Dns || number == protocol::TCP;
+        let has_copy = is_known || !paired.lacks_flows || !has_record;
+        let own = if has_copy { control } else { unread };
         paired.replaces = false;
         if paired.is_full(&ends) {
             return None;
