@@ -524,6 +524,7 @@ impl Fleet {
             return;
         }
         self.lacks_flows = self.link_status.lacks_flows;
+        self.tell_version();
         let late = self.link_status.round_trip.map_or(LOST, |time| (4 * time).max(LOST));
         let epoch = self.board.epoch().told(now);
         let Self { link, slices, young, ports, .. } = self;
