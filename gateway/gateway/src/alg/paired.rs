@@ -376,6 +376,12 @@ impl Stage {
         Some(joined(of_mapping, of_flows))
     }
 
+    /// True if a mapping has control flows.
+    pub(crate) fn has_flows(&self, (protocol, external): (u8, (Ipv4Addr, u16))) -> bool {
+        let external = SocketAddrV4::new(external.0, external.1);
+        self.payloads.remotes(protocol, external).next().is_some()
+    }
+
     /// Takes the flows of the record of a mapping that has been copied, in place of those that are
     /// there. Returns false if one cannot be taken: then the mapping has no flow here.
     pub(crate) fn copy_flows(

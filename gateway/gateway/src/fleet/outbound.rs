@@ -389,15 +389,17 @@ impl Held {
         if ports.lacks_flows() && engine.admits_once(key) {
             return Present::Absent;
         }
-        let due = facts.created.plus(YOUNG);
-        if !takes_all && !facts.is_settled && (facts.is_tcp || now < due) {
-            if !facts.is_tcp {
-                young.add(due, key);
-            }
+        let (due, start) = (facts.created.plus(YOUNG), out.len());
+        let is_young = !takes_all && !facts.is_settled && (facts.is_tcp || now < due);
+        if is_young && facts.is_tcp {
             return Present::NotYet;
         }
-        let start = out.len();
         let print = engine.copy_record(key, hosts, out);
+        // A mapping of a control flow goes at once.
+        if is_young && !ports.has_flows(&out[start..]) {
+            young.add(due, key);
+            return Present::NotYet;
+        }
         let print = print.and_then(|print| ports.add_flows(now, (start, print), out));
         print.map_or(Present::Absent, |fingerprint| Present::Record { fingerprint })
     }

@@ -82,6 +82,15 @@ impl SharedPorts {
         })
     }
 
+    /// True if the mapping of a record has control flows.
+    pub(super) fn has_flows(&self, record: &[u8]) -> bool {
+        let ends = self.algs.as_ref().and_then(|_| CopyEnds::read(record));
+        self.algs
+            .as_ref()
+            .zip(ends)
+            .is_some_and(|(algs, ends)| algs.stage.has_flows((ends.protocol, ends.external)))
+    }
+
     /// Takes the flows of a copied mapping with an external port. Returns false if one cannot be
     /// taken.
     pub(super) fn copy_flows(

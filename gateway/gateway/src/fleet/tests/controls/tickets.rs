@@ -216,3 +216,29 @@ fn a_packet_that_waits_does_not_go_when_the_slice_is_lost() {
     assert_ne!(pair.a().status().slices[0].role, "owner");
     assert!(pair.a().kept().is_empty());
 }
+
+/// A mapping of datagrams is young, and goes along at once if it has a control flow.
+#[test]
+fn a_first_message_waits_for_the_mapping_of_its_flow() {
+    let mut pair = pair();
+    let body = format!(
+        "v=0\r\no=- 1 1 IN IP4 10.0.0.{CLIENT}\r\ns=-\r\nc=IN IP4 10.0.0.{CLIENT}\r\nt=0 0\r\n\
+         m=audio 4000 RTP/AVP 0\r\n"
+    );
+    let invite = format!(
+        "INVITE sip:b@example.com SIP/2.0\r\n\
+         Via: SIP/2.0/UDP 10.0.0.{CLIENT}:5060;branch=z9hG4bK1\r\nMax-Forwards: 70\r\n\
+         From: <sip:a@example.com>;tag=1\r\nTo: <sip:b@example.com>\r\nCall-ID: 2\r\n\
+         CSeq: 1 INVITE\r\nContact: <sip:a@10.0.0.{CLIENT}:5060>\r\n\
+         Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    assert!(pair.a().carry(Side::Inside, &datagram(5060, invite.as_bytes())).is_empty());
+    pair.run(0.3);
+    let kept = pair.a().kept();
+    let [(Side::Outside, packet)] = &kept[..] else { panic!("{kept:?}") };
+    let header = Ipv4::new_checked(&packet[..]).expect("a packet");
+    let port = u16::from_be_bytes([packet[20], packet[21]]);
+    let external = (Ipv4Addr::from_bits(header.source()), port);
+    assert!(pair.b().hosts().contains_key(&(protocol::UDP, external)));
+}
