@@ -212,6 +212,24 @@ impl Payloads {
         }
     }
 
+    /// Ends a connection with an external endpoint that has another length outside than inside. Its
+    /// resets for both hosts are packets of the framework's own. Returns false if there is none, or
+    /// no room for the packets.
+    pub fn reset_changed(&mut self, external: SocketAddrV4) -> bool {
+        let Self { tracking, flows, pool, .. } = self;
+        let resets = |(at, _): (u32, u64)| Some((at, flows[at as usize].as_ref()?.resets(pool)?));
+        let mut places = tracking.iter().flat_map(|all| all.places(protocol::TCP, external));
+        let found = places.find_map(resets);
+        drop(places);
+        let Some((at, resets)) = found else { return false };
+        let mut has_room = true;
+        for (side, packet) in resets {
+            has_room &= self.outbox.push(side, &packet, |_| ());
+        }
+        self.remove(at);
+        has_room
+    }
+
     /// Counts a segment that was not let through. TCP sends it again.
     pub fn count_dropped(&mut self, kind: Kind) -> Fate {
         self.count(kind, Reason::Dropped);

@@ -146,6 +146,9 @@ impl Slice {
         if let Some(outbound) = &mut self.outbound {
             outbound.set_draining(engine, order.drain > 0);
         }
+        if let Some(stage) = ports.stage().filter(|_| order.drain > 0) {
+            stage.end_changed(engine, now, self.number.into());
+        }
         ended
     }
 

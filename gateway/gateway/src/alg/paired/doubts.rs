@@ -2,12 +2,14 @@
 //! segments are dropped. And those that pass unread, which are in no doubt.
 
 use super::super::{Arrived, Control, Ends, Kind, Stage};
-use super::{FORGOTTEN, Paired, Part, key_of, tcp_flags};
-use natgate_engine::{Endpoint, Side, Timestamp};
-use natgate_payload::NewFlow;
+use super::{FORGOTTEN, Paired, Part, Waiting, end, key_of, tcp_flags};
+use crate::counters::Losses;
+use natgate_engine::{Endpoint, Engine, Side, Timestamp};
+use natgate_payload::{NewFlow, Payloads};
 use natgate_wire::protocol;
 use natgate_wire::tcp::flags::SYN;
-use std::net::SocketAddrV4;
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 /// Most connections that are remembered because they pass unread.
@@ -68,13 +70,52 @@ impl Stage {
         !is_opening || has_room || !paired.drops_strange(now, external)
     }
 
+    /// Ends connections of static mappings in a slice that goes to a node whose version of the link
+    /// has no control flows: the mappings stand there, and segments would pass with raw numbers.
+    pub(crate) fn end_changed(&mut self, engine: &mut Engine, now: Timestamp, slice: usize) {
+        let Some(paired) = self.paired.as_ref().filter(|paired| paired.lacks_flows) else { return };
+        let Some(share) = paired.shares.get(slice) else { return };
+        let is_static = |external: SocketAddrV4| {
+            let key = engine.copy_key(protocol::TCP, end(external));
+            key.and_then(|key| engine.copy_facts(key)).is_some_and(|facts| facts.is_static)
+        };
+        let all = self.payloads.each().filter(|(_, number, _)| *number == protocol::TCP);
+        let all = all.map(|(_, _, ends)| ends.external).filter(|end| share.has(*end.ip()));
+        let all: BTreeSet<SocketAddrV4> = all.filter(|end| is_static(*end)).collect();
+        for external in all {
+            let mut has_reset = false;
+            while self.payloads.reset_changed(external) {
+                has_reset = true;
+                self.keep_own(engine, now);
+            }
+            if has_reset {
+                self.sever(now, (protocol::TCP, end(external)), true);
+            }
+        }
+    }
+
+    /// Keeps packets of the framework's own, which wait for nothing.
+    fn keep_own(&mut self, engine: &mut Engine, now: Timestamp) {
+        let (mut buffer, mut losses) = ([0; Payloads::BUFFER], Losses::default());
+        while let Some((side, realm, len)) =
+            self.poll_transmit(engine, now, &mut buffer, &mut losses)
+        {
+            let Some(paired) = &mut self.paired else { return };
+            let (packet, host) = (buffer[..len].to_vec(), (realm, Ipv4Addr::UNSPECIFIED.into()));
+            paired.bytes += len;
+            let to = (side, realm);
+            paired.packets.push_back(Waiting { ticket: 0, host, since: now, to, packet });
+        }
+    }
+
     /// Time since which this node does not know all connections of a slice, if the partner's version
     /// of the link has such a word.
     pub(crate) fn doubted(&self, now: Timestamp, slice: usize) -> Option<Timestamp> {
         let paired = self.paired.as_ref().filter(|paired| !paired.lacks_flows)?;
         let share = paired.shares.get(slice)?;
         // The next owner refuses the connections that are left out, and knows so.
-        let is_its = |(end, one): &(&SocketAddrV4, &Severed)| share.has(*end.ip()) && !one.leaves_out;
+        let is_its =
+            |(end, one): &(&SocketAddrV4, &Severed)| share.has(*end.ip()) && !one.leaves_out;
         let severed = paired.severed.iter().filter(is_its).map(|(_, one)| one.since);
         let latest = severed.chain(share.doubted).max();
         latest.filter(|since| now.since(*since) < FORGOTTEN)

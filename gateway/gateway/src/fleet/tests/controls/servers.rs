@@ -2,6 +2,7 @@
 
 use super::*;
 use natgate_engine::{Config, StaticMapping};
+use natgate_wire::tcp::flags::RST;
 
 /// The server's port.
 const PORT: u16 = 21;
@@ -144,4 +145,33 @@ fn no_connection_hangs_that_begins_during_a_move() {
     assert_eq!(pair.b().status().slices[0].role, "owner");
     let mut talk = Talk::to_server_at(&mut pair, false, 6000);
     talk.go_passive(&mut pair);
+}
+
+/// The mapping stands at a node that would let segments pass with raw numbers.
+#[test]
+fn changed_connections_are_reset_before_a_move_to_an_old_partner() {
+    let mut pair = pair_with_server();
+    let mut talk = Talk::to_server(&mut pair, 5000);
+    talk.go_passive(&mut pair);
+    let mut other = Talk::to_server(&mut pair, 5001);
+    pair.wire().is_old = true;
+    pair.run(1.0);
+    pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it drains");
+    let mut resets = Vec::new();
+    for _ in 0..500 {
+        pair.run(0.01);
+        for (to, packet) in pair.a().kept() {
+            let host = &talk.hosts[to as usize];
+            let next = host.other_start.wrapping_add(1 + host.received.len() as u32);
+            assert!(talk.is_of_connection(to, &packet) && packet[33] & RST != 0);
+            assert_eq!(packet[24..28], next.to_be_bytes());
+            resets.push(to);
+        }
+    }
+    assert_eq!(resets, [Side::Inside, Side::Outside]);
+    assert_eq!(pair.b().status().slices[0].role, "owner");
+    other.at_a = false;
+    other.say(&mut pair, Side::Inside, "226 done\r\n");
+    other.run(&mut pair, 1.0);
+    assert!(other.is_whole());
 }
