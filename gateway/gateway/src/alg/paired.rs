@@ -104,7 +104,8 @@ pub(super) struct Paired {
     shares: Vec<Share>,
     /// True if the partner's version of the link has no control flows in records.
     lacks_flows: bool,
-    /// External endpoints of static mappings. There are no more than static mappings.
+    /// External endpoints whose connections are refused: of static mappings, or of any if segments
+    /// begin mappings.
     severed: HashMap<SocketAddrV4, Severed>,
     /// Connections that pass unread from their SYN on, and the time up to which they are remembered
     /// without a segment of their host. Their numbers are right, so they are in no doubt.

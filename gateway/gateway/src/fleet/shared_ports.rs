@@ -106,7 +106,8 @@ impl SharedPorts {
     }
 
     /// Ends the connections of gateways at the external endpoint of a static mapping, which stands
-    /// although the connections have no copy. Returns true if this node had one. `leaves_out`: no
+    /// although the connections have no copy. If segments begin mappings, one may get the endpoint of
+    /// any other. Returns true if this node had one. `leaves_out`: no
     /// connection begins for a while.
     pub(super) fn sever(
         &mut self,
@@ -117,7 +118,7 @@ impl SharedPorts {
         let external = Endpoint { address, port };
         let key = engine.copy_key(protocol, external);
         let facts = key.and_then(|key| engine.copy_facts(key));
-        let stands = facts.is_some_and(|facts| facts.is_static);
+        let stands = facts.is_some_and(|facts| facts.is_static) || engine.config().tcp_pickup;
         let stage = self.stage().filter(|_| stands);
         stage.is_some_and(|stage| stage.sever(now, (protocol, external), leaves_out))
     }

@@ -18,6 +18,9 @@ const MOST_UNREAD: usize = 4096;
 /// Time for which such a connection is remembered before a further segment of its host.
 const UNANSWERED: Duration = Duration::from_secs(30);
 
+/// Most endpoints whose connections are refused.
+const MOST_SEVERED: usize = 1 << 16;
+
 /// An external endpoint whose connections this node does not know, or knows no more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Severed {
@@ -134,7 +137,8 @@ impl Stage {
         let external = SocketAddrV4::new(address, port);
         let before = payloads.flows();
         payloads.forget_all(number, external);
-        if number == protocol::TCP {
+        let has_room = paired.severed.len() < MOST_SEVERED;
+        if number == protocol::TCP && (has_room || paired.severed.contains_key(&external)) {
             paired.severed.insert(external, Severed { since: now, leaves_out });
         }
         payloads.flows() < before

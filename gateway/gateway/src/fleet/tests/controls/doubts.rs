@@ -1,6 +1,7 @@
 //! Connections of which the owner may not know all.
 
 use super::*;
+use natgate_engine::Config;
 
 /// The former owner has ended, and has let out what `b` does not know: `b` owns the slice.
 fn doubted() -> (Pair, Talk) {
@@ -105,5 +106,24 @@ fn a_doubt_moves_with_the_slice() {
             let beat = pair.wire().beats[0];
             pair.wire().ends[1] = Some(beat);
         }
+    }
+}
+
+/// A segment without SYN would begin a mapping, perhaps with the same port.
+#[test]
+fn refused_connections_are_known_where_segments_begin_mappings() {
+    for tcp_pickup in [false, true] {
+        let mut pair = pair();
+        let config = Config { tcp_pickup, ..pair.b().engine.config().clone() };
+        pair.b().reload_with(&config);
+        pair.b().limit_flows(1);
+        pair.run(0.1);
+        for port in [4001, 4002] {
+            Talk::open_at(&mut pair, true, port).name_port(&mut pair);
+        }
+        pair.run(2.0);
+        let now = Timestamp(pair.now);
+        let algs = pair.b().algs.as_ref().expect("a gateway");
+        assert_eq!(algs.stage.doubted(now, 0).is_some(), tcp_pickup);
     }
 }
