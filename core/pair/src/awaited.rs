@@ -14,6 +14,8 @@ pub(crate) struct Awaited {
     waiting: BTreeSet<(u32, u64, u64)>,
     /// Keys that wait for a packet.
     urgent: BTreeSet<u32>,
+    /// Where the search for them goes on.
+    cursor: u32,
     arrived: Vec<u64>,
 }
 
@@ -25,19 +27,34 @@ impl Awaited {
         self.waiting.insert((key, from, ticket))
     }
 
+    /// True if no ticket waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// A ticket waits for nothing.
     pub(crate) fn add_arrived(&mut self, ticket: u64) {
         self.arrived.push(ticket);
     }
 
-    /// The next key to send.
-    pub(crate) fn urgent(&self) -> Option<u32> {
-        self.urgent.first().copied()
+    /// The next key to send, in turn, of those that `may_go`.
+    pub(crate) fn next_urgent(&self, may_go: impl Fn(u32) -> bool) -> Option<u32> {
+        let all = self.urgent.range(self.cursor..).chain(self.urgent.range(..self.cursor));
+        all.copied().find(|key| may_go(*key))
+    }
+
+    /// True if a key waits for a packet.
+    pub(crate) fn is_urgent(&self, key: u32) -> bool {
+        self.urgent.contains(&key)
     }
 
     /// A packet has the record of a key. Returns true if the key was urgent.
     pub(crate) fn note_sent(&mut self, key: u32) -> bool {
-        self.urgent.remove(&key)
+        let was_urgent = self.urgent.remove(&key);
+        if was_urgent {
+            self.cursor = key.saturating_add(1);
+        }
+        was_urgent
     }
 
     /// The record of a key was lost.

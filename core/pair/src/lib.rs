@@ -42,6 +42,7 @@ mod packet;
 mod port;
 mod receiver;
 mod sender;
+mod sent;
 mod time;
 mod view;
 
@@ -53,6 +54,7 @@ pub use packet::{
 };
 pub use port::{Port, Record};
 pub use receiver::{ReceivedCounters, Receiver};
-pub use sender::{Present, Sender, Sent, Written};
+pub use sender::{Present, Sender, Written};
+pub use sent::Sent;
 pub use time::Translation;
 pub use view::MOST_SLICES;

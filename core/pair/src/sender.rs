@@ -16,12 +16,16 @@ use crate::awaited::Awaited;
 use crate::digest::{BUCKETS, Digests};
 use crate::keys::KeySet;
 use crate::packet::{self, Confirmation, PACKET_HEAD, RECORD_HEAD, StreamId, WINDOW};
-use alloc::collections::{BTreeSet, VecDeque};
+use crate::sent::Sent;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Packets after which an unconfirmed packet counts as lost, if later ones have arrived.
 const REORDERED: u64 = 3;
+
+/// Packets of awaited keys after which one begins with other changes.
+const AWAITED_PACKETS: u8 = 3;
 
 /// Most keys that one call of [`Sender::write`] looks at.
 const LOOKS: usize = 4096;
@@ -54,34 +58,6 @@ pub enum Written {
     More,
     /// Too many packets are unconfirmed.
     Full,
-}
-
-/// Counters of a sender.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
-    /// Packets.
-    pub packets: u64,
-    /// Records, ends included.
-    pub records: u64,
-    /// Bytes of all packets.
-    pub bytes: u64,
-    /// Packets that were lost, or confirmed too late.
-    pub lost: u64,
-    /// Keys that the partner has asked for again.
-    pub repaired: u64,
-}
-
-impl Sent {
-    /// The sum of two senders' counters.
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            packets: self.packets + other.packets,
-            records: self.records + other.records,
-            bytes: self.bytes + other.bytes,
-            lost: self.lost + other.lost,
-            repaired: self.repaired + other.repaired,
-        }
-    }
 }
 
 /// A packet on its way. A confirmed or lost packet has no keys.
@@ -141,6 +117,11 @@ pub struct Sender {
     early: Vec<u128>,
     released: Vec<u128>,
     awaited: Awaited,
+    /// Packets since the last one that began with a key for which no ticket waits.
+    awaited_packets: u8,
+    /// Keys on their way with a record that has no room beside others, and the packet's number. The
+    /// next record of such a key waits for that packet's end: a host could change it all the time.
+    long: BTreeMap<u32, u64>,
     /// The workers of the partner. What counts is what all of them have confirmed.
     readers: Vec<Reader>,
     is_swept: bool,
@@ -180,6 +161,8 @@ impl Sender {
             early: Vec::new(),
             released: Vec::new(),
             awaited: Awaited::default(),
+            awaited_packets: 0,
+            long: BTreeMap::new(),
             readers: vec![Reader::default(); readers.clamp(1, MOST_READERS)],
             is_swept: false,
             checkpoint: None,
@@ -240,6 +223,11 @@ impl Sender {
         self.awaited.arrived()
     }
 
+    /// True if tickets wait.
+    pub fn awaits(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
     /// Tickets that wait: the stream is about to end.
     pub fn give_up(&mut self) -> Vec<u64> {
         self.awaited.give_up()
@@ -271,9 +259,11 @@ impl Sender {
         self.repair_some(extent, now);
         let mut packet = packet::begin_packet(self.id, self.next, self.floor, now);
         let (mut keys, mut record, mut looks) = (Vec::new(), Vec::new(), 0);
+        let is_for_others = self.awaited_packets >= AWAITED_PACKETS;
+        let mut is_awaited = false;
         while looks < LOOKS
             && packet.len() + RECORD_HEAD <= room
-            && let Some(key) = self.next_changed()
+            && let Some(key) = self.next_key(is_for_others)
         {
             looks += 1;
             record.clear();
@@ -291,7 +281,9 @@ impl Sender {
                 break;
             }
             self.changed.remove(key);
-            if !self.awaited.note_sent(key) {
+            if self.awaited.note_sent(key) {
+                is_awaited = true;
+            } else {
                 self.cursor = key + 1;
             }
             if is_known {
@@ -300,6 +292,9 @@ impl Sender {
                 packet::put_record(&mut packet, key, &record);
                 keys.push(key);
                 self.note_sent(key, fingerprint);
+                if !fits {
+                    self.long.insert(key, self.next);
+                }
             }
         }
         if self.changed.len() == 0 {
@@ -309,6 +304,8 @@ impl Sender {
             let is_more = looks == LOOKS || !self.repairs.is_empty();
             return if is_more { Written::More } else { Written::Nothing };
         }
+        let is_one_more = is_awaited && !is_for_others;
+        self.awaited_packets = if is_one_more { self.awaited_packets + 1 } else { 0 };
         self.counters.packets += 1;
         self.counters.records += keys.len() as u64;
         self.counters.bytes += packet.len() as u64;
@@ -318,17 +315,34 @@ impl Sender {
         Written::Packet(packet)
     }
 
-    fn next_changed(&mut self) -> Option<u32> {
-        if let Some(key) = self.awaited.urgent() {
-            return Some(key);
+    /// The next key to look at: one for which tickets wait, unless the packet is for others.
+    fn next_key(&mut self, is_for_others: bool) -> Option<u32> {
+        let awaited = self.awaited.next_urgent(|key| !self.long.contains_key(&key));
+        match awaited {
+            Some(_) if !is_for_others => awaited,
+            _ => self.next_changed().or(awaited),
         }
-        let next = self.changed.next(self.cursor);
+    }
+
+    fn next_changed(&mut self) -> Option<u32> {
+        let next = self.changed_from(self.cursor);
         if next.is_some() {
             return next;
         }
         self.oldest = self.newer.take();
         self.cursor = 0;
-        self.changed.next(0)
+        self.changed_from(0)
+    }
+
+    /// The next changed key for which no ticket waits, and whose last record is not on its way.
+    fn changed_from(&self, mut from: u32) -> Option<u32> {
+        while let Some(key) = self.changed.next(from) {
+            if !self.awaited.is_urgent(key) && !self.long.contains_key(&key) {
+                return Some(key);
+            }
+            from = key + 1;
+        }
+        None
     }
 
     fn mark(&self, key: u32) -> u64 {
@@ -427,6 +441,7 @@ impl Sender {
         let flying = &mut self.flying[at];
         flying.is_settled = true;
         for key in core::mem::take(&mut flying.keys) {
+            self.end_long(key, number);
             if self.mark(key) == 0 && self.last[key as usize] == number as u32 {
                 self.shared.remove(key);
             }
@@ -446,12 +461,20 @@ impl Sender {
         }
     }
 
+    /// A packet with a key has ended. If its record was long, the next one may go.
+    fn end_long(&mut self, key: u32, number: u64) {
+        if self.long.get(&key) == Some(&number) {
+            self.long.remove(&key);
+        }
+    }
+
     fn lose(&mut self, at: usize, now: u64) {
         let flying = &mut self.flying[at];
         flying.is_settled = true;
         let number = self.floor + at as u64;
         self.counters.lost += 1;
         for key in core::mem::take(&mut flying.keys) {
+            self.end_long(key, number);
             if self.last[key as usize] == number as u32 {
                 self.lost.insert(key);
                 self.change(key, now);

@@ -548,6 +548,67 @@ fn a_long_record_is_a_packet_by_itself() {
     assert_eq!((packets.len(), lengths), (3, BTreeMap::from([(1, 40), (2, 300_000), (3, 40)])));
 }
 
+/// A subscriber may change such a record with each of its packets.
+#[test]
+fn a_long_record_is_written_once_in_a_round_trip() {
+    let (mut sender, mut receiver) = ends();
+    let mut packets = Vec::new();
+    for ticket in 1..=10 {
+        sender.wait_for(7, ticket, 0);
+        let written = sender.write(0, (1_200, 100_000), |_, out| {
+            out.resize(5_000, ticket as u8);
+            Present::Record { fingerprint: ticket }
+        });
+        if let Written::Packet(packet) = written {
+            packets.push(packet);
+        }
+    }
+    assert_eq!(packets.len(), 1);
+    let answer = receiver.receive(&packets[0], 0, |_, _, _| Some(1));
+    let bytes = answer.expect("a confirmation");
+    let Some((_, Message::Confirmation(confirmation))) = read(&bytes) else { panic!("{bytes:?}") };
+    sender.confirm(0, &confirmation, 0);
+    assert_eq!(sender.arrived().collect::<Vec<_>>(), [1]);
+    // The others wait for the next record, which is lost once.
+    for turn in 0..2 {
+        let mut count = 0;
+        while let Written::Packet(packet) = sender.write(5, (1_200, 100_000), |_, out| {
+            out.resize(5_000, 10);
+            Present::Record { fingerprint: 10 }
+        }) {
+            packets.push(packet);
+            count += 1;
+        }
+        assert_eq!(count, 1);
+        sender.expire(if turn == 0 { 6 } else { 0 }, 6);
+    }
+    let answer = receiver.receive(&packets[2], 0, |_, _, _| Some(1));
+    let bytes = answer.expect("a confirmation");
+    let Some((_, Message::Confirmation(confirmation))) = read(&bytes) else { panic!("{bytes:?}") };
+    sender.confirm(0, &confirmation, 0);
+    assert_eq!(sender.arrived().collect::<Vec<_>>(), (2..=10).collect::<Vec<_>>());
+}
+
+/// Keys that are awaited all the time keep neither other awaited ones nor the rest waiting.
+#[test]
+fn awaited_keys_take_turns_and_leave_room_for_others() {
+    let mut sender = Sender::new(ID);
+    let mut sent = Vec::new();
+    sender.change(50, 0);
+    for turn in 1..=8 {
+        (1..=6).for_each(|key| sender.wait_for(key, turn * 10 + u64::from(key), 0));
+        let mut first = None;
+        let written = sender.write(0, (80, 100_000), |key, out| {
+            first.get_or_insert(key);
+            out.resize(16, 0);
+            Present::Record { fingerprint: turn }
+        });
+        assert!(matches!(written, Written::Packet(_)));
+        sent.extend(first);
+    }
+    assert_eq!(sent, [1, 2, 3, 50, 4, 5, 6, 1]);
+}
+
 #[test]
 fn a_flow_costs_less_than_100_bytes() {
     let mut sender = Sender::new(ID);

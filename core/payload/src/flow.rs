@@ -289,6 +289,24 @@ impl Flow {
         self.opener
     }
 
+    /// True if the host inside has begun or answered the flow.
+    pub(crate) fn has_host(&self) -> bool {
+        let is_answered = self.is_answered || self.directions[Side::Inside as usize].is_started;
+        is_answered || self.opener == Side::Inside
+    }
+
+    /// Resets of the connection for both hosts, as packets outside, if a direction has another
+    /// length outside than inside.
+    pub(crate) fn resets(&self, pool: &Pool) -> Option<[(Side, [u8; 40]); 2]> {
+        let is_changed = self.directions.iter().any(|direction| direction.sum(pool) != 0);
+        let Endpoints { external, remote, .. } = self.endpoints();
+        let [inside, outside] = self.directions.each_ref().map(|one| one.next_forward(pool));
+        is_changed.then(|| {
+            let to_inside = segment::reset(remote, external, outside);
+            [(Side::Inside, to_inside), (Side::Outside, segment::reset(external, remote, inside))]
+        })
+    }
+
     /// Gives all borrowed memory back.
     pub(crate) fn close(&mut self, pool: &mut Pool) {
         self.directions.iter_mut().for_each(|direction| direction.close(pool));

@@ -383,9 +383,8 @@ impl Payloads {
             refused: &mut self.refused,
         };
         let result = take(flow, &mut tools);
-        if let Some(tracking) = &mut self.tracking {
-            tracking.note(flow, &self.pool);
-        }
+        let tracking = self.tracking.as_mut();
+        let has_place = tracking.is_none_or(|tracking| tracking.note(flow, at, &self.pool));
         let counters = &mut self.counters[kind as usize];
         for reason in self.refused.drain(..) {
             counters.refused[reason as usize] += 1;
@@ -395,6 +394,10 @@ impl Payloads {
             if self.events.len() < EVENTS {
                 self.events.push_back(Event { kind, flow: flow.endpoints(), opened });
             }
+        }
+        if !has_place {
+            self.remove(at);
+            self.count(kind, Reason::NoFlow);
         }
         Some(result)
     }

@@ -460,11 +460,38 @@ fn only_what_a_record_has_counts_as_a_change() {
     assert_eq!(link.payloads.take_changed().count(), 1);
 }
 
-/// The flows of one mapping of a pair go over together, in a message with a limit.
+/// A copy with an edit that is acknowledged would compare far numbers with those of the edit.
+#[test]
+fn the_last_acknowledgment_of_a_flow_that_has_left_is_a_change() {
+    let mut link = Link::open(ftp());
+    link.payloads.track();
+    link.say(Outside, "220 ready\r\n");
+    let mut late = Vec::new();
+    for text in ["PORT 10,0,0,5,8,1\r\n", "AUTH TLS\r\n"] {
+        let start = link.write(Inside, text.as_bytes());
+        let packet = link.hosts[0].segment(start, start + text.len(), false);
+        late.extend(link.process(Inside, &packet));
+    }
+    let start = link.write(Outside, b"200 ok\r\n234 go\r\n");
+    let packet = link.hosts[1].segment(start, start + 16, false);
+    link.process(Outside, &packet);
+    assert_eq!(refused(&link, Reason::Encrypted), 1);
+    link.payloads.take_changed().for_each(drop);
+    let mut changes = 0;
+    for (_, packet) in late {
+        let acknowledgment = link.hosts[1].receive(&packet).expect("an acknowledgment");
+        link.process(Outside, &acknowledgment);
+        changes += link.payloads.take_changed().count();
+    }
+    assert_eq!(changes, 1);
+}
+
+/// The flows of one mapping of a pair go over together, in a message with a limit. Those that the
+/// host inside has not answered are none of the pair's.
 #[test]
 fn a_mapping_of_a_pair_has_a_limit_of_flows() {
     let mut payloads = Payloads::new(Limits::default(), [1; 32]);
-    let mut begin = |external: u16, remote: u16| {
+    let mut begin = |external: u16, remote: u16, is_answered: bool| {
         payloads.track();
         let mut opening = Opening::new(Kind::Ftp, server_inside(21), Outside);
         opening.endpoints.external.set_port(external);
@@ -473,13 +500,21 @@ fn a_mapping_of_a_pair_has_a_limit_of_flows() {
         let mut link = Link::prepare(opening, std::mem::replace(&mut payloads, empty));
         let syn = link.hosts[1].syn(SYN);
         link.process(Outside, &syn);
+        if is_answered {
+            link.hosts[0].receive(&syn);
+            let answer = link.hosts[0].syn(SYN | ACK);
+            link.process(Inside, &answer);
+        }
         payloads = std::mem::replace(&mut link.payloads, Payloads::new(Limits::default(), [0; 32]));
         payloads.flows()
     };
     for remote in 0..200 {
-        assert_eq!(begin(21, 1000 + remote), usize::from(remote + 1).min(128));
+        assert_eq!(begin(21, 3000 + remote, false), usize::from(remote + 1));
     }
-    assert_eq!(begin(2121, 1000), 129, "another mapping");
+    for remote in 0..200 {
+        assert_eq!(begin(21, 1000 + remote, true), 200 + usize::from(remote + 1).min(128));
+    }
+    assert_eq!(begin(2121, 1000, true), 329, "another mapping");
     let mut external = server_inside(21).external;
     external.set_port(21);
     let ports = |external| payloads.remotes(6, external).map(|end| end.port()).collect::<Vec<_>>();

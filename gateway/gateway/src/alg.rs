@@ -430,6 +430,7 @@ impl Stage {
         let Arrived { now, from, .. } = arrived;
         let host = Host::of((&*engine, translator), from, &control, room.bytes());
         let control = control.under_rules(engine, host);
+        let wanted = control;
         let Some(control) = self.admit_paired(now, control, room.bytes()) else {
             return self.drop_paired(control.kind);
         };
@@ -466,6 +467,9 @@ impl Stage {
             self.calls.end_flow(&endpoints);
         }
         self.await_partner((room.bytes(), &endpoints), &expected);
+        if !self.note_unread(arrived, &wanted, room.bytes()) {
+            return self.drop_paired(kind);
+        }
         fate
     }
 

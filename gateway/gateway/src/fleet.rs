@@ -271,11 +271,10 @@ impl Fleet {
         self.last_turn = now;
         self.ports.algs = algs.take();
         self.has_algs = self.ports.algs.is_some();
-        let lacks_flows = self.lacks_flows;
         if let Some(stage) = self.ports.stage() {
             stage.join_pair();
-            stage.set_version(lacks_flows);
         }
+        self.tell_version();
         self.board.count_turn(self.worker);
         self.ports.set_partition(partition);
         // A slice that is given away in this turn takes the loss along.
@@ -330,10 +329,9 @@ impl Fleet {
                 let outbound = outbound_of(slices, external.address);
                 match engine.copy_key(protocol, external).zip(outbound) {
                     Some((key, outbound)) => {
-                        outbound.sender.wait_for(key, ticket, now.0);
-                        stage.begin_wait(now);
+                        outbound.wait_for(key, ticket, now);
                     }
-                    None => stage.forgo(ticket),
+                    None => stage.arrive(ticket),
                 }
             }
         }
@@ -342,11 +340,14 @@ impl Fleet {
     /// Lets packets go for which the partner has what they tell of.
     fn release_flows(&mut self, now: Timestamp) {
         let Self { ports, slices, .. } = self;
-        let arrived: Vec<u64> = slices.iter_mut().flat_map(Slice::arrived).collect();
+        let lost: Vec<u64> = slices.iter_mut().flat_map(Slice::lost).collect();
+        let arrived = slices.iter_mut().flat_map(|slice| slice.arrived(now));
+        let arrived: Vec<u64> = arrived.collect();
         if let Some(stage) = ports.stage() {
-            arrived.into_iter().for_each(|ticket| stage.arrive(now, ticket));
+            stage.drop_kept(&lost);
+            arrived.into_iter().for_each(|ticket| stage.arrive(ticket));
         }
-        self.has_waiting = ports.waits_since().is_some();
+        self.has_waiting = slices.iter().any(|slice| slice.waits_since().is_some());
     }
 
     /// Time of the next turn that is due: at once if messages wait, for each turn takes some; at
@@ -449,9 +450,8 @@ impl Fleet {
             self.ending.extend(slice.obey((engine, &mut self.ports), order, now));
             slice.sweep(engine, |message| _ = self.link.send(message));
         }
-        let oldest = self.ports.waits_since();
         for (number, slice) in self.slices.iter_mut().enumerate() {
-            let (ranges, part, doubted) = slice.part(now, oldest);
+            let (ranges, part, doubted) = slice.part(now);
             if let Some(stage) = self.ports.stage() {
                 stage.set_part(number, ranges, part, doubted);
             }
@@ -506,6 +506,15 @@ impl Fleet {
         self.changes = changes;
     }
 
+    /// Tells the gateways if there is a partner whose version of the link has no control flows.
+    fn tell_version(&mut self) {
+        let has_partner = self.slices.iter().any(|slice| slice.outbound.is_some());
+        let lacks_flows = self.lacks_flows && has_partner;
+        if let Some(stage) = self.ports.stage() {
+            stage.set_version(lacks_flows);
+        }
+    }
+
     fn send(&mut self, now: Timestamp, engine: &Engine, hosts: &CopiedHosts<'_>) {
         if now >= self.next_look {
             self.next_look = now.plus(LOOKS);
@@ -515,6 +524,7 @@ impl Fleet {
             return;
         }
         self.lacks_flows = self.link_status.lacks_flows;
+        self.tell_version();
         let late = self.link_status.round_trip.map_or(LOST, |time| (4 * time).max(LOST));
         let epoch = self.board.epoch().told(now);
         let Self { link, slices, young, ports, .. } = self;

@@ -55,6 +55,19 @@ impl Engine {
         Ok(Explicit { lifetime, ..made })
     }
 
+    /// True if a hold on the mapping with a key admits one session only. The mapping's record says
+    /// so in words that earlier versions of the hand-over did not have.
+    pub fn admits_once(&self, key: u32) -> bool {
+        if key >= self.table.extent() || !self.table.is_live(key) {
+            return false;
+        }
+        let mapping = self.table.mapping(key);
+        let host = mapping.is_explicit().then(|| mapping.host());
+        let holds = host.into_iter().flat_map(|host| self.holds.of_subscriber(host));
+        let mut of_mapping = holds.map(|hold| self.holds.get(hold)).filter(|hold| hold.slot == key);
+        of_mapping.any(|hold| hold.filters.once() != 0)
+    }
+
     /// Limits what [`Engine::map`] admits to one session that begins outside: that of a filter of
     /// the hold, or of a hold without filters. Then the filter goes, and with the last filter the
     /// hold. Returns `false` if there is no such hold or filter.

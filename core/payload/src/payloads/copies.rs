@@ -3,11 +3,13 @@
 //!
 //! A record is a saved flow behind the present time of its flow. A fingerprint tells two records
 //! apart. It covers what the next bytes need, and leaves out deadlines, windows, timestamps and
-//! acknowledgments: a copy that lacks these goes on as well. Datagrams of DNS have no records.
+//! acknowledgments: a copy that lacks these goes on as well. Datagrams of DNS have no records, and
+//! neither has a flow that began outside, before the host inside has answered: anybody can forge it.
 
 use super::{Payloads, RestoreError};
 use crate::expectation::Endpoints;
 use crate::flow::{Fate, Flow};
+use crate::index::Key;
 use crate::kind::Kind;
 use crate::reason::Reason;
 use crate::saved::Saved;
@@ -31,8 +33,12 @@ pub struct CopiedHost {
     pub has_number: bool,
 }
 
-/// Most flows with one external endpoint. Their records go over as one, and each may have 100 KiB.
-const MOST_OF_MAPPING: usize = 128;
+/// Most connections with one external endpoint. Their records go over as one, and each may have 100
+/// KiB.
+const MOST_CONNECTIONS: usize = 128;
+
+/// Most flows of datagrams with one external endpoint. A record of one has some hundred bytes.
+const MOST_OF_DATAGRAMS: usize = 1024;
 
 /// Flows with records: the place of each, and its fingerprint; and those that have changed.
 #[derive(Debug, Default)]
@@ -44,19 +50,28 @@ pub(crate) struct Tracking {
 impl Tracking {
     /// A flow has come to a place.
     pub(crate) fn add(&mut self, flow: &Flow, at: u32, pool: &Pool) {
-        if has_record(flow.alg.kind(), flow.protocol) {
+        if has_record(flow.alg.kind(), flow.protocol) && flow.has_host() {
             self.flows.insert(key_of(flow), (at, flow.print(pool)));
             self.changed.insert(key_of(flow));
         }
     }
 
-    /// A flow has taken a packet. Most packets change nothing that a record has.
-    pub(crate) fn note(&mut self, flow: &Flow, pool: &Pool) {
-        let Some((_, known)) = self.flows.get_mut(&key_of(flow)) else { return };
+    /// The flow at a place has taken a packet. Most packets change nothing that a record has.
+    /// Returns false if the host inside has answered, and the record has no place for the flow.
+    pub(crate) fn note(&mut self, flow: &Flow, at: u32, pool: &Pool) -> bool {
+        let Some((_, known)) = self.flows.get_mut(&key_of(flow)) else {
+            let external = flow.endpoints().external;
+            let is_full = flow.has_host() && self.is_full(flow.alg.kind(), flow.protocol, external);
+            if !is_full {
+                self.add(flow, at, pool);
+            }
+            return !is_full;
+        };
         let print = flow.print(pool);
         if core::mem::replace(known, print) != print {
             self.changed.insert(key_of(flow));
         }
+        true
     }
 
     /// A flow is no more.
@@ -75,7 +90,8 @@ impl Tracking {
 
     /// True if one more flow of a protocol would make the record of an external endpoint too long.
     pub(crate) fn is_full(&self, kind: Kind, number: u8, external: SocketAddrV4) -> bool {
-        has_record(kind, number) && self.places(number, external).nth(MOST_OF_MAPPING - 1).is_some()
+        let most = if number == protocol::TCP { MOST_CONNECTIONS } else { MOST_OF_DATAGRAMS };
+        has_record(kind, number) && self.places(number, external).nth(most - 1).is_some()
     }
 }
 
@@ -169,7 +185,8 @@ impl Payloads {
             IpAddr::V6(_) => host.has_number.then_some(None),
         };
         let is_its = (flow.protocol, ends.external) == (number, external)
-            && has_record(flow.alg.kind(), flow.protocol);
+            && has_record(flow.alg.kind(), flow.protocol)
+            && flow.has_host();
         let Some(own) = own.filter(|_| is_its) else {
             flow.close(&mut self.pool);
             return Err(RestoreError::Damaged);
@@ -182,9 +199,8 @@ impl Payloads {
     }
 
     /// Forgets a flow.
-    pub fn forget(&mut self, key: FlowKey) {
-        let place = self.tracking.as_ref().and_then(|tracking| tracking.flows.get(&key).copied());
-        if let Some((at, _)) = place {
+    pub fn forget(&mut self, (number, external, remote): FlowKey) {
+        if let Some(at) = self.index.get(Key::new(number, external, remote)) {
             self.remove(at);
         }
     }
@@ -194,6 +210,24 @@ impl Payloads {
         while let Some((at, _)) = { self.places(number, external).next() } {
             self.remove(at);
         }
+    }
+
+    /// Ends a connection with an external endpoint that has another length outside than inside. Its
+    /// resets for both hosts are packets of the framework's own. Returns false if there is none, or
+    /// no room for the packets.
+    pub fn reset_changed(&mut self, external: SocketAddrV4) -> bool {
+        let Self { tracking, flows, pool, .. } = self;
+        let resets = |(at, _): (u32, u64)| Some((at, flows[at as usize].as_ref()?.resets(pool)?));
+        let mut places = tracking.iter().flat_map(|all| all.places(protocol::TCP, external));
+        let found = places.find_map(resets);
+        drop(places);
+        let Some((at, resets)) = found else { return false };
+        let mut has_room = true;
+        for (side, packet) in resets {
+            has_room &= self.outbox.push(side, &packet, |_| ());
+        }
+        self.remove(at);
+        has_room
     }
 
     /// Counts a segment that was not let through. TCP sends it again.

@@ -192,15 +192,23 @@ impl Direction {
         }
     }
 
+    /// What the receiver's numbers are ahead of the sender's, from the next byte on.
+    pub(crate) fn sum(&self, pool: &Pool) -> u32 {
+        self.next_forward(pool).wrapping_sub(self.next)
+    }
+
     /// Appends what the next bytes of the direction need: the sum of all changes, bytes that only
-    /// the framework has, and for a flow that is read the next byte and held bytes from there on.
+    /// the framework has, and for a flow that is read the next byte and held bytes from there on; for
+    /// another one, if edits are not acknowledged: numbers are compared with theirs.
     pub(crate) fn essence(&self, pool: &Pool, is_read: bool, to: &mut Vec<u8>) {
-        let sum = self.next_forward(pool).wrapping_sub(self.next);
+        let sum = self.sum(pool);
         let is_kept = is_before(self.acked, self.confirmed);
         [sum, if is_kept { self.confirmed } else { 0 }].save(to);
         [self.is_started, self.is_ended, is_kept].save(to);
         self.mss.save(to);
         is_read.then_some(self.next).save(to);
+        let has_edits = self.work != NO_WORK && !pool.get(self.work).edits.is_empty();
+        (!is_read && has_edits).save(to);
         if is_read && self.work != NO_WORK {
             pool.get(self.work).held.save_from(self.next, to);
         }

@@ -5,6 +5,7 @@
 
 use super::sequence::is_before;
 use crate::room::Room;
+use core::net::SocketAddrV4;
 use natgate_wire::tcp::flags;
 use natgate_wire::{Ipv4, Tcp, checksum, protocol};
 
@@ -152,6 +153,21 @@ impl Segment {
         set_atomic(packet);
         self.write(room, numbers, flags::ACK, &[]);
     }
+}
+
+/// A reset with the receiver's next number (RFC 9293 section 3.10.7.4).
+pub(crate) fn reset(from: SocketAddrV4, to: SocketAddrV4, sequence: u32) -> [u8; 40] {
+    let mut packet = [0; 40];
+    (packet[0], packet[8], packet[9]) = (0x45, 64, protocol::TCP);
+    packet[12..16].copy_from_slice(&from.ip().octets());
+    packet[16..20].copy_from_slice(&to.ip().octets());
+    packet[20..22].copy_from_slice(&from.port().to_be_bytes());
+    packet[22..24].copy_from_slice(&to.port().to_be_bytes());
+    packet[24..28].copy_from_slice(&sequence.to_be_bytes());
+    (packet[32], packet[33]) = (5 << 4, flags::RST);
+    set_atomic(&mut packet);
+    finish(&mut packet, 20);
+    packet
 }
 
 /// Sets the don't-fragment flag and clears the identification (RFC 6864).

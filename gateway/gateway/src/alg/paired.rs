@@ -11,19 +11,24 @@
 //! repeats it. If the partner confirms nothing for long, packets go without tickets, and the
 //! owner's word to the partner says so before ([`Part::Alone`]).
 
+mod doubts;
 mod tickets;
 
-use super::{Control, Ends, Kind, Stage, seconds};
+use super::{Control, Kind, Stage, seconds};
+use doubts::Severed;
 use natgate_engine::{AddressPort, AddressRange, Endpoint, Engine, Side, Timestamp};
 use natgate_payload::{CopiedHost, Endpoints, Fate, FlowKey, NewFlow};
 use natgate_wire::tcp::flags::SYN;
 use natgate_wire::{Ipv4, Tcp, protocol};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::time::Duration;
 
 /// Most tickets that wait. A packet that may get one more is dropped.
 const MOST_TICKETS: usize = 4096;
+
+/// Most of these of one host inside.
+const MOST_OF_HOST: usize = 64;
 
 /// Time without packets after which the framework forgets any flow.
 const FORGOTTEN: Duration = Duration::from_secs(7_700);
@@ -55,6 +60,8 @@ struct Share {
     part: Part,
     /// Time at which connections may have been on their way whose numbers only a former owner knew.
     doubted: Option<Timestamp>,
+    /// The same, if this node took the slice then: flows that it knew are in doubt as well.
+    taken: Option<Timestamp>,
 }
 
 impl Share {
@@ -63,18 +70,23 @@ impl Share {
     }
 }
 
-/// An external endpoint whose connections this node does not know, or knows no more.
-#[derive(Clone, Copy, Debug)]
-struct Severed {
-    since: Timestamp,
-    /// True if it is so in order that the slice can move: new connections pass unread for a while.
-    leaves_out: bool,
+/// A host inside: its realm, and its number or address. Hosts of IPv6 with one network are one.
+type HostKey = (u16, IpAddr);
+
+fn host_of(ends: &Endpoints) -> HostKey {
+    let address = match (ends.number, ends.internal.ip()) {
+        (Some(number), _) => number.into(),
+        (None, IpAddr::V4(address)) => address.into(),
+        (None, IpAddr::V6(address)) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    };
+    (ends.realm, address)
 }
 
 /// A packet that waits, translated: side and realm to send it to.
 #[derive(Debug)]
 struct Waiting {
     ticket: u64,
+    host: HostKey,
     since: Timestamp,
     to: (Side, u16),
     packet: Vec<u8>,
@@ -86,35 +98,30 @@ pub(crate) type Flows<'r> = (u64, &'r [u8]);
 /// What a ticket waits for: protocols and external ports of mappings.
 pub(crate) type Awaited = (u64, Vec<(u8, Endpoint)>);
 
-/// A ticket that waits: the number of records that have not arrived, and the flow of its packets.
-#[derive(Debug)]
-struct Wait {
-    left: usize,
-    flow: FlowKey,
-}
-
 /// What the gateways of a node of a pair need besides their flows.
 #[derive(Debug, Default)]
 pub(super) struct Paired {
     shares: Vec<Share>,
     /// True if the partner's version of the link has no control flows in records.
     lacks_flows: bool,
-    /// External endpoints of static mappings. There are no more than static mappings.
+    /// External endpoints whose connections are refused: of static mappings, or of any if segments
+    /// begin mappings.
     severed: HashMap<SocketAddrV4, Severed>,
+    /// Connections that pass unread from their SYN on, and the time up to which they are remembered
+    /// without a segment of their host. Their numbers are right, so they are in no doubt.
+    unread: HashMap<FlowKey, Timestamp>,
     /// The state of each connection at its last packet, and its last ticket.
     flows: HashMap<FlowKey, (u64, u64)>,
     tickets: u64,
-    /// Tickets that wait.
-    waits: BTreeMap<u64, Wait>,
-    /// Tickets that nothing waits for any more, and that the fleet still has.
-    gone: BTreeSet<u64>,
+    /// Tickets that wait, with the number of records that have not arrived; and the number of each
+    /// host's tickets.
+    waits: BTreeMap<u64, (usize, HostKey)>,
+    of_hosts: HashMap<HostKey, usize>,
     /// Tickets that the fleet does not have yet, one after the other.
     new: Vec<Awaited>,
-    /// Time since which tickets wait and the partner has confirmed nothing for them.
-    silent: Option<Timestamp>,
     /// Ticket of the packet in hand, and true if the packet begins a flow in place of an older one,
     /// which the partner may have.
-    in_hand: Option<u64>,
+    in_hand: Option<(u64, HostKey)>,
     replaces: bool,
     packets: VecDeque<Waiting>,
     bytes: usize,
@@ -135,19 +142,21 @@ impl Paired {
     }
 
     /// True if a packet that may get a ticket has no room.
-    fn is_full(&self, address: Ipv4Addr) -> bool {
-        let tickets = self.waits.len() + self.gone.len();
-        tickets >= MOST_TICKETS && self.part(address) == Part::Owner
+    fn is_full(&self, ends: &Endpoints) -> bool {
+        let of_host = self.of_hosts.get(&host_of(ends)).copied().unwrap_or(0);
+        let is_full = self.waits.len() >= MOST_TICKETS || of_host >= MOST_OF_HOST;
+        is_full && self.part(*ends.external.ip()) == Part::Owner
     }
 
-    /// A ticket for records. It is the flow's `last` one if the fleet does not have that yet: the
-    /// records are written later.
-    fn ticket(&mut self, flow: FlowKey, last: Option<u64>, records: &[(u8, Endpoint)]) -> u64 {
+    /// A ticket of a host for records. It is the flow's `last` one if the fleet does not have that
+    /// yet: the records are written later.
+    fn ticket(&mut self, host: HostKey, last: Option<u64>, records: &[(u8, Endpoint)]) -> u64 {
         let first = self.new.first().map(|(ticket, _)| *ticket);
         let place = last.zip(first).and_then(|(last, first)| last.checked_sub(first));
         let place = place.map(|place| place as usize).filter(|place| *place < self.new.len());
         let place = place.unwrap_or_else(|| {
             self.tickets += 1;
+            *self.of_hosts.entry(host).or_default() += 1;
             self.new.push((self.tickets, Vec::new()));
             self.new.len() - 1
         });
@@ -157,7 +166,7 @@ impl Paired {
                 awaited.push(*record);
             }
         }
-        self.waits.insert(*ticket, Wait { left: awaited.len(), flow });
+        self.waits.insert(*ticket, (awaited.len(), host));
         *ticket
     }
 }
@@ -220,15 +229,21 @@ impl Stage {
         }
     }
 
-    /// Sets this node's part in the addresses of a slice. `doubted`: the time at which this node
+    /// True if the partner's version of the link has no control flows in records.
+    pub(crate) fn lacks_flows(&self) -> bool {
+        self.paired.as_ref().is_some_and(|paired| paired.lacks_flows)
+    }
+
+    /// Sets this node's part in the addresses of a slice. `taken`: the time at which this node
     /// became the owner although the former one may have let changes out that this node does not
-    /// know. These connections end: their segments are dropped.
+    /// know. These connections end: their segments are dropped. `told`: the time at which a former
+    /// owner did so, which has told all that it knew.
     pub(crate) fn set_part(
         &mut self,
         slice: usize,
         ranges: &[AddressRange],
         part: Part,
-        doubted: Option<Timestamp>,
+        [taken, told]: [Option<Timestamp>; 2],
     ) {
         let Self { paired: Some(paired), payloads, .. } = self else { return };
         if paired.shares.len() <= slice {
@@ -239,7 +254,8 @@ impl Stage {
         if share.ranges != ranges {
             ranges.clone_into(&mut share.ranges);
         }
-        if std::mem::replace(&mut share.doubted, doubted) == doubted {
+        share.doubted = taken.max(told);
+        if std::mem::replace(&mut share.taken, taken) == taken {
             return;
         }
         let is_its = |(_, number, ends): &(_, u8, Endpoints)| {
@@ -261,9 +277,12 @@ impl Stage {
         let number = Ipv4::new_checked(packet).map_or(0, |ip| ip.protocol());
         let is_known = self.payloads.find(number, ends.external, ends.remote).is_some();
         let unread = Control { new_flow: NewFlow::Off, ..control };
-        let own = if paired.lacks_flows && !is_known { unread } else { control };
+        // Datagrams of DNS have no records.
+        let has_record = control.kind != Kind::Dns || number == protocol::TCP;
+        let has_copy = is_known || !paired.lacks_flows || !has_record;
+        let own = if has_copy { control } else { unread };
         paired.replaces = false;
-        if paired.is_full(*ends.external.ip()) {
+        if paired.is_full(&ends) {
             return None;
         }
         let Some(flags) = tcp_flags(packet) else { return Some(own) };
@@ -276,53 +295,18 @@ impl Stage {
         let is_severed = severed.is_some_and(|severed| now.since(severed.since) < FORGOTTEN);
         let is_left_out = severed
             .is_some_and(|severed| severed.leaves_out && now.since(severed.since) < LEFT_OUT);
-        let is_strange = !is_known && flags & SYN == 0 && control.new_flow == NewFlow::Read;
+        let is_new = !is_known && control.new_flow == NewFlow::Read;
+        let is_unread = paired.unread.contains_key(&key_of(number, &ends));
+        let is_strange = is_new && flags & SYN == 0 && !is_unread;
         match share.map_or(Part::None, |share| share.part) {
             _ if is_strange && is_severed => None,
             Part::Partner if is_known => None,
             Part::None | Part::Partner if is_known => Some(control),
             Part::None | Part::Partner => Some(unread),
             Part::Alone | Part::Owner if is_strange && is_doubted => None,
-            Part::Alone | Part::Owner if is_left_out => Some(unread),
+            Part::Alone | Part::Owner if is_left_out && is_new && !is_unread => None,
             Part::Alone | Part::Owner => Some(own),
         }
-    }
-
-    /// The flows of a static mapping that stands have no copy, or lose it: they are forgotten here,
-    /// and their segments are dropped. Returns true if there was one. `leaves_out`: new connections
-    /// pass unread for a while.
-    pub(crate) fn sever(
-        &mut self,
-        now: Timestamp,
-        (number, Endpoint { address, port }): (u8, Endpoint),
-        leaves_out: bool,
-    ) -> bool {
-        let Self { paired: Some(paired), payloads, .. } = self else { return false };
-        let external = SocketAddrV4::new(address, port);
-        let before = payloads.flows();
-        payloads.forget_all(number, external);
-        if number == protocol::TCP {
-            paired.severed.insert(external, Severed { since: now, leaves_out });
-        }
-        payloads.flows() < before
-    }
-
-    /// The gateway's protocol of a segment from outside, if its connection is not known here and a
-    /// former owner may have changed it. The segment's numbers may be those of other bytes inside.
-    pub(super) fn astray(&self, now: Timestamp, ends: Ends, packet: &[u8]) -> Option<Kind> {
-        let kind = self.may_be_astray(ends).filter(|_| self.inbound(ends).is_none())?;
-        let share = self.paired.as_ref()?.share(*ends.destination.ip())?;
-        let is_doubted = share.doubted.is_some_and(|since| now.since(since) < FORGOTTEN);
-        let is_opening = tcp_flags(packet).is_none_or(|flags| flags & SYN != 0);
-        (is_doubted && !is_opening).then_some(kind)
-    }
-
-    /// The gateway's protocol of a packet from outside, if its address has had doubted connections.
-    pub(super) fn may_be_astray(&self, ends: Ends) -> Option<Kind> {
-        let share = self.paired.as_ref()?.share(*ends.destination.ip())?;
-        let is_reader = matches!(share.part, Part::Alone | Part::Owner);
-        let is_doubted = ends.protocol == protocol::TCP && is_reader && share.doubted.is_some();
-        is_doubted.then(|| self.settings.kind(protocol::TCP, ends.source.port()))?
     }
 
     /// Gives the packet in hand a ticket, if it tells of something that the partner has to have
@@ -342,19 +326,22 @@ impl Stage {
         let before = paired.flows.get(&key).copied();
         let is_opening = tcp_flags(packet).is_some_and(|flags| flags & SYN != 0);
         let may_change = !is_opening || paired.replaces;
-        let is_changed = print.is_some() && before.map(|(print, _)| print) != print && may_change;
+        let is_news = print.is_some() && before.map(|(print, _)| print) != print;
+        let is_changed = is_news && may_change || key.0 == protocol::TCP && paired.replaces;
         let last = before.map(|(_, ticket)| ticket).filter(|last| paired.waits.contains_key(last));
         let mut ticket = last;
         if is_changed || !expectations.is_empty() {
             // An expectation may be the flow's own mapping, and a message may tell one twice.
             let own = (key.0, end(key.1));
-            ticket = Some(paired.ticket(key, last, &[expectations, &[own]].concat()));
+            ticket = Some(paired.ticket(host_of(ends), last, &[expectations, &[own]].concat()));
         }
+        // A flow without an answer has no record, and yet may wait for the end of the former one.
+        let print = print.or(ticket.filter(|_| key.0 == protocol::TCP).map(|_| 0));
         match print {
             Some(print) => _ = paired.flows.insert(key, (print, ticket.unwrap_or_default())),
             None => _ = paired.flows.remove(&key),
         }
-        paired.in_hand = ticket;
+        paired.in_hand = ticket.map(|ticket| (ticket, host_of(ends)));
     }
 
     /// External ports of mappings whose flows may have changed since the last call. Forgets what is
@@ -363,7 +350,7 @@ impl Stage {
         let changed: Vec<FlowKey> = self.payloads.take_changed().collect();
         let Self { paired, payloads, .. } = self;
         if let Some(paired) = paired {
-            let is_gone = |key: &&FlowKey| payloads.print(**key).is_none();
+            let is_gone = |key: &&FlowKey| payloads.find(key.0, key.1, key.2).is_none();
             changed.iter().filter(is_gone).for_each(|key| _ = paired.flows.remove(key));
         }
         changed.into_iter().map(|(protocol, external, _)| (protocol, end(external)))
@@ -395,6 +382,12 @@ impl Stage {
         put_sized(&mapping, out);
         out.extend(flows);
         Some(joined(of_mapping, of_flows))
+    }
+
+    /// True if a mapping has control flows.
+    pub(crate) fn has_flows(&self, (protocol, external): (u8, (Ipv4Addr, u16))) -> bool {
+        let external = SocketAddrV4::new(external.0, external.1);
+        self.payloads.remotes(protocol, external).next().is_some()
     }
 
     /// Takes the flows of the record of a mapping that has been copied, in place of those that are
@@ -454,21 +447,11 @@ impl Stage {
         self.payloads.forget_all(protocol, SocketAddrV4::new(address, port));
     }
 
-    /// Forgets old endpoints without copies, and tickets for which no packet waits and none can
-    /// come: a later one of the connection would have to wait as well.
+    /// Forgets what is kept of connections that are no more.
     pub(super) fn sweep_paired(&mut self, now: Timestamp) {
         let Some(paired) = &mut self.paired else { return };
-        let Paired { flows, waits, gone, packets, severed, .. } = paired;
-        severed.retain(|_, severed| now.since(severed.since) < FORGOTTEN);
-        let of_packets: BTreeSet<u64> = packets.iter().map(|packet| packet.ticket).collect();
-        waits.retain(|ticket, wait| {
-            let of_flow = flows.get(&wait.flow).map(|(_, last)| last);
-            let stays = of_packets.contains(ticket) || of_flow == Some(ticket);
-            if !stays {
-                gone.insert(*ticket);
-            }
-            stays
-        });
+        paired.unread.retain(|_, until| now < *until);
+        paired.severed.retain(|_, severed| now.since(severed.since) < FORGOTTEN);
     }
 
     /// Drops a segment of a connection that this node may not read.
@@ -495,9 +478,10 @@ impl Stage {
         self.paired.as_ref().map_or(0, |paired| paired.waits.len())
     }
 
-    /// True if packets wait.
+    /// True if packets wait, or the fleet has tickets.
     pub(super) fn has_kept(&self) -> bool {
-        self.paired.as_ref().is_some_and(|paired| !paired.packets.is_empty())
+        let paired = self.paired.as_ref();
+        paired.is_some_and(|paired| !paired.packets.is_empty() || !paired.waits.is_empty())
     }
 }
 
@@ -510,27 +494,44 @@ fn fold(sum: u64, print: u64) -> u64 {
 mod tests {
     use super::*;
 
+    fn ends(address: Ipv4Addr, host: u32) -> Endpoints {
+        let internal = SocketAddrV4::new(Ipv4Addr::from_bits(host), 1).into();
+        let (external, remote) = (SocketAddrV4::new(address, 1), SocketAddrV4::new(address, 2));
+        Endpoints {
+            internal,
+            external,
+            remote,
+            remote_inside: remote.into(),
+            realm: 0,
+            number: None,
+        }
+    }
+
     #[test]
     fn tickets_have_a_limit() {
         let address = Ipv4Addr::new(203, 0, 113, 1);
         let ranges = vec![AddressRange { first: address, last: address }];
-        let share = Share { ranges, part: Part::Owner, doubted: None };
+        let share = Share { ranges, part: Part::Owner, ..Share::default() };
         let mut paired = Paired { shares: vec![share], ..Paired::default() };
         let [one, other] = [1, 2].map(|port| (protocol::TCP, Endpoint { address, port }));
-        let end = SocketAddrV4::new(address, 1);
-        let flow = (protocol::TCP, end, end);
-        let first = paired.ticket(flow, None, &[one, one]);
-        assert_eq!(paired.ticket(flow, Some(first), &[other, one]), first, "in one turn");
+        let host = |number| host_of(&ends(address, number));
+        let first = paired.ticket(host(0), None, &[one, one]);
+        let last = paired.ticket(host(0), Some(first), &[other, one]);
+        assert_eq!(last, first, "in one turn");
         assert_eq!((paired.new.len(), &paired.new[0].1[..]), (1, &[one, other][..]));
-        assert_eq!(paired.waits[&first].left, 2);
+        assert_eq!(paired.waits[&first], (2, host(0)));
         paired.new.clear();
-        for _ in 1..MOST_TICKETS {
-            assert!(!paired.is_full(address));
-            assert!(paired.ticket(flow, Some(first), &[one]) > first);
+        for number in 1..MOST_TICKETS as u32 {
+            let of = number / MOST_OF_HOST as u32;
+            assert!(!paired.is_full(&ends(address, of)));
+            assert!(paired.ticket(host(of), Some(first), &[one]) > first);
+            let is_last = number % MOST_OF_HOST as u32 == MOST_OF_HOST as u32 - 1;
+            assert_eq!(paired.is_full(&ends(address, of)), is_last);
         }
-        assert!(paired.is_full(address) && !paired.is_full(Ipv4Addr::LOCALHOST));
+        assert!(paired.is_full(&ends(address, 1000)), "of all hosts");
+        assert!(!paired.is_full(&ends(Ipv4Addr::LOCALHOST, 1000)));
         paired.shares[0].part = Part::Alone;
-        assert!(!paired.is_full(address));
+        assert!(!paired.is_full(&ends(address, 0)));
     }
 
     #[test]

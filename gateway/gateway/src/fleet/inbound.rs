@@ -37,6 +37,8 @@ pub(super) struct Inbound {
     /// Time of the latest state in which the owner said that it let nothing out before this node
     /// had it, of the owner's scale; 0: there was none.
     sure: u64,
+    /// Time since which the owner has not known all control flows, by its latest state.
+    pub(super) doubted: Option<Timestamp>,
     /// The last loss of requested mappings, as the owner has just told it; and the mark of the one
     /// that this node has taken note of.
     pub(super) epoch: Option<Told>,
@@ -57,6 +59,7 @@ impl Inbound {
             completed: None,
             is_complete: false,
             sure: 0,
+            doubted: None,
             epoch: None,
             heard: 0,
             must_answer: false,
@@ -77,6 +80,8 @@ impl Inbound {
         self.must_answer = true;
         self.latest = state.sent;
         self.sure = if state.is_sure { state.sent } else { self.sure };
+        self.doubted =
+            state.doubt.map(|age| Timestamp(now.0.saturating_sub(age.as_nanos() as u64)));
         self.epoch = state.epoch;
         self.receiver.observe(state.sent, now.0);
         self.arithmetic = Some(state.arithmetic);

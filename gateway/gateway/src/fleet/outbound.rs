@@ -72,6 +72,8 @@ pub(super) struct Outbound {
     confirmed: Vec<u64>,
     /// How packets of control flows depend on the partner.
     pub(super) binding: Binding,
+    /// Time since which tickets wait and the partner has confirmed nothing for them.
+    silent: Option<Timestamp>,
 }
 
 /// Records of held ports.
@@ -105,6 +107,7 @@ impl Outbound {
             late: Duration::ZERO,
             confirmed: vec![0; readers],
             binding: Binding::new(now),
+            silent: None,
         }
     }
 
@@ -218,7 +221,9 @@ impl Outbound {
             engine.copy_origin(&mut origin);
             let arithmetic = arithmetic_of(engine, hosts, ranges);
             let is_sure = self.binding.word(now);
-            let state = State { origin: &origin, arithmetic, epoch, sent: now.0, is_sure };
+            let since = ports.doubted(now, self.sender.id().slice);
+            let doubt = since.map(|since| now.since(since));
+            let state = State { origin: &origin, arithmetic, epoch, sent: now.0, is_sure, doubt };
             send(write_state(self.sender.id(), is_complete, &state.write()));
             let is_incurable = |answer: &Answer| {
                 answer.refusal.of_full_subscribers > 0 || answer.refusal.without_gateway > 0
@@ -265,10 +270,30 @@ impl Outbound {
         self.fill.is_none() && self.held.next.is_none()
     }
 
-    /// Lets packets of control flows wait for the partner, or not. `oldest`: the time since which
-    /// one waits.
-    pub(super) fn bind(&mut self, now: Timestamp, oldest: Option<Timestamp>) {
-        self.binding.look(now, oldest, (self.begun + 1, self.reached));
+    /// A ticket waits for the record of a key.
+    pub(super) fn wait_for(&mut self, key: u32, ticket: u64, now: Timestamp) {
+        self.sender.wait_for(key, ticket, now.0);
+        self.silent.get_or_insert(now);
+    }
+
+    /// Tickets of which a record has arrived.
+    pub(super) fn arrived(&mut self, now: Timestamp) -> Vec<u64> {
+        let arrived: Vec<u64> = self.sender.arrived().collect();
+        if !arrived.is_empty() {
+            self.silent = self.sender.awaits().then_some(now);
+        }
+        arrived
+    }
+
+    /// Time since which tickets wait and the partner has confirmed nothing for them. `None`: none
+    /// has waited since the last one arrived.
+    pub(super) fn waits_since(&self) -> Option<Timestamp> {
+        self.silent
+    }
+
+    /// Lets packets of control flows wait for the partner, or not.
+    pub(super) fn bind(&mut self, now: Timestamp) {
+        self.binding.look(now, self.silent, (self.begun + 1, self.reached));
     }
 
     /// Number of the next checkpoint, which has everything that has changed until now.
@@ -360,15 +385,21 @@ impl Held {
         let Some(facts) = engine.copy_facts(key).filter(is_its) else {
             return Present::Absent;
         };
-        let due = facts.created.plus(YOUNG);
-        if !takes_all && !facts.is_settled && (facts.is_tcp || now < due) {
-            if !facts.is_tcp {
-                young.add(due, key);
-            }
+        // Without that word the partner would admit more than one session.
+        if ports.lacks_flows() && engine.admits_once(key) {
+            return Present::Absent;
+        }
+        let (due, start) = (facts.created.plus(YOUNG), out.len());
+        let is_young = !takes_all && !facts.is_settled && (facts.is_tcp || now < due);
+        if is_young && facts.is_tcp {
             return Present::NotYet;
         }
-        let start = out.len();
         let print = engine.copy_record(key, hosts, out);
+        // A mapping of a control flow goes at once.
+        if is_young && !ports.has_flows(&out[start..]) {
+            young.add(due, key);
+            return Present::NotYet;
+        }
         let print = print.and_then(|print| ports.add_flows(now, (start, print), out));
         print.map_or(Present::Absent, |fingerprint| Present::Record { fingerprint })
     }

@@ -57,9 +57,15 @@ impl SharedPorts {
         self.algs.as_mut().map(|algs| &mut algs.stage)
     }
 
-    /// Time since which the oldest packet of a control flow waits for the partner.
-    pub(super) fn waits_since(&self) -> Option<Timestamp> {
-        self.algs.as_ref().and_then(|algs| algs.stage.waits_since())
+    /// True if this node has gateways, and the partner's version of the link has no control flows.
+    pub(super) fn lacks_flows(&self) -> bool {
+        self.algs.as_ref().is_some_and(|algs| algs.stage.lacks_flows())
+    }
+
+    /// Time since which this node does not know all control flows of a slice, if the partner can
+    /// read it.
+    pub(super) fn doubted(&self, now: Timestamp, slice: u16) -> Option<Timestamp> {
+        self.algs.as_ref()?.stage.doubted(now, slice.into())
     }
 
     /// Adds the flows of a mapping to its record, which begins at `start` of `out`. Returns the
@@ -74,6 +80,15 @@ impl SharedPorts {
         self.algs.as_ref().zip(ends).map_or(Some(print), |(algs, ends)| {
             algs.stage.add_flows(now, (ends.protocol, ends.external), (start, print), out)
         })
+    }
+
+    /// True if the mapping of a record has control flows.
+    pub(super) fn has_flows(&self, record: &[u8]) -> bool {
+        let ends = self.algs.as_ref().and_then(|_| CopyEnds::read(record));
+        self.algs
+            .as_ref()
+            .zip(ends)
+            .is_some_and(|(algs, ends)| algs.stage.has_flows((ends.protocol, ends.external)))
     }
 
     /// Takes the flows of a copied mapping with an external port. Returns false if one cannot be
@@ -91,8 +106,9 @@ impl SharedPorts {
     }
 
     /// Ends the connections of gateways at the external endpoint of a static mapping, which stands
-    /// although the connections have no copy. Returns true if this node had one. `leaves_out`: new
-    /// connections pass unread for a while.
+    /// although the connections have no copy. If segments begin mappings, one may get the endpoint of
+    /// any other. Returns true if this node had one. `leaves_out`: no
+    /// connection begins for a while.
     pub(super) fn sever(
         &mut self,
         (engine, now): (&Engine, Timestamp),
@@ -102,7 +118,7 @@ impl SharedPorts {
         let external = Endpoint { address, port };
         let key = engine.copy_key(protocol, external);
         let facts = key.and_then(|key| engine.copy_facts(key));
-        let stands = facts.is_some_and(|facts| facts.is_static);
+        let stands = facts.is_some_and(|facts| facts.is_static) || engine.config().tcp_pickup;
         let stage = self.stage().filter(|_| stands);
         stage.is_some_and(|stage| stage.sever(now, (protocol, external), leaves_out))
     }

@@ -69,8 +69,12 @@ pub(super) struct Slice {
     /// Time at which this node became the owner although the former one may have let changes of
     /// control flows out that this node does not know.
     doubted: Option<Timestamp>,
+    /// Time since which the former owner did not know all of them, by its word.
+    told: Option<Timestamp>,
     /// Tickets of packets that wait for a partner that there is no more.
     given_up: Vec<u64>,
+    /// Those of packets that do not go: the slice is another node's.
+    lost: Vec<u64>,
     /// Ports of copies that have ended by themselves. They rest until the partner has no mapping
     /// without a key, or has ended.
     orphans: BTreeSet<u128>,
@@ -100,7 +104,9 @@ impl Slice {
             unguarded: Some(SearchPlace::default()),
             sweep: None,
             doubted: None,
+            told: None,
             given_up: Vec::new(),
+            lost: Vec::new(),
             orphans: BTreeSet::new(),
             ended_to_move: 0,
             awaited: (0, 0),
@@ -140,31 +146,45 @@ impl Slice {
         if let Some(outbound) = &mut self.outbound {
             outbound.set_draining(engine, order.drain > 0);
         }
+        if let Some(stage) = ports.stage().filter(|_| order.drain > 0) {
+            stage.end_changed(engine, now, self.number.into());
+        }
         ended
     }
 
-    /// This node's part in control flows of the slice, and the time since which it does not know
-    /// all of them. `oldest`: the time since which a packet waits for the partner.
+    /// This node's part in control flows of the slice, and the times since which it does not know
+    /// all of them, and since which the former owner did not.
     pub(super) fn part(
         &mut self,
         now: Timestamp,
-        oldest: Option<Timestamp>,
-    ) -> (&[AddressRange], Part, Option<Timestamp>) {
+    ) -> (&[AddressRange], Part, [Option<Timestamp>; 2]) {
         let part = match &mut self.outbound {
             _ if !self.order.owns || self.order.ends > 0 => Part::Partner,
             None => Part::Alone,
             Some(outbound) => {
-                outbound.bind(now, oldest);
+                outbound.bind(now);
                 if outbound.binding.binds() { Part::Owner } else { Part::Alone }
             }
         };
-        (&self.ranges, part, self.doubted)
+        (&self.ranges, part, [self.doubted, self.told])
     }
 
     /// Tickets of packets that wait no more.
-    pub(super) fn arrived(&mut self) -> impl Iterator<Item = u64> + '_ {
-        let senders = self.outbound.iter_mut().flat_map(|outbound| outbound.sender.arrived());
-        self.given_up.drain(..).chain(senders)
+    pub(super) fn arrived(&mut self, now: Timestamp) -> impl Iterator<Item = u64> + '_ {
+        let outbound = self.outbound.iter_mut();
+        let arrived = outbound.flat_map(move |outbound| outbound.arrived(now));
+        self.given_up.drain(..).chain(arrived)
+    }
+
+    /// Tickets of packets that do not go, because the slice is another node's. They come again as
+    /// [`Slice::arrived`].
+    pub(super) fn lost(&mut self) -> impl Iterator<Item = u64> + '_ {
+        self.lost.drain(..)
+    }
+
+    /// Time since which packets of control flows wait for the partner.
+    pub(super) fn waits_since(&self) -> Option<Timestamp> {
+        self.outbound.as_ref()?.waits_since()
     }
 
     /// Makes the engine do its duty in the slice.
@@ -194,6 +214,8 @@ impl Slice {
                 !self.inbound.is_empty() && self.inbound.iter().all(|inbound| inbound.is_sure(now));
             let is_doubted = order.owns && !order.is_given && !knows_all;
             self.doubted = is_doubted.then_some(now).or(self.doubted);
+            let told = self.inbound.iter().filter_map(|inbound| inbound.doubted).max();
+            self.told = told.filter(|_| order.owns).max(self.told);
         }
         let copies = self.inbound.iter().filter_map(|inbound| inbound.copies.as_ref());
         let count = copies.map(|copies| copies.count() as u32).reduce(|sum, one| sum + one);
@@ -202,7 +224,9 @@ impl Slice {
         let id = |stream| StreamId { slice: self.number, worker: this, reader: 0, stream };
         if self.outbound.as_ref().map(|one| one.sender.id()) != order.destination.map(id) {
             if let Some(mut outbound) = self.outbound.take() {
-                self.given_up.extend(outbound.sender.give_up());
+                let tickets = outbound.sender.give_up();
+                self.lost.extend(tickets.iter().filter(|_| !order.owns));
+                self.given_up.extend(tickets);
                 ended.extend(outbound.sender.abandon());
                 // The partner's process has ended; or this node has given the slice away, and
                 // assigns no port.

@@ -10,6 +10,9 @@ use crate::pcp::Told;
 use natgate_engine::Arithmetic;
 use std::time::Duration;
 
+/// Bytes of an origin, behind which a doubt may stand.
+const ORIGIN: usize = 17;
+
 /// Age of a loss that there has not been.
 const NO_LOSS: u64 = u64::MAX;
 
@@ -26,6 +29,9 @@ pub(super) struct State<'a> {
     pub(super) sent: u64,
     /// True if the owner lets nothing of a control flow out before the partner has it.
     pub(super) is_sure: bool,
+    /// Time for which the owner has not known all control flows of the slice. Versions of the link
+    /// before 5 do not read it.
+    pub(super) doubt: Option<Duration>,
 }
 
 impl<'a> State<'a> {
@@ -36,6 +42,7 @@ impl<'a> State<'a> {
         put_loss(self.epoch, &mut bytes);
         self.arithmetic.write(&mut bytes);
         bytes.extend(self.origin);
+        bytes.extend(self.doubt.iter().flat_map(|age| (age.as_nanos() as u64).to_le_bytes()));
         bytes
     }
 
@@ -43,10 +50,16 @@ impl<'a> State<'a> {
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let (sent, rest) = bytes.split_first_chunk()?;
         let (epoch, rest) = read_loss(rest)?;
-        let (arithmetic, origin) = rest.split_at_checked(Arithmetic::LEN)?;
+        let (arithmetic, rest) = rest.split_at_checked(Arithmetic::LEN)?;
         let arithmetic = Arithmetic::read(arithmetic)?;
+        let (origin, doubt) = rest.split_at(rest.len().min(ORIGIN));
+        let age = |age: &[u8; 8]| Duration::from_nanos(u64::from_le_bytes(*age));
+        let doubt = match doubt {
+            [] => None,
+            age_of => Some(age(age_of.try_into().ok()?)),
+        };
         let sent = u64::from_le_bytes(*sent);
-        Some(Self { origin, arithmetic, epoch, sent: sent & !1, is_sure: sent & 1 == 0 })
+        Some(Self { origin, arithmetic, epoch, sent: sent & !1, is_sure: sent & 1 == 0, doubt })
     }
 }
 
@@ -99,13 +112,16 @@ mod tests {
     fn a_state_is_read_as_it_was_written() {
         for (epoch, is_sure) in [(None, true), (Some((Duration::from_secs(3), 7)), false)] {
             let arithmetic = Arithmetic::default();
-            let state = State { origin: b"origin", arithmetic, epoch, sent: 5, is_sure };
+            let (origin, doubt) = (&[7; ORIGIN], epoch.map(|(age, _)| age));
+            let state = State { origin, arithmetic, epoch, sent: 5, is_sure, doubt };
             let bytes = state.write();
             let read = State::read(&bytes).expect("whole");
-            assert_eq!((read.origin, read.epoch, read.sent), (&b"origin"[..], epoch, 4));
-            assert_eq!(read.is_sure, is_sure);
+            assert_eq!((read.origin, read.epoch, read.sent), (&origin[..], epoch, 4));
+            assert_eq!((read.is_sure, read.doubt), (is_sure, doubt));
             assert_eq!(read.arithmetic, state.arithmetic);
-            for len in 0..bytes.len() - 6 {
+            let rest = ORIGIN + doubt.map_or(0, |_| 8);
+            assert!(doubt.is_none() || State::read(&bytes[..bytes.len() - 1]).is_none());
+            for len in 0..bytes.len() - rest {
                 assert!(State::read(&bytes[..len]).is_none(), "{len}");
             }
             let refusal = Refusal { without_realm: 7, ..Refusal::default() };

@@ -41,6 +41,8 @@ struct Wire {
     is_cut: bool,
     /// True if the other node's version has no control flows in records.
     is_old: bool,
+    /// Number of the slice whose messages are lost.
+    deaf: Option<u16>,
     /// Share of messages that are lost or come late, of 8.
     faults: u64,
     random: u64,
@@ -58,7 +60,9 @@ struct End(Arc<Mutex<Wire>>, usize);
 impl PartnerLink for End {
     fn send(&mut self, message: Vec<u8>) -> bool {
         let mut wire = self.0.lock().expect("no test has failed");
-        if !wire.is_cut && wire.below(8) >= wire.faults {
+        let slice = natgate_pair::read(&message).map(|(id, _)| id.slice);
+        let is_lost = wire.deaf.is_some() && wire.deaf == slice;
+        if !wire.is_cut && !is_lost && wire.below(8) >= wire.faults {
             wire.messages[1 - self.1].push(message);
         }
         !wire.is_cut

@@ -3,6 +3,7 @@
 use super::super::Stage;
 use super::{Awaited, Paired, Waiting};
 use natgate_engine::{Side, Timestamp};
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 /// Longest wait of a packet.
@@ -11,6 +12,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// Most packets that wait, and their bytes.
 const MOST_PACKETS: usize = 256;
 const MOST_BYTES: usize = 1 << 20;
+
+/// Most packets of one host inside.
+const MOST_OF_HOST: usize = 32;
 
 impl Stage {
     /// True if the packet in hand waits for the partner, and so do packets that it leads to.
@@ -22,11 +26,14 @@ impl Stage {
     /// room it is dropped.
     pub(crate) fn keep(&mut self, now: Timestamp, to: (Side, u16), packet: &[u8]) {
         let Some(paired) = &mut self.paired else { return };
-        let Some(ticket) = paired.in_hand else { return };
+        let Some((ticket, host)) = paired.in_hand else { return };
         let bytes = paired.bytes + packet.len();
-        if paired.packets.len() < MOST_PACKETS && bytes <= MOST_BYTES {
+        let of_host = paired.packets.iter().filter(|one| one.host == host).count();
+        let has_room = paired.packets.len() < MOST_PACKETS && of_host < MOST_OF_HOST;
+        if has_room && bytes <= MOST_BYTES {
             paired.bytes = bytes;
-            paired.packets.push_back(Waiting { ticket, since: now, to, packet: packet.to_vec() });
+            let packet = packet.to_vec();
+            paired.packets.push_back(Waiting { ticket, host, since: now, to, packet });
         }
     }
 
@@ -53,41 +60,35 @@ impl Stage {
         Some((to, packet))
     }
 
+    /// Drops the packets of some tickets.
+    pub(crate) fn drop_kept(&mut self, tickets: &[u64]) {
+        let Some(Paired { packets, bytes, .. }) = &mut self.paired else { return };
+        packets.retain(|one| {
+            let goes = tickets.contains(&one.ticket);
+            *bytes -= if goes { one.packet.len() } else { 0 };
+            !goes
+        });
+    }
+
     /// What new tickets wait for.
     pub(crate) fn new_tickets(&mut self) -> Vec<Awaited> {
         self.paired.as_mut().map_or(Vec::new(), |paired| std::mem::take(&mut paired.new))
     }
 
-    /// Some tickets wait for the partner from now on.
-    pub(crate) fn begin_wait(&mut self, now: Timestamp) {
-        if let Some(paired) = &mut self.paired {
-            paired.silent.get_or_insert(now);
-        }
-    }
-
-    /// One of the records that a ticket waits for has arrived.
-    pub(crate) fn arrive(&mut self, now: Timestamp, ticket: u64) {
-        self.forgo(ticket);
-        if let Some(paired) = &mut self.paired {
-            paired.silent = (!paired.waits.is_empty()).then_some(now);
-        }
-    }
-
-    /// One of the records that a ticket waits for cannot arrive.
-    pub(crate) fn forgo(&mut self, ticket: u64) {
+    /// One of the records that a ticket waits for has arrived, or cannot arrive.
+    pub(crate) fn arrive(&mut self, ticket: u64) {
         let Some(paired) = &mut self.paired else { return };
-        paired.gone.remove(&ticket);
-        if let Some(wait) = paired.waits.get_mut(&ticket) {
-            wait.left = wait.left.saturating_sub(1);
-            if wait.left == 0 {
-                paired.waits.remove(&ticket);
+        let Some((left, host)) = paired.waits.get_mut(&ticket) else { return };
+        *left = left.saturating_sub(1);
+        let (is_over, host) = (*left == 0, *host);
+        if is_over {
+            paired.waits.remove(&ticket);
+            if let Entry::Occupied(mut of_host) = paired.of_hosts.entry(host) {
+                *of_host.get_mut() -= 1;
+                if *of_host.get() == 0 {
+                    of_host.remove();
+                }
             }
         }
-    }
-
-    /// Time since which tickets wait and the partner has confirmed nothing for them. `None`: none
-    /// has waited since the last one arrived.
-    pub(crate) fn waits_since(&self) -> Option<Timestamp> {
-        self.paired.as_ref()?.silent
     }
 }

@@ -1,5 +1,6 @@
 //! Control flows of FTP through a pair: what each host gets, whatever happens to the nodes.
 
+mod doubts;
 #[path = "../../../../../core/payload/tests/common/host.rs"]
 #[allow(dead_code, reason = "a part is enough here")]
 mod host;
@@ -134,15 +135,20 @@ fn host_of(end: SocketAddrV4, other: SocketAddrV4, start: u32) -> Host {
 impl Talk {
     /// Opens a connection by `a`.
     fn open(pair: &mut Pair) -> Self {
-        let client = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, CLIENT), 4000);
+        Self::open_at(pair, true, 4000)
+    }
+
+    /// Opens a connection from a port of the client.
+    fn open_at(pair: &mut Pair, at_a: bool, port: u16) -> Self {
+        let client = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, CLIENT), port);
         let server = SocketAddrV4::new(Ipv4Addr::from_bits(REMOTE), 21);
         let hosts = [host_of(client, server, 1000), host_of(server, client, 0xffff_fff0)];
-        let mut talk = Self { hosts, at_a: true, loss: 0, repeats: [0; 2], named: 0 };
+        let mut talk = Self { hosts, at_a, loss: 0, repeats: [0; 2], named: 0 };
         // A worker may have to wait for ports.
         let mut out = Vec::new();
         for _ in 0..10 {
             let syn = talk.hosts[0].syn(SYN);
-            out = pair.a().carry(Side::Inside, &syn);
+            out = pair.either(at_a).carry(Side::Inside, &syn);
             if !out.is_empty() {
                 break;
             }

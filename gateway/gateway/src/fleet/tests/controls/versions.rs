@@ -18,6 +18,10 @@ fn gateways_read_nothing_new_while_the_partner_is_old() {
     before.run(&mut pair, 1.0);
     assert_eq!(before.check().len(), 2);
     assert_eq!(pair.b().flows(), 0);
+    // It could not read that one session only may come.
+    let (external, _) = before.last_port().expect("an external port");
+    let has_copy = pair.b().hosts().contains_key(&(protocol::TCP, external));
+    assert!(!has_copy && pair.a().hosts().contains_key(&(protocol::TCP, external)));
     let request = host::datagram(
         SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, CLIENT), 7000),
         SocketAddrV4::new(Ipv4Addr::from_bits(REMOTE), 69),

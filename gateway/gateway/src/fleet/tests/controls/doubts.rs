@@ -1,0 +1,129 @@
+//! Connections of which the owner may not know all.
+
+use super::*;
+use natgate_engine::Config;
+
+/// The former owner has ended, and has let out what `b` does not know: `b` owns the slice.
+fn doubted() -> (Pair, Talk) {
+    let mut pair = pair();
+    let mut talk = Talk::open(&mut pair);
+    talk.name_port(&mut pair);
+    talk.run(&mut pair, 0.5);
+    pair.wire().is_cut = true;
+    talk.name_port(&mut pair);
+    talk.run(&mut pair, 30.0);
+    assert_eq!(talk.check().len(), 2, "it has gone without the partner");
+    pair.a = None;
+    let beat = pair.wire().beats[0];
+    pair.wire().is_cut = false;
+    pair.wire().ends[1] = Some(beat);
+    talk.at_a = false;
+    talk.run(&mut pair, 1.0);
+    assert_eq!((pair.b().status().slices[0].role, pair.b().flows()), ("owner", 0));
+    (pair, talk)
+}
+
+impl Talk {
+    /// Both hosts say something, and it comes.
+    fn goes_on(&mut self, pair: &mut Pair) {
+        self.say(pair, Side::Inside, "NOOP\r\n");
+        self.run(pair, 1.0);
+        self.say(pair, Side::Outside, "200 fine\r\n");
+        self.run(pair, 1.0);
+        assert!(self.is_whole());
+    }
+
+    /// Nothing comes.
+    fn stands_still(&mut self, pair: &mut Pair) {
+        let before = self.hosts.each_ref().map(|host| host.received.len());
+        self.say(pair, Side::Inside, "NOOP\r\n");
+        self.say(pair, Side::Outside, "226 done\r\n");
+        self.run(pair, 2.0);
+        assert_eq!(self.hosts.each_ref().map(|host| host.received.len()), before);
+    }
+}
+
+#[test]
+fn new_connections_go_on_although_they_are_not_read() {
+    let (mut pair, _) = doubted();
+    pair.run(HOLD_DOWN);
+    // There is no partner to send to, whatever the last one took.
+    pair.wire().is_old = true;
+    pair.run(1.0);
+    let mut talk = Talk::open_at(&mut pair, false, 4001);
+    talk.name_port(&mut pair);
+    talk.run(&mut pair, 1.0);
+    assert_eq!((talk.check().len(), pair.b().flows()), (1, 1));
+    talk.goes_on(&mut pair);
+    pair.restart_a();
+    pair.run(3.0);
+    let mut talk = Talk::open_at(&mut pair, false, 4002);
+    talk.goes_on(&mut pair);
+    assert_eq!(pair.b().flows(), 1, "it is not read");
+    // A connection of its own port is another one.
+    pair.wire().is_old = false;
+    pair.run(1.0);
+    let mut talk = Talk::open_at(&mut pair, false, 4003);
+    talk.goes_on(&mut pair);
+    assert_eq!(pair.b().flows(), 2);
+}
+
+#[test]
+fn new_connections_go_on_although_they_have_no_place() {
+    let (mut pair, _) = doubted();
+    pair.run(HOLD_DOWN);
+    pair.b().limit_flows(1);
+    pair.run(0.1);
+    for port in 4001..4004 {
+        Talk::open_at(&mut pair, false, port).goes_on(&mut pair);
+    }
+    assert_eq!(pair.b().flows(), 1);
+}
+
+/// A node that gets the slice back knows no more than the one that gives it.
+#[test]
+fn a_doubt_moves_with_the_slice() {
+    let (mut pair, mut talk) = doubted();
+    let mut later = None;
+    for to in ["a", "b", "a"] {
+        if to == "a" {
+            pair.restart_a();
+            pair.a().begin_gateway();
+            pair.run(HOLD_DOWN);
+        }
+        let from = if to == "a" { "b" } else { "a" };
+        pair.ask(from, FleetRequest::Move(0, to.into())).expect("it drains");
+        pair.run(6.0);
+        assert_eq!(pair.either(to == "a").status().slices[0].role, "owner");
+        talk.at_a = to == "a";
+        talk.stands_still(&mut pair);
+        let mut new = later.take().unwrap_or_else(|| Talk::open_at(&mut pair, to == "a", 4001));
+        new.at_a = to == "a";
+        new.goes_on(&mut pair);
+        later = Some(new);
+        if to == "b" {
+            pair.a = None;
+            let beat = pair.wire().beats[0];
+            pair.wire().ends[1] = Some(beat);
+        }
+    }
+}
+
+/// A segment without SYN would begin a mapping, perhaps with the same port.
+#[test]
+fn refused_connections_are_known_where_segments_begin_mappings() {
+    for tcp_pickup in [false, true] {
+        let mut pair = pair();
+        let config = Config { tcp_pickup, ..pair.b().engine.config().clone() };
+        pair.b().reload_with(&config);
+        pair.b().limit_flows(1);
+        pair.run(0.1);
+        for port in [4001, 4002] {
+            Talk::open_at(&mut pair, true, port).name_port(&mut pair);
+        }
+        pair.run(2.0);
+        let now = Timestamp(pair.now);
+        let algs = pair.b().algs.as_ref().expect("a gateway");
+        assert_eq!(algs.stage.doubted(now, 0).is_some(), tcp_pickup);
+    }
+}
