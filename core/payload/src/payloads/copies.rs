@@ -4,7 +4,7 @@
 //! A record is a saved flow behind the present time of its flow. A fingerprint tells two records
 //! apart. It covers what the next bytes need, and leaves out deadlines, windows, timestamps and
 //! acknowledgments: a copy that lacks these goes on as well. Datagrams of DNS have no records, and
-//! neither has a flow that began outside, before the host inside has answered: anybody can forge it.
+//! neither has a flow that began outside before the host inside has answered: it may be forged.
 
 use super::{Payloads, RestoreError};
 use crate::expectation::Endpoints;

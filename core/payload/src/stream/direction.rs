@@ -198,8 +198,8 @@ impl Direction {
     }
 
     /// Appends what the next bytes of the direction need: the sum of all changes, bytes that only
-    /// the framework has, and for a flow that is read the next byte and held bytes from there on; for
-    /// another one, if edits are not acknowledged: numbers are compared with theirs.
+    /// the framework has, and for a flow that is read the next byte and held bytes from there on.
+    /// For another one, if edits are not acknowledged: numbers are compared with theirs.
     pub(crate) fn essence(&self, pool: &Pool, is_read: bool, to: &mut Vec<u8>) {
         let sum = self.sum(pool);
         let is_kept = is_before(self.acked, self.confirmed);

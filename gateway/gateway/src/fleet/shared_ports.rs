@@ -106,9 +106,9 @@ impl SharedPorts {
     }
 
     /// Ends the connections of gateways at the external endpoint of a static mapping, which stands
-    /// although the connections have no copy. If segments begin mappings, one may get the endpoint of
-    /// any other. Returns true if this node had one. `leaves_out`: no
-    /// connection begins for a while.
+    /// although the connections have no copy. If segments begin mappings, one may get the endpoint
+    /// of any other. Returns true if this node had one. `leaves_out`: no connection begins for a
+    /// while.
     pub(super) fn sever(
         &mut self,
         (engine, now): (&Engine, Timestamp),

@@ -111,8 +111,8 @@ impl Stage {
         }
     }
 
-    /// Time since which this node does not know all connections of a slice, if the partner's version
-    /// of the link has such a word.
+    /// Time since which this node does not know all connections of a slice, if the partner's
+    /// version of the link has such a word.
     pub(crate) fn doubted(&self, now: Timestamp, slice: usize) -> Option<Timestamp> {
         let paired = self.paired.as_ref().filter(|paired| !paired.lacks_flows)?;
         let share = paired.shares.get(slice)?;
