@@ -1,5 +1,5 @@
 //! PPTP between a small client and a small server: the control connection by the kernel's TCP, and
-//! enhanced GRE by raw sockets. Each peer is a few lines, so that a test may do what programs do not.
+//! enhanced GRE by raw sockets. A peer is a few lines, so that a test may do what programs do not.
 
 use super::*;
 use natgate_testnet::{Namespace, config_with_pool};
