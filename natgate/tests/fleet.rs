@@ -5,8 +5,6 @@
 
 #[path = "fleet/alone.rs"]
 mod alone;
-#[path = "fleet/controls.rs"]
-mod controls;
 #[path = "fleet/hosts.rs"]
 mod hosts;
 #[path = "fleet/routes.rs"]

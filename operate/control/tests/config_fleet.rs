@@ -31,15 +31,11 @@ fn pool(keys: &str) -> String {
 fn a_pair_shares_these_tables() {
     assert_eq!(read("").node, "a");
     assert_eq!(read("[pcp]\nenabled = true\n").slices.len(), 2);
-    let alg = "[alg]\nftp = true\ntftp = true\nsip = true\nrtsp = true\nirc = true\ndns = true\n";
-    assert_eq!(read(alg).slices.len(), 2);
     let realm = "[[realm]]\nname = \"homes\"\nvlan = 100\naddress = \"10.0.0.1/8\"\n";
     assert_eq!(read(realm).slices.len(), 2);
     let inside = PAIR.replace("[inside]\n", "[inside]\naddress6 = \"2001:db8:1::1/64\"\n");
     let nat64 = "[nat64]\nprefixes = [\"64:ff9b::/96\", \"2001:db8:64::/96\"]\n";
     parse(&format!("{inside}\n{nat64}"), "t").expect("it is right");
-    parse(&format!("{inside}\n{nat64}{alg}"), "t").expect("it is right");
-    parse(&format!("{PAIR}\n[workers]\ncount = 2\n{alg}"), "t").expect("it is right");
     let arithmetic =
         "deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\nports_per_subscriber = 64 # \"";
     for keys in ["block", "preserve", arithmetic] {
@@ -71,19 +67,18 @@ fn several_workers_do_not_share_everything_yet() {
     let servers = "{ internal = \"10.0.0.8:80\" }, { internal = \"10.0.0.9:80\" }";
     let service =
         format!("{PAIR}\n[[static]]\nexternal = \"203.0.113.1:80\"\nservers = [{servers}]\n");
-    for text in [nat64, service] {
+    let tunnels = "[dslite]\naddress = \"2001:db8:1::ff\"\nb4 = [\"2001:db8:b4::/48\"]\n";
+    refused(&format!("{nat64}{tunnels}{WORKERS}"), "NAT64 beside DS-Lite among several workers");
+    let dslite = format!("{inside}\n{tunnels}");
+    for text in [nat64, dslite, service] {
         parse(&format!("{text}{WORKERS}"), "t").expect("it is right");
     }
 }
 
 #[test]
 fn a_pair_refuses_what_it_does_not_share() {
-    for (key, expected) in [
-        ("pptp", "does not share calls of PPTP yet; take alg.pptp out"),
-        ("h323", "connections that messages of H.323 name yet; take alg.h323 out"),
-    ] {
-        refused(&format!("{PAIR}\n[alg]\nftp = true\n{key} = true\n"), expected);
-    }
+    let alg = format!("{PAIR}\n[alg]\nftp = true\n");
+    refused(&alg, "application-level gateways yet; take [alg] out");
     let inside = "[inside]\naddress6 = \"2001:db8:1::1/64\"\n";
     let tunnels = "[dslite]\naddress = \"2001:db8:1::ff\"\nb4 = [\"2001:db8:b4::/48\"]\n";
     let both = format!("{}\n{tunnels}", PAIR.replace("[inside]\n", inside));

@@ -391,11 +391,14 @@ impl Held {
         }
         let (due, start) = (facts.created.plus(YOUNG), out.len());
         let is_young = !takes_all && !facts.is_settled && (facts.is_tcp || now < due);
-        if is_young && facts.is_tcp {
+        // A mapping of a control flow goes at once; without gateways there is none.
+        if is_young && (facts.is_tcp || !ports.have_gateways()) {
+            if !facts.is_tcp {
+                young.add(due, key);
+            }
             return Present::NotYet;
         }
         let print = engine.copy_record(key, hosts, out);
-        // A mapping of a control flow goes at once.
         if is_young && !ports.has_flows(&out[start..]) {
             young.add(due, key);
             return Present::NotYet;

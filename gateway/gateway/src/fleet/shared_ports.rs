@@ -82,6 +82,11 @@ impl SharedPorts {
         })
     }
 
+    /// True if the node has gateways.
+    pub(super) fn have_gateways(&self) -> bool {
+        self.algs.is_some()
+    }
+
     /// True if the mapping of a record has control flows.
     pub(super) fn has_flows(&self, record: &[u8]) -> bool {
         let ends = self.algs.as_ref().and_then(|_| CopyEnds::read(record));
