@@ -67,7 +67,7 @@ fn several_workers_do_not_share_everything_yet() {
     let servers = "{ internal = \"10.0.0.8:80\" }, { internal = \"10.0.0.9:80\" }";
     let service =
         format!("{PAIR}\n[[static]]\nexternal = \"203.0.113.1:80\"\nservers = [{servers}]\n");
-    let tunnels = "[dslite]\naddress = \"2001:db8:1::ff\"\nb4 = [\"2001:db8:b4::/48\"]\n";
+    let tunnels = "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
     refused(&format!("{nat64}{tunnels}{WORKERS}"), "NAT64 beside DS-Lite among several workers");
     let dslite = format!("{inside}\n{tunnels}");
     for text in [nat64, dslite, service] {
