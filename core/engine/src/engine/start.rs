@@ -58,15 +58,10 @@ impl Engine {
         let rules = RuleSet::new(&config.rules)?;
         let realms = Realms::new(config, &rules)?;
         check_rules(config, (&rules, &realms), &external)?;
+        let (classes, groups) = (Classes::new(config), Grouping::new(config));
         let mut engine = Self {
             table: Table::new(sizes.room, config, key),
-            subscribers: Subscribers::new(
-                sizes.subscribers,
-                room,
-                Classes::new(config),
-                Grouping::new(config),
-                key,
-            ),
+            subscribers: Subscribers::new(sizes.subscribers, room, classes, groups, key),
             pool_watches: PoolWatches::default(),
             rules,
             realms,
