@@ -103,6 +103,14 @@ fn a_list_of_relays_that_counts_from_0() {
 }
 
 #[test]
+fn one_binding_is_counted_as_one() {
+    let text = "softwire-config { binding-table { softwire { ipv4 203.0.113.1; psid 0; b4-ipv6 \
+                2001:db8:b4::1; br-address 2001:db8::2; port-set { psid-length 0; } } } }";
+    let all = imported(text, Format::Snabb);
+    assert!(all.config.contains("# Its file has 1 binding.\n"), "{}", all.config);
+}
+
+#[test]
 fn the_name_of_the_file_of_bindings_is_the_callers() {
     let text = include_str!("files/lwaftr-lists.conf");
     let hints = Hints { bindings: Some("cust\"omers.csv".into()), ..Hints::default() };
