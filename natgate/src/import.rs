@@ -42,7 +42,8 @@ endpoints of IPv6 hosts (bib) and exceptions (denylist4) are lost. tayga's prefi
 
 The softwires of Snabb, and VPP's MAP domains with one rule for each customer, become [lw4o6] and a
 file of bindings. --bindings names this file; without it, it is bindings.csv beside the file of -o.
-VPP's other MAP domains become [[map]], and its AFTR becomes [dslite].
+VPP's other MAP domains become [[map]], and its AFTR becomes [dslite]. Snabb's br counts relays from
+1; in a file with a br 0, it counts from 0.
 
 The exit code is 0 if natgate accepts the resulting configuration. It is 1 if natgate does not
 accept it yet (the sentences tell why), if a line is lost, or if something has no equivalent and

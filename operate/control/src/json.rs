@@ -60,15 +60,31 @@ pub fn add_algs(to: &mut Value, algs: &[(AlgKind, AlgCounters)]) {
     .into();
 }
 
-/// A mapping, identified by protocol and endpoints.
-pub fn mapping_id(id: &MappingId) -> Value {
+/// A mapping, identified by protocol and endpoints. A `host` with a number has its name in place of
+/// the number.
+pub fn mapping_id(id: &MappingId, host: Option<&HostName>) -> Value {
+    let (internal, subscriber) =
+        named(host, endpoint(id.internal), id.internal.address.to_string());
     json!({
         "protocol": protocol(id.protocol),
-        "internal": endpoint(id.internal),
+        "internal": internal,
         "external": endpoint(id.external),
-        "subscriber": id.internal.address,
+        "subscriber": subscriber,
         "kind": id.kind.name(),
     })
+}
+
+/// Internal endpoint and subscriber, with the name of a host in place of its number.
+fn named(host: Option<&HostName>, internal: String, subscriber: String) -> (String, String) {
+    let Some(HostName { address, prefix: prefix_of, len }) = host else {
+        return (internal, subscriber);
+    };
+    let port = internal.rsplit(':').next().unwrap_or_default();
+    let internal = match address {
+        Some(address) => host_endpoint(*address, port),
+        None => internal,
+    };
+    (internal, prefix((*prefix_of, *len)))
 }
 
 /// A mapping or a session, ready for serialization.
@@ -118,13 +134,8 @@ impl<'n> MappingLine<'n> {
     /// The line with the name of a host of NAT64, if the mapping or session is one's.
     #[must_use]
     pub fn of_host(self, host: Option<&HostName>) -> Self {
-        let Some(HostName { address, prefix: prefix_of, len }) = host else { return self };
-        let port = self.internal.rsplit(':').next().unwrap_or_default();
-        let internal = match address {
-            Some(address) => host_endpoint(*address, port),
-            None => self.internal,
-        };
-        Self { internal, subscriber: prefix((*prefix_of, *len)), ..self }
+        let (internal, subscriber) = named(host, self.internal, self.subscriber);
+        Self { internal, subscriber, ..self }
     }
 
     /// The session as it is at `now`: the fields of its mapping with the session's own expiry and

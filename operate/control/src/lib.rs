@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod host_names;
 pub mod interface;
 pub mod json;
 pub mod meaning;

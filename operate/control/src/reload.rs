@@ -7,6 +7,7 @@ mod tables;
 
 use self::tables::{changed, named};
 use crate::config::{self, Configuration, Problem, Rivals};
+use crate::host_names::HostNames;
 use crate::json;
 use natgate_engine::{Config, Departure, Leaving, ReconfigureError};
 use natgate_gateway::{CommandError, Commander, Device, Prepared, Settings, WorkerSettings};
@@ -40,6 +41,8 @@ pub struct Reloaded {
     pub named: Vec<Leaving>,
     /// Names of their realms.
     pub names: json::Names,
+    /// Names of their hosts with numbers.
+    pub(crate) hosts: HostNames,
     /// Legal but unwise values.
     pub warnings: Vec<Problem>,
 }
@@ -56,8 +59,9 @@ impl Reloaded {
         let by_reason: Map<String, Value> =
             by_reason.map(|(why, count)| (why.name().into(), count.into())).collect();
         let named = self.named.iter().map(|leaving| {
-            let mut object = json::mapping_id(&leaving.mapping);
-            if let Some(realm) = self.names.realm(leaving.mapping.realm) {
+            let (id, realm) = (&leaving.mapping, leaving.mapping.realm);
+            let mut object = json::mapping_id(id, self.hosts.of(realm, id.internal.address));
+            if let Some(realm) = self.names.realm(realm) {
                 object["realm"] = realm.into();
             }
             object["reason"] = leaving.why.name().into();
@@ -427,7 +431,8 @@ impl Reloader {
         }
         let (stay, go, named) = (done.stayed, done.went, Vec::new());
         let names = json::Names::of_settings(&in_force.complete);
-        Ok(Reloaded { dry_run: false, changed, stay, go, named, names, warnings })
+        let hosts = HostNames::default();
+        Ok(Reloaded { dry_run: false, changed, stay, go, named, names, hosts, warnings })
     }
 
     /// Reads the file and determines the effects of a reload without doing it. Names at most `most`
@@ -452,7 +457,11 @@ impl Reloader {
         let (stay, go, named) = (review.stay, review.go, review.named);
         // Mappings of removed realms are among them.
         let names = json::Names::of_settings(&new.complete);
-        Ok(Reloaded { dry_run: true, changed, stay, go, named, names, warnings })
+        let hosts =
+            named.iter().map(|one: &Leaving| (one.mapping.realm, one.mapping.internal.address));
+        let hosts = HostNames::ask(&self.commander, &in_force.complete, hosts);
+        let hosts = hosts.map_err(ReloadError::Gateway)?;
+        Ok(Reloaded { dry_run: true, changed, stay, go, named, names, hosts, warnings })
     }
 
     fn join(&self, settings: &Settings) -> Result<(), String> {

@@ -5,6 +5,9 @@
 //! (`psid-map`, `br-address`); later each softwire has its own. Both are read in any mixture. The
 //! softwires become a file of bindings, and the rest becomes `[lw4o6]`, `[inside]` (Snabb's
 //! internal interface) and `[outside]`.
+//!
+//! A softwire names its end of the list by `br`, which counts from 1 and is 1 if it is absent. An
+//! early revision of the first version counts from 0: a file with a `br 0` is read so.
 
 use crate::ImportError;
 use crate::address::{Range, address};
@@ -60,7 +63,17 @@ struct Shared {
 #[derive(Default)]
 struct Lists {
     shared: BTreeMap<u32, Shared>,
-    ends: Vec<u128>,
+    ends: Vec<Option<u128>>,
+    /// The place of the first end: 0 or 1.
+    first: usize,
+}
+
+impl Lists {
+    /// The end at a place; without a place, the first.
+    fn end(&self, place: Option<&str>) -> Option<u128> {
+        let place = place.map_or(Some(self.first), |place| place.parse().ok())?;
+        self.ends.get(place.checked_sub(self.first)?).copied().flatten()
+    }
 }
 
 struct Snabb<'p> {
@@ -76,9 +89,11 @@ impl Snabb<'_> {
             "instance" | "instances" => self.instance(section),
             "external-interface" => {
                 section.inner.iter().for_each(|one| self.external(one));
+                self.networks(section);
             }
             "internal-interface" => {
                 section.inner.iter().for_each(|one| self.internal(one));
+                self.networks(section);
             }
             "binding-table" => self.table(section),
             "softwire-state" => self.plan.unneeded(&origin(section), "has counters, no settings"),
@@ -221,7 +236,7 @@ impl Snabb<'_> {
                 }
                 _ => self.plan.without(&origin(leaf), "is no MTU that natgate has (from 1280)"),
             },
-            ("vlan-tag", _) => self.own(leaf, "external-interface"),
+            ("ip" | "mac" | "next-hop" | "vlan-tag", _) => self.own(leaf, "external-interface"),
             _ => self.shared(leaf, "outside"),
         }
     }
@@ -246,7 +261,7 @@ impl Snabb<'_> {
                 let message = "is the flow label of all tunnels; natgate's packets have 0";
                 self.plan.without(&origin(leaf), message);
             }
-            ("vlan-tag", _) => self.own(leaf, "internal-interface"),
+            ("ip" | "mac" | "next-hop" | "vlan-tag", _) => self.own(leaf, "internal-interface"),
             _ => self.shared(leaf, "inside"),
         }
     }
@@ -303,22 +318,29 @@ impl Snabb<'_> {
         for one in &table.inner {
             match one.key {
                 "psid-map" => self.psid_map(one, &mut lists),
-                "br-address" | "br-addresses" => match host6(one.text()) {
-                    Some(end) => lists.ends.push(end),
-                    None => {
-                        // The place in the list counts: softwires name it.
-                        lists.ends.push(0);
+                "br-address" | "br-addresses" => {
+                    let end = host6(one.text());
+                    // The place in the list counts: softwires name it.
+                    lists.ends.push(end);
+                    if end.is_none() {
                         self.plan.lost(&origin(one), "is no IPv6 address");
                     }
-                },
+                }
                 "softwire" => {}
                 "version" => self.plan.unneeded(&origin(one), "counts changes of Snabb's table"),
                 _ => self.unknown(one),
             }
         }
-        for one in table.inner.iter().filter(|one| one.key == "softwire") {
-            self.softwire(one, &lists);
+        let softwires = || table.inner.iter().filter(|one| one.key == "softwire");
+        let zero = |softwire| Statement::get(softwire, "br").filter(|br| br.text() == "0");
+        let zero = softwires().find_map(zero);
+        lists.first = usize::from(zero.is_none());
+        if let Some(br) = zero {
+            let message = "is of an early revision of Snabb, in which br counts from 0: br 0 is \
+                           the first br-address here, and later revisions count from 1";
+            self.plan.differs(&origin(br), message);
         }
+        softwires().for_each(|one| self.softwire(one, &lists));
     }
 
     fn psid_map(&mut self, entry: &Statement<'_>, lists: &mut Lists) {
@@ -403,17 +425,18 @@ fn bound(softwire: &Statement<'_>, lists: &Lists, from: &Origin) -> Result<Bindi
     let ipv4 = address(text("ipv4")).ok_or("has no IPv4 address")?;
     let b4 = host6(text("b4-ipv6")).ok_or("has no IPv6 address b4-ipv6")?;
     let psid = text("psid").parse::<u16>().map_err(|_| "has no psid from 0 to 65535")?;
-    let br = match (softwire.get("br-address"), softwire.get("br")) {
+    let br = match (softwire.get("br-address"), softwire.get("br").map(Statement::text)) {
         (Some(end), _) => host6(end.text()).ok_or("has a br-address that is no IPv6 address")?,
-        (None, Some(place)) => {
-            let place = place.text().parse::<usize>().ok();
-            let end = place.and_then(|place| lists.ends.get(place));
-            *end.ok_or("has a br that is no place in the list br-address, from 0")?
+        (None, place @ Some(_)) => {
+            let message = match lists.first {
+                0 => "has a br that is no place in the list br-address, from 0",
+                _ => "has a br that is no place in the list br-address, from 1",
+            };
+            lists.end(place).ok_or(message)?
         }
-        (None, None) => match lists.ends[..] {
-            [end] => end,
-            _ => return Err("has no br-address"),
-        },
+        (None, None) => {
+            lists.end(None).ok_or("has no br-address, and none is first in the list")?
+        }
     };
     let own = softwire.get("port-set").or_else(|| softwire.get("psid-map"));
     let division = match own {

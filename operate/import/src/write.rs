@@ -150,7 +150,9 @@ fn softwires(text: &mut String, softwires: &Softwires, bindings: &str) {
         line!(text, "b4 = {}", list(&aftr.b4));
     }
     if let Some(own) = softwires.address {
-        line!(text, "\n# Its file has {} bindings.", softwires.bindings.len());
+        let count = softwires.bindings.len();
+        let what = if count == 1 { "binding" } else { "bindings" };
+        line!(text, "\n# Its file has {count} {what}.");
         line!(text, "[lw4o6]\naddress = \"{}\"\nbindings = {}", address(own), quoted(bindings));
         softwires.keys.iter().for_each(|(key, value)| line!(text, "{key} = {value}"));
     }

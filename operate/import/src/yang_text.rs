@@ -48,27 +48,27 @@ pub(crate) fn statements(text: &str) -> Result<Vec<Statement<'_>>, ImportError> 
     let mut lexer = Lexer { rest: text, line: 1 };
     let mut open: Vec<Statement<'_>> = Vec::new();
     let mut done: Vec<Statement<'_>> = Vec::new();
-    let mut words: Vec<(Cow<'_, str>, &str)> = Vec::new();
-    let mut start = 1;
+    let mut words: Vec<(Cow<'_, str>, &str, usize)> = Vec::new();
     while let Some(token) = lexer.token()? {
         let line = lexer.line;
         let wrong = |message: &str| Err(ImportError::Malformed { line, message: message.into() });
         match token {
             Token::Word(..) if words.len() >= 2 => {
+                let lines = [words[0].2, words[1].2, line];
+                // A statement seldom goes on in the next line: its end is missing.
+                if let Some(ended) = lines.windows(2).find(|pair| pair[0] < pair[1]) {
+                    let message = "lacks a ; at its end".into();
+                    return Err(ImportError::Malformed { line: ended[0], message });
+                }
                 return wrong("has a third word; a statement is KEYWORD VALUE; or KEYWORD {");
             }
-            Token::Word(word, raw) => {
-                if words.is_empty() {
-                    start = line;
-                }
-                words.push((word, raw));
-            }
+            Token::Word(word, raw) => words.push((word, raw, line)),
             Token::Open | Token::End => {
                 let mut words = words.drain(..);
-                let Some((_, key)) = words.next() else {
+                let Some((_, key, start)) = words.next() else {
                     return wrong("has no keyword before it; a statement is KEYWORD VALUE;");
                 };
-                let value = words.next().map(|(value, _)| value);
+                let value = words.next().map(|(value, ..)| value);
                 let statement = Statement { key, value, inner: Vec::new(), line: start };
                 match token {
                     Token::Open if open.len() >= MOST_DEPTH => {
@@ -86,7 +86,7 @@ pub(crate) fn statements(text: &str) -> Result<Vec<Statement<'_>>, ImportError> 
         }
     }
     let last = open.last().map(|block| (block.line, "opens a block that nothing closes"));
-    let last = last.or_else(|| words.first().map(|_| (start, "lacks a ; at its end")));
+    let last = last.or_else(|| words.first().map(|word| (word.2, "lacks a ; at its end")));
     match last {
         Some((line, message)) => Err(ImportError::Malformed { line, message: message.into() }),
         None => Ok(done),
@@ -198,6 +198,10 @@ mod tests {
             ("a {\n b 1;\n", "line 1: opens a block that nothing closes"),
             ("a 1;\n}", "line 2: closes a block"),
             ("a 1 2;", "line 1: has a third word"),
+            ("a {\n b 1\n c 2;\n}", "line 2: lacks a ;"),
+            ("a {\n b\n c 2;\n}", "line 2: lacks a ;"),
+            ("a {\n b 1\n\n c { d; }\n}", "line 2: lacks a ;"),
+            ("a\n b 1;\nc\n {", "line 1: lacks a ;"),
             ("\n;", "line 2: has no keyword"),
             ("a \"b;\n", "line 1: begins a string"),
             ("a; /* b", "line 1: begins a comment"),

@@ -59,16 +59,55 @@ fn an_lwaftr_of_snabb() {
 fn lists_of_older_versions_beside_the_softwires() {
     let text = include_str!("files/lwaftr-lists.conf");
     let all = imported(text, Format::Snabb);
-    let expected =
-        ["203.0.113.0,0,6,63,2001:db8:b4::1", "203.0.113.8,6,4,15,2001:db8:b4::3,2001:db8:ffff::3"];
+    let expected = [
+        "203.0.113.0,0,6,63,2001:db8:b4::1",
+        "203.0.113.1,0,6,63,2001:db8:b4::6",
+        "203.0.113.8,6,4,15,2001:db8:b4::3,2001:db8:ffff::3",
+    ];
     assert_eq!(bindings(&all), expected);
     has(&all, "[lw4o6] address = \"2001:db8:ffff::2\" bindings = \"bindings.csv\"");
+    has(
+        &all,
+        "[inside] device = \"edit-inside\" address6 = \"2001:db8:1::2/64\" gateway6 = \
+         \"2001:db8:1::1\"",
+    );
+    has(
+        &all,
+        "[outside] device = \"edit-outside\" address = \"192.0.2.2/24\" gateway = \"192.0.2.1\" \
+         mtu = 1500",
+    );
+    differs(&all, line(text, "ip 192.0.2.2"), "/24 is written");
+    differs(&all, line(text, "ip 2001:db8:1::2"), "/64 is written");
+    lacks(&all, line(text, "mac 02:00:00:00:00:01"), "the device's own");
     lost(&all, line(text, "addr 203.0.113.9"), "16 bits");
     lost(&all, line(text, "psid 64"), "PSID 64 does not fit into 6 bits");
-    lost(&all, line(text, "br 2"), "no place in the list br-address");
+    lost(&all, line(text, "br 3"), "no place in the list br-address");
     lost(&all, line(text, "203.0.113.10"), "no psid-map has its address");
     differs(&all, line(text, "vlan-tag 42"), "outside.device");
     lacks(&all, line(text, "allow-incoming-icmp false"), "natgate answers pings");
+}
+
+/// Only an early revision of Snabb's first schema counts relays from 0.
+#[test]
+fn a_list_of_relays_that_counts_from_0() {
+    let later = include_str!("files/lwaftr-lists.conf");
+    let text = later.replace("br 1;", "br 0;").replace("br 2;", "br 1;").replace("br 3;", "br 2;");
+    let (all, expected) = (imported(&text, Format::Snabb), imported(later, Format::Snabb));
+    assert_eq!(bindings(&all), bindings(&expected));
+    differs(&all, line(&text, "br 0"), "counts from 0");
+    lost(&all, line(&text, "br 2"), "no place in the list br-address");
+    let about = |imported: &Imported| {
+        imported.remarks.iter().filter(|remark| remark.message.contains("counts from 0")).count()
+    };
+    assert_eq!((about(&all), about(&expected)), (1, 0));
+}
+
+#[test]
+fn one_binding_is_counted_as_one() {
+    let text = "softwire-config { binding-table { softwire { ipv4 203.0.113.1; psid 0; b4-ipv6 \
+                2001:db8:b4::1; br-address 2001:db8::2; port-set { psid-length 0; } } } }";
+    let all = imported(text, Format::Snabb);
+    assert!(all.config.contains("# Its file has 1 binding.\n"), "{}", all.config);
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod softwires;
 mod tests;
 mod top;
 
+use crate::host_names::HostNames;
 use crate::json::Names;
 use crate::past::Searches;
 use crate::reload::{Attempt, ReloadError, Reloaded, Reloader};
@@ -33,13 +34,11 @@ use axum::{Extension, Router};
 use changes::Change;
 pub use endpoint_owner::PairAsker;
 use natgate_engine::{Filter, Prefix};
-use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{CommandError, Commander, Load, Settings};
 use natgate_logs::CatchUp;
 use query::TableQuery;
 use serde::Deserialize;
 use serde_json::json;
-use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -236,14 +235,7 @@ impl Interface {
         &self,
         hosts: impl Iterator<Item = (u16, Ipv4Addr)>,
     ) -> Result<HostNames, CommandError> {
-        let settings = self.settings();
-        if settings.ipv6.nat64.is_none() && settings.ipv6.dslite.is_none() {
-            return Ok(HostNames::default());
-        }
-        let named = self.commander().hosts(hosts)?.into_iter();
-        Ok(HostNames(
-            named.filter_map(|(realm, number, name)| Some(((realm, number), name?))).collect(),
-        ))
+        HostNames::ask(self.commander(), &self.settings(), hosts)
     }
 
     fn reload(&self, body: &[u8]) -> (Response, Option<Change>) {
@@ -278,16 +270,6 @@ impl Interface {
         let body = json!({ "ok": true, "what": what.name(), "cleared": cleared });
         let change = Change::Done(format!("{cleared} {} cleared", what.name()));
         Ok((Extension(change), Response::done(body)).into_response())
-    }
-}
-
-/// Names of hosts with numbers, by realm and number.
-#[derive(Debug, Default)]
-struct HostNames(HashMap<(u16, Ipv4Addr), HostName>);
-
-impl HostNames {
-    fn of(&self, realm: u16, number: Ipv4Addr) -> Option<&HostName> {
-        self.0.get(&(realm, number))
     }
 }
 

@@ -15,7 +15,7 @@ use super::format::{Entry, Holding};
 use super::outline::{Coverage, Follows, FrameAt, InForceThen, Outline, OutlineError, Part};
 use super::reader::Reader;
 use crate::in_force::OwnersInForce;
-use crate::json::{DEFAULT_REALM, endpoint, prefix, protocol as name_of, seconds};
+use crate::json::{DEFAULT_REALM, endpoint, host_endpoint, prefix, protocol as name_of, seconds};
 pub use holder::Holder;
 use natgate_engine::{Endpoint, Timestamp};
 use natgate_gateway::ipv6::HostName;
@@ -298,7 +298,7 @@ impl HoldingMatch {
             self.holding;
         let (first, last) = ports;
         let internal = internal_port.and_then(|port| match host {
-            Some(host) => host.address.map(|address| format!("[{address}]:{port}")),
+            Some(host) => host.address.map(|address| host_endpoint(address, port)),
             None => Some(endpoint(Endpoint { address: subscriber, port })),
         });
         let subscriber = match host {

@@ -52,3 +52,29 @@ fn a_subscriber_of_both_kinds_is_told_apart_by_the_realm() {
         }
     }
 }
+
+#[test]
+fn a_dry_run_names_hosts_in_place_of_their_numbers() {
+    for workers in [1, 2] {
+        let world = World::in_mode(&format!("dry-run-{workers}"), workers, 0, BOTH);
+        let (tables, _) = BOTH.split_once("[[static]]").expect("there are some");
+        let text = format!("{CONFIGURATION}{tables}[workers]\ncount = {workers}\n");
+        let file = world.path.with_file_name("natgate.toml");
+        std::fs::write(&file, text).expect("the file can be written");
+        let body = json!({ "dry_run": true });
+        let Response { status, body } =
+            ask(&world.path, "POST", "/v1/reload", &body, PATIENCE).expect("an answer");
+        assert_eq!(status, 200, "{body}");
+        let named = body["named"].as_array().expect("a list");
+        let ends = |one: &Value| {
+            let word = |key: &str| one[key].as_str().unwrap_or_default().to_owned();
+            [word("realm"), word("internal"), word("subscriber"), word("external")]
+        };
+        let named: BTreeSet<_> = named.iter().map(ends).collect();
+        let expected = [
+            ["nat64", "[2001:db8:b4::5]:80", "2001:db8:b4::/64", "203.0.113.1:8064"],
+            ["dslite", "192.168.1.2:80", "2001:db8:b4::/64", "203.0.113.1:8046"],
+        ];
+        assert_eq!(named, expected.map(|one| one.map(str::to_owned)).into(), "{body}");
+    }
+}

@@ -520,3 +520,15 @@ fn hosts_of_nat64_are_named_and_a_number_passes_on() {
     let found = &world.who(2100, None, 500).unwrap()[0];
     assert_eq!((&found.subscriber[..], &found.internal), ("2001:db8:9::/64", &None));
 }
+
+#[test]
+fn a_host_behind_a_tunnel_is_written_as_in_the_lists() {
+    let mut world = World::new();
+    let address = Some(Ipv4Addr::new(192, 168, 1, 2).to_ipv6_mapped());
+    let name = HostName { address, ..host(1, true) };
+    world.tell_of(name, 100, Change::MappingCreated(mapping(1, 5000)));
+    let found = &world.who(5000, UDP, 120).unwrap()[0];
+    let internal = format!("192.168.1.2:{}", mapping(1, 5000).internal.port);
+    let shown = (&found.subscriber[..], found.internal.as_deref());
+    assert_eq!(shown, ("2001:db8:1::/64", Some(&internal[..])));
+}
