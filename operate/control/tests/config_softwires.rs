@@ -238,6 +238,26 @@ fn tables_that_claim_one_packet_are_refused() {
     assert!(problems[0].message.contains("is in map[0].ipv4 in line 13"), "{problems:?}");
 }
 
+/// Nobody would find them: the gateway answers no ARP for customers.
+#[test]
+fn addresses_in_the_network_of_the_outside_are_refused() {
+    let network = "198.51.100.0/24, the network of outside.address; the gateway answers no ARP";
+    for ipv4 in ["198.51.100.0/24", "198.51.100.128/25", "198.51.0.0/16"] {
+        let map = MAP.replace("192.0.2.0/24", ipv4);
+        refused(&map, &[("10 map[0].ipv4: ", &format!("{ipv4} overlaps {network}"))]);
+    }
+    for (ipv4, name) in [("198.51.100.77", "host"), ("198.51.100.1", "own")] {
+        let bindings = format!("{BINDINGS}{ipv4},0,6,1,2001:db8:b4::3\n");
+        let folder = Folder::new(name, LW4O6, &bindings);
+        let problems = folder.read().expect_err("an address that no router sends here");
+        assert_eq!((problems.len(), problems[0].line), (1, Some(9)), "{problems:?}");
+        assert_eq!(problems[0].key, "lw4o6.bindings");
+        let file = folder.0.join("bindings.csv").display().to_string();
+        let expected = format!("{ipv4} of {file} is in {network}");
+        assert!(problems[0].message.starts_with(&expected), "{problems:?}");
+    }
+}
+
 #[test]
 fn bindings_may_change_at_a_reload_and_other_keys_may_not() {
     let folder = Folder::new("reload", LW4O6, BINDINGS);

@@ -6,7 +6,7 @@ use super::ipv6::read_pref64;
 use super::places::Target;
 use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
-use super::values::{self, overlaps, show_prefix, show_range};
+use super::values::{self, overlaps, overlaps_prefix, show_prefix, show_range};
 use super::values6;
 use natgate_engine::Prefix;
 use natgate_gateway::{Bindings, FileVersion};
@@ -214,6 +214,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     ends_differ(draft, report);
     dmrs_differ(draft, report);
     addresses_are_free(draft, report);
+    addresses_are_routed(draft, report);
 }
 
 fn rules_differ(draft: &Draft, report: &Report<'_>) {
@@ -356,6 +357,30 @@ fn addresses_are_free(draft: &Draft, report: &Report<'_>) {
         let message = format!("{ipv4} of {} is in {key} in line {line}", lw4o6.file.display());
         report.wrong(&table.place, format!("{message} too; {remedy}"));
         break;
+    }
+}
+
+/// Remedy for an address in the network of the outside.
+pub(super) const ROUTED: &str =
+    "the gateway answers no ARP for it; write addresses that your routers send to the gateway";
+
+/// The gateway answers no ARP for addresses of rules and bindings, so none is in the network of the
+/// outside.
+fn addresses_are_routed(draft: &Draft, report: &Report<'_>) {
+    let Some(network) = draft.outside.network() else { return };
+    let shown = format!("{}, the network of outside.address", show_prefix(network));
+    for ipv4 in draft.ipv6.map.iter().map(|map| &map.ipv4) {
+        if overlaps_prefix(ipv4.value, network) {
+            let message = format!("{} overlaps {shown}", show_prefix(ipv4.value));
+            report.wrong(&ipv4.place, format!("{message}; {ROUTED}"));
+        }
+    }
+    let Some(lw4o6) = &draft.ipv6.lw4o6 else { return };
+    let Some(table) = &lw4o6.bindings else { return };
+    let mut addresses = table.value.iter().map(|binding| binding.ipv4);
+    if let Some(ipv4) = addresses.find(|ipv4| network.contains(ipv4.to_bits())) {
+        let message = format!("{ipv4} of {} is in {shown}", lw4o6.file.display());
+        report.wrong(&table.place, format!("{message}; {ROUTED}"));
     }
 }
 

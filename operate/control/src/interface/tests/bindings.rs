@@ -246,6 +246,7 @@ fn a_wrong_change_changes_nothing_and_says_why() {
         (set("203.0.113.64,0,6,1,10.0.0.1"), 400, "set[1]: "),
         (set("127.0.0.1,0,6,1,2001:db8:b4::9"), 400, "no address that a host can have"),
         (set("203.0.113.5,0,6,1,2001:db8:b4::9"), 400, "203.0.113.5 is an external address"),
+        (set("192.0.2.77,0,6,1,2001:db8:b4::9"), 400, "192.0.2.77 is in 192.0.2.0/24, the network"),
         (set("203.0.113.65,0,5,1,2001:db8:b4::9"), 409, "203.0.113.65 has another division"),
         (json!({ "set": new }), 409, "203.0.113.90 has another division"),
     ] {
