@@ -258,6 +258,30 @@ fn addresses_in_the_network_of_the_outside_are_refused() {
     }
 }
 
+/// Customers send by IPv6: without it inside, the tables would have no effect.
+#[test]
+fn tables_of_tunnels_need_ipv6_inside() {
+    let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
+    let dslite = "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
+    let sides = SIDES.replace("address6 = \"2001:db8:0:1::1/64\"\n", "");
+    let route = |side: &str| {
+        let prefix = "[[route]]\nprefix = \"2001:db8:b4::/48\"\nvia = \"fe80::9\"\n";
+        format!("{prefix}side = \"{side}\"\n")
+    };
+    let with_pool = format!("{pool}{dslite}");
+    for (text, key, line) in [(&*with_pool, "dslite", 8), (LW4O6, "lw4o6", 6), (MAP, "map[0]", 6)] {
+        for more in [String::new(), route("outside")] {
+            let problems = read_text(&format!("{sides}{text}{more}"), "t").expect_err(key);
+            let [one] = &problems[..] else { panic!("{key}: {problems:?}") };
+            assert_eq!((one.key.as_str(), one.line), (key, Some(line)), "{one:?}");
+            let said = "its customers send by IPv6, and the inside has none; write inside.address6";
+            assert!(one.message.starts_with(said), "{one:?}");
+        }
+        let routed = read_text(&format!("{sides}{text}{}", route("inside")), "t");
+        assert!(routed.is_ok(), "{key}: {routed:?}");
+    }
+}
+
 #[test]
 fn bindings_may_change_at_a_reload_and_other_keys_may_not() {
     let folder = Folder::new("reload", LW4O6, BINDINGS);

@@ -138,6 +138,11 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
 }
 
 impl DsliteDraft {
+    /// True if no value is faulty or missing.
+    pub(super) fn is_whole(&self) -> bool {
+        self.address.is_some() && !self.b4.is_empty()
+    }
+
     /// The gateway's end of the tunnels.
     pub(super) fn end(&self) -> Option<Ipv6Addr> {
         self.address.as_ref().map(|address| address.value)

@@ -8,7 +8,7 @@ use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
 use super::values::{self, overlaps, overlaps_prefix, show_prefix, show_range};
 use super::values6;
-use natgate_engine::Prefix;
+use natgate_engine::{Prefix, Side};
 use natgate_gateway::{Bindings, FileVersion};
 use natgate_ipv6::softwire::{
     BindingTable, Domains, Lw4o6Settings, MapMode, MapParameters, MapRule, MapSettings,
@@ -210,11 +210,31 @@ fn report_rule(section: &Section<'_>, parameters: MapParameters, error: RuleErro
 
 /// Reports all parts that disagree.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
+    inside_has_ipv6(draft, report);
     rules_differ(draft, report);
     ends_differ(draft, report);
     dmrs_differ(draft, report);
     addresses_are_free(draft, report);
     addresses_are_routed(draft, report);
+}
+
+/// Customers of tunnels send by IPv6. Without IPv6 inside, the tables would have no effect.
+fn inside_has_ipv6(draft: &Draft, report: &Report<'_>) {
+    let (inside, ipv6) = (&draft.inside, &draft.ipv6);
+    let is_described = inside.address6.is_some() || inside.gateway6.is_some();
+    if is_described || ipv6.advertise.is_some() || draft.router6.is_on(Side::Inside) {
+        return;
+    }
+    // A table with a faulty value has a problem of its own.
+    let dslite = ipv6.dslite.as_ref().filter(|table| table.is_whole()).map(|table| &table.place);
+    let lw4o6 = ipv6.lw4o6.as_ref().filter(|table| table.address.is_some());
+    let lw4o6 = lw4o6.map(|table| &table.place);
+    let map = ipv6.map.first().map(|table| &table.place);
+    for place in [dslite, lw4o6, map].into_iter().flatten() {
+        let message = "its customers send by IPv6, and the inside has none";
+        let example = "inside.address6 = \"2001:db8:0:1::1/64\"";
+        report.wrong(place, format!("{message}; write {example}"));
+    }
 }
 
 fn rules_differ(draft: &Draft, report: &Report<'_>) {
