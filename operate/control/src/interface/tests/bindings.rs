@@ -286,3 +286,52 @@ fn a_wrong_change_changes_nothing_and_says_why() {
     assert_eq!(without.get("/v1/bindings")["bindings"], json!([]));
     assert_eq!(without.get("/v1/domains")["domains"], json!([]));
 }
+
+#[test]
+fn a_reload_tells_how_many_bindings_it_exchanges() {
+    let mut lines = fixed();
+    let world = World::with_bindings("bindings-reload", 1, &lines);
+    let write = |name: &str, lines: &Lines| {
+        std::fs::write(world.path.with_file_name(name), file_of(lines)).expect("it can be written");
+    };
+    let reload = |dry_run: bool| {
+        let asked = json!({ "dry_run": dry_run });
+        let answer = ask(&world.path, "POST", "/v1/reload", &asked, PATIENCE).expect("an answer");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.body
+    };
+    let says = |changed: Value, bindings: Value, part: &str| {
+        for dry_run in [true, false] {
+            let body = reload(dry_run);
+            assert_eq!((&body["changed"], &body["bindings"]), (&changed, &bindings), "{body}");
+            let sentence = crate::reload::sentence(&body);
+            assert!(sentence.contains(part), "{sentence}");
+        }
+        let again = reload(false);
+        assert_eq!((&again["changed"], &again["bindings"]), (&json!([]), &Value::Null));
+    };
+    let all = lines.len();
+    says(json!([]), Value::Null, "different");
+    // Another version of the file with the same bindings.
+    write("bindings.csv", &lines);
+    says(json!([]), Value::Null, "different");
+    add(&mut lines, 70, 1, 0x500);
+    write("bindings.csv", &lines);
+    let exchanged = json!({ "before": all, "after": all + 1 });
+    says(json!(["lw4o6"]), exchanged, &format!("other lw4o6 ({all} bindings before, 25 after)"));
+    // As many bindings, one with another B4.
+    add(&mut lines, 70, 1, 0x501);
+    write("bindings.csv", &lines);
+    let exchanged = json!({ "before": all + 1, "after": all + 1 });
+    says(json!(["lw4o6"]), exchanged, "(25 bindings before, 25 after)");
+    // Another file, which has not what a request added.
+    let set = [add(&mut Lines::new(), 71, 1, 0x502)];
+    assert_eq!(world.change(&json!({ "set": set })).status, 200);
+    write("others.csv", &lines);
+    let file = world.path.with_file_name("natgate.toml");
+    let text = std::fs::read_to_string(&file).expect("a configuration");
+    std::fs::write(&file, text.replace("bindings.csv", "others.csv")).expect("it can be written");
+    let exchanged = json!({ "before": all + 2, "after": all + 1 });
+    says(json!(["lw4o6"]), exchanged, "(26 bindings before, 25 after)");
+    world.has_bindings(&lines);
+}
