@@ -335,3 +335,40 @@ fn a_reload_tells_how_many_bindings_it_exchanges() {
     says(json!(["lw4o6"]), exchanged, "(26 bindings before, 25 after)");
     world.has_bindings(&lines);
 }
+
+#[test]
+fn a_broken_file_is_a_problem_until_it_is_mended() {
+    let lines = fixed();
+    let world = World::with_bindings("bindings-broken", 1, &lines);
+    let file = world.path.with_file_name("bindings.csv");
+    let mut refresher = Refresher::default();
+    let mut written = |text: &str| {
+        std::fs::write(&file, text).expect("the file can be written");
+        (0..2).for_each(|_| drop(refresher.look(&world.reloader.settings())));
+        let health = world.get("/v1/health");
+        let alarms = health["alarms"].as_array().expect("alarms").iter();
+        let own = alarms.filter(|alarm| alarm["text"].to_string().contains("bindings.csv"));
+        let told = own.map(|alarm| {
+            assert_eq!((&health["ok"], &alarm["severity"]), (&json!(false), &json!("warning")));
+            alarm["text"].as_str().expect("a sentence").to_owned()
+        });
+        told.collect::<Vec<_>>()
+    };
+    let good = file_of(&lines);
+    assert_eq!(written(&good), [""; 0]);
+    let faults = written(&format!("x\ny\n{good}"));
+    let [fault] = &faults[..] else { panic!("{faults:?}") };
+    let said = "the changed file of bindings is not in force, 2 problems, the first: ";
+    assert!(fault.starts_with(said) && fault.contains("bindings.csv:1:"), "{fault}");
+    let faults = written(&format!("{good}203.0.113.5,0,6,1,2001:db8:b4::9\n"));
+    assert!(faults.len() == 1 && faults[0].contains("1 problem,"), "{faults:?}");
+    assert!(faults[0].contains("203.0.113.5 is an external address"), "{faults:?}");
+    world.has_bindings(&lines);
+    assert_eq!(written(&good), [""; 0]);
+    // A reload of a mended file ends the problem, too.
+    assert_eq!(written("x").len(), 1);
+    std::fs::write(&file, &good).expect("the file can be written");
+    world.reloader.reload().expect("a good file");
+    let health = world.get("/v1/health");
+    assert!(!health["problems"].to_string().contains("bindings.csv"), "{health}");
+}
