@@ -217,7 +217,10 @@ fn bindings_with_a_fault_change_nothing() {
     assert!(message.contains("bound to 2001:db8:b4::1 in line 2, column 1, already"), "{message}");
     fs::remove_file(folder.0.join("bindings.csv")).expect("a file");
     let problems = folder.read().expect_err("there is no file");
-    assert!(problems[0].message.starts_with("cannot be read: No such file"), "{problems:?}");
+    let at = (problems.len(), &*problems[0].key, problems[0].line);
+    assert_eq!(at, (1, "lw4o6.bindings", Some(9)));
+    let said = format!("{file} cannot be read: No such file");
+    assert!(problems[0].message.starts_with(&said), "{problems:?}");
 }
 
 #[test]
@@ -280,6 +283,45 @@ fn tables_of_tunnels_need_ipv6_inside() {
         let routed = read_text(&format!("{sides}{text}{}", route("inside")), "t");
         assert!(routed.is_ok(), "{key}: {routed:?}");
     }
+}
+
+#[test]
+fn unwise_ends_and_no_customers_are_warned_of() {
+    let warned = |text: &str, bindings: &str| {
+        let folder = Folder::new("unwise", text, bindings);
+        let warnings = folder.read().expect("a good file").warnings;
+        let at = |one: &Problem| {
+            let message = one.message.replace(&*folder.0.to_string_lossy(), "");
+            format!("{} {}: {message}", one.line.expect("a line"), one.key)
+        };
+        warnings.iter().map(at).collect::<Vec<_>>()
+    };
+    assert_eq!(warned(LW4O6, BINDINGS), [""; 0]);
+    assert_eq!(
+        warned(LW4O6, "# nobody yet\n"),
+        ["9 lw4o6.bindings: /bindings.csv has no binding, so [lw4o6] serves nobody; add the \
+             customers"]
+    );
+    assert_eq!(warned(MAP, ""), [""; 0]);
+    assert_eq!(
+        warned(&MAP.replace("2001:db8:ffff::1", "2001:db8:7::1"), ""),
+        ["12 map[0].br: 2001:db8:7::1 overlaps map[0].ipv6 (2001:db8::/40), so a customer may \
+             have its addresses; write one of its own"]
+    );
+    let translation = MAP.replace("encapsulation", "translation");
+    let dmr = translation.replace("br = \"2001:db8:ffff::1\"", "dmr = \"2001:db8:9::/64\"");
+    assert_eq!(
+        warned(&dmr, ""),
+        ["12 map[0].dmr: 2001:db8:9::/64 overlaps map[0].ipv6 (2001:db8::/40), so a customer \
+             may have its addresses; write one of its own"]
+    );
+    let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
+    let dslite = "[dslite]\naddress = \"2001:db8:b4::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
+    assert_eq!(
+        warned(&format!("{pool}{dslite}"), ""),
+        ["11 dslite.b4[0]: 2001:db8:b4::/48 contains dslite.address (2001:db8:b4::1), which is \
+             no B4; write prefixes of B4s alone"]
+    );
 }
 
 #[test]

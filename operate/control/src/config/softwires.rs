@@ -92,6 +92,13 @@ pub(super) fn read_lw4o6(section: &Section<'_>) -> Option<Lw4o6Draft> {
         version = FileVersion::of(&file);
         match read_bindings(&file, br) {
             Ok(table) => Some(Located { value: Arc::new(table), place }),
+            // A file that cannot be read has no line of its own.
+            Err(problems) if problems.iter().all(|problem| problem.line.is_none()) => {
+                for problem in problems {
+                    value.wrong(format!("{} {}", problem.file, problem.message));
+                }
+                None
+            }
             Err(problems) => {
                 section.report.adopt(problems);
                 None
@@ -216,6 +223,35 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     dmrs_differ(draft, report);
     addresses_are_free(draft, report);
     addresses_are_routed(draft, report);
+    warn_of_no_customer(draft, report);
+    warn_of_ends(draft, report);
+}
+
+/// Warns of a file without a binding.
+fn warn_of_no_customer(draft: &Draft, report: &Report<'_>) {
+    let Some(lw4o6) = &draft.ipv6.lw4o6 else { return };
+    let has_none = |table: &&Located<Arc<BindingTable>>| table.value.is_empty();
+    if let Some(table) = lw4o6.bindings.as_ref().filter(has_none)
+        && lw4o6.version.exists()
+    {
+        let message = format!("{} has no binding, so [lw4o6] serves nobody", lw4o6.file.display());
+        report.unwise(&table.place, format!("{message}; add the customers"));
+    }
+}
+
+/// Warns of ends of tunnels, and prefixes of the Internet, among addresses of customers.
+fn warn_of_ends(draft: &Draft, report: &Report<'_>) {
+    for map in &draft.ipv6.map {
+        let (end, is_own) = match map.mode() {
+            MapMode::Encapsulation(br) => (br.to_string(), map.ipv6.value.contains(br)),
+            MapMode::Translation(dmr) => (dmr.to_string(), map.ipv6.value.overlaps(dmr.prefix())),
+        };
+        if is_own {
+            let message = format!("{end} overlaps {} ({})", map.ipv6.place.key, map.ipv6.value);
+            let why = "a customer may have its addresses";
+            report.unwise(&map.end, format!("{message}, so {why}; write one of its own"));
+        }
+    }
 }
 
 /// Customers of tunnels send by IPv6. Without IPv6 inside, the tables would have no effect.
