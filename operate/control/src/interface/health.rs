@@ -1,6 +1,6 @@
-//! Health of the gateway: links, next hops, event logs, routes, workers, bindings, identity. Each part has a
-//! state in one word. Every part that needs an operator raises an alarm with a sentence, a severity
-//! and a start time.
+//! Health of the gateway: links, next hops, event logs, routes, workers, bindings, identity. Each
+//! part has a state in one word. Every part that needs an operator raises an alarm with a sentence,
+//! a severity and a start time.
 //!
 //! A thread examines the gateway every few seconds without any client, so that the start time of an
 //! alarm is right for the first client.
