@@ -33,8 +33,9 @@ Mappings go if the new configuration does not permit them, for these reasons:
   static          they are static, and the configuration no longer has them
 
 With --json, standard output has one object:
-  {\"ok\": true, \"dry_run\": false, \"changed\": [\"rule\"], \"mappings\": {\"stay\": N, \"go\": N,
-   \"by_reason\": {...}}, \"named\": [...], \"warnings\": [...]}
+  {\"ok\": true, \"dry_run\": false, \"changed\": [\"rule\"], \"bindings\": {\"before\": N,
+   \"after\": N}, \"mappings\": {\"stay\": N, \"go\": N, \"by_reason\": {...}}, \"named\": [...],
+   \"warnings\": [...]}
   {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"key\", \"message\"}]}
 
 Examples:

@@ -90,6 +90,8 @@ struct State {
     table: Arc<BindingTable>,
     /// The version of the file that was read last, or an earlier version.
     file: FileVersion,
+    /// The fault of a later version of the file, which is not in force.
+    fault: Option<String>,
     former: Vec<Arc<BindingTable>>,
 }
 
@@ -100,7 +102,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Bindings {
     /// The bindings of a file, whose version was noted before the file was read.
     pub fn new(path: PathBuf, table: Arc<BindingTable>, file: FileVersion) -> Self {
-        let state = Mutex::new(State { table, file, former: Vec::with_capacity(FORMER) });
+        let state =
+            Mutex::new(State { table, file, fault: None, former: Vec::with_capacity(FORMER) });
         let shelf = Shelf { version: AtomicU64::new(0), state, changing: Mutex::default() };
         Self { path, shelf: Arc::new(shelf) }
     }
@@ -124,7 +127,19 @@ impl Bindings {
     pub fn put(&self, table: Arc<BindingTable>, file: FileVersion) {
         let _alone = lock(&self.shelf.changing);
         self.leave(table);
-        lock(&self.shelf.state).file = file;
+        let mut state = lock(&self.shelf.state);
+        (state.file, state.fault) = (file, None);
+    }
+
+    /// The fault of a later version of the file, which is not in force, as a sentence without its
+    /// full stop.
+    pub fn fault(&self) -> Option<String> {
+        lock(&self.shelf.state).fault.clone()
+    }
+
+    /// Notes the fault of a later version of the file, until a version is put in force.
+    pub fn note_fault(&self, sentence: String) {
+        lock(&self.shelf.state).fault = Some(sentence);
     }
 
     fn leave(&self, table: Arc<BindingTable>) {

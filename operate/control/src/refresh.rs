@@ -1,7 +1,8 @@
 //! The file of lw4o6's bindings is read again when it changes.
 //!
 //! A thread looks at the file once a second. A file is read when it has been the same at two looks,
-//! so that a file in the middle of being written is not. A file with a fault changes nothing.
+//! so that a file in the middle of being written is not. A file with a fault changes nothing, and
+//! is a problem of the gateway's health.
 
 use crate::config::{Problem, Rivals, read_bindings};
 use crate::reload::Reloader;
@@ -64,8 +65,16 @@ impl Refresher {
             Err(problems) => problems,
         };
         self.faulty = now;
+        bindings.note_fault(sentence(&fault));
         Look::Faulty(fault)
     }
+}
+
+/// A sentence about the problems of a file.
+fn sentence(problems: &[Problem]) -> String {
+    let first = problems.first().map(ToString::to_string).unwrap_or_default();
+    let (count, s) = (problems.len(), if problems.len() == 1 { "" } else { "s" });
+    format!("the changed file of bindings is not in force, {count} problem{s}, the first: {first}")
 }
 
 /// Starts the thread that looks at the file, if the settings have one. `tell` gets a sentence about
@@ -90,11 +99,7 @@ pub fn watch_bindings(
             match refresher.look(&reloader.settings()) {
                 Look::Same => {}
                 Look::Read(count) => tell(format!("bindings read again: {count}")),
-                Look::Faulty(problems) => {
-                    let first = problems.first().map(ToString::to_string).unwrap_or_default();
-                    let count = problems.len();
-                    tell(format!("bindings not read again, {count} problems, the first: {first}"));
-                }
+                Look::Faulty(problems) => tell(sentence(&problems)),
             }
         }
     })

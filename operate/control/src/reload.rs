@@ -33,6 +33,8 @@ pub struct Reloaded {
     pub dry_run: bool,
     /// The tables of the configuration that differ.
     pub changed: Vec<&'static str>,
+    /// Numbers of bindings of lw4o6 before and after, if other bindings are in force afterwards.
+    pub bindings: Option<[usize; 2]>,
     /// Number of mappings that stay.
     pub stay: u64,
     /// Number of mappings that go, by [`Departure`].
@@ -71,6 +73,7 @@ impl Reloaded {
             "ok": true,
             "dry_run": self.dry_run,
             "changed": self.changed,
+            "bindings": self.bindings.map(|[from, to]| json!({ "before": from, "after": to })),
             "mappings": { "stay": self.stay, "go": self.gone(), "by_reason": by_reason },
             "named": named.collect::<Vec<_>>(),
             "warnings": self.warnings,
@@ -146,6 +149,11 @@ pub fn sentence(body: &Value) -> String {
         (changed, false) => format!("reloaded, with other {}", changed.join(", ")),
         (changed, true) => format!("would be reloaded, with other {}", changed.join(", ")),
     };
+    let bindings = &body["bindings"];
+    let bindings = match bindings.is_null() {
+        true => String::new(),
+        false => format!(" ({} bindings before, {} after)", bindings["before"], bindings["after"]),
+    };
     let mappings = &body["mappings"];
     let (stay, go) = (&mappings["stay"], &mappings["go"]);
     let by_reason = mappings["by_reason"].as_object().into_iter().flatten();
@@ -162,7 +170,7 @@ pub fn sentence(body: &Value) -> String {
         _ => format!("{stay} mappings {would}stay"),
     };
     let goes = if go == 1 && !dry_run { "goes" } else { "go" };
-    format!("{changed}; {stays}, {go} {would}{goes}{reasons}")
+    format!("{changed}{bindings}; {stays}, {go} {would}{goes}{reasons}")
 }
 
 /// Opens a device by name, once for each worker.
@@ -398,6 +406,7 @@ impl Reloader {
         }
         let (new, mut prepared, warnings) = self.prepare(&in_force, text)?;
         let changed = in_force.differing(&new);
+        let bindings = tables::bindings(&in_force.read, &new.read);
         let access = self.read_access(&new.read)?;
         let claims = self.claim(&new.complete, Purpose::Reload)?;
         prepared.open(&self.open).map_err(|message| self.wrong(message))?;
@@ -432,7 +441,7 @@ impl Reloader {
         let (stay, go, named) = (done.stayed, done.went, Vec::new());
         let names = json::Names::of_settings(&in_force.complete);
         let hosts = HostNames::default();
-        Ok(Reloaded { dry_run: false, changed, stay, go, named, names, hosts, warnings })
+        Ok(Reloaded { dry_run: false, changed, bindings, stay, go, named, names, hosts, warnings })
     }
 
     /// Reads the file and determines the effects of a reload without doing it. Names at most `most`
@@ -444,6 +453,7 @@ impl Reloader {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let (new, prepared, warnings) = self.prepare(&in_force, self.text()?)?;
         let changed = in_force.differing(&new);
+        let bindings = tables::bindings(&in_force.read, &new.read);
         // A trial refuses the same files as a reload.
         self.read_access(&new.read)?;
         self.claim(&new.complete, Purpose::DryRun)?;
@@ -461,7 +471,7 @@ impl Reloader {
             named.iter().map(|one: &Leaving| (one.mapping.realm, one.mapping.internal.address));
         let hosts = HostNames::ask(&self.commander, &in_force.complete, hosts);
         let hosts = hosts.map_err(ReloadError::Gateway)?;
-        Ok(Reloaded { dry_run: true, changed, stay, go, named, names, hosts, warnings })
+        Ok(Reloaded { dry_run: true, changed, bindings, stay, go, named, names, hosts, warnings })
     }
 
     fn join(&self, settings: &Settings) -> Result<(), String> {

@@ -123,8 +123,11 @@ fn every_example_can_be_read() {
     for block in blocks {
         // An example shows what it is about; the parts that every file needs stand around it.
         let mut text = block.to_owned();
+        let has_tunnels = ["[dslite]", "[lw4o6]", "[[map]]"].iter().any(|one| block.contains(one));
+        let address6 = if has_tunnels { "address6 = \"2001:db8:0:1::1/64\"\n" } else { "" };
+        let inside = format!("[inside]\ndevice = \"eth1\"\n{address6}");
         for (table, part) in [
-            ("[inside]", "[inside]\ndevice = \"eth1\"\n"),
+            ("[inside]", &*inside),
             ("[outside]", "[outside]\ndevice = \"eth0\"\n"),
             ("[[pool]]", "[[pool]]\naddresses = [\"203.0.113.1\"]\n"),
         ] {

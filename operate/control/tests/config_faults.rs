@@ -152,9 +152,16 @@ const FAULTS: &[Fault] = &[
         "static[0].health.port",
         "has no effect with kind = \"icmp\"; leave it out",
     ),
+    fault(
+        Add("[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/40\"]\n"),
+        7,
+        "dslite",
+        "the inside has none; write inside.address6 = \"2001:db8:0:1::1/64\"",
+    ),
     fault(Add("[dslite]\nb4 = [\"2001:db8:b4::/40\"]\n"), 7, "dslite.address", "is missing"),
     fault(
-        Add("[dslite]\naddress = \"64:ff9b::1\"\nb4 = [\"2001:db8:b4::/40\"]\n[nat64]\n"),
+        Add("[dslite]\naddress = \"64:ff9b::1\"\nb4 = [\"2001:db8:b4::/40\"]\n[nat64]\n\
+             [[route]]\nprefix = \"::/0\"\nvia = \"fe80::9\"\nside = \"inside\"\n"),
         8,
         "dslite.address",
         "64:ff9b::1 is in 64:ff9b::/96 of nat64.prefixes",

@@ -8,8 +8,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-const SIDES: &str = "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n\
-                     [[pool]]\naddresses = [\"203.0.113.1\"]\n";
+const SIDES: &str = "[inside]\ndevice = \"a\"\naddress6 = \"2001:db8::1/64\"\n\
+                     [outside]\ndevice = \"b\"\n[[pool]]\naddresses = [\"203.0.113.1\"]\n";
 
 /// A configuration that has every place; `value` gives the value of a key.
 fn file(value: impl Fn(&str, &str) -> String) -> String {

@@ -217,7 +217,10 @@ fn bindings_with_a_fault_change_nothing() {
     assert!(message.contains("bound to 2001:db8:b4::1 in line 2, column 1, already"), "{message}");
     fs::remove_file(folder.0.join("bindings.csv")).expect("a file");
     let problems = folder.read().expect_err("there is no file");
-    assert!(problems[0].message.starts_with("cannot be read: No such file"), "{problems:?}");
+    let at = (problems.len(), &*problems[0].key, problems[0].line);
+    assert_eq!(at, (1, "lw4o6.bindings", Some(9)));
+    let said = format!("{file} cannot be read: No such file");
+    assert!(problems[0].message.starts_with(&said), "{problems:?}");
 }
 
 #[test]
@@ -236,6 +239,89 @@ fn tables_that_claim_one_packet_are_refused() {
     let folder = Folder::new("addresses", &format!("{LW4O6}{map}"), BINDINGS);
     let problems = folder.read().expect_err("one address");
     assert!(problems[0].message.contains("is in map[0].ipv4 in line 13"), "{problems:?}");
+}
+
+/// Nobody would find them: the gateway answers no ARP for customers.
+#[test]
+fn addresses_in_the_network_of_the_outside_are_refused() {
+    let network = "198.51.100.0/24, the network of outside.address; the gateway answers no ARP";
+    for ipv4 in ["198.51.100.0/24", "198.51.100.128/25", "198.51.0.0/16"] {
+        let map = MAP.replace("192.0.2.0/24", ipv4);
+        refused(&map, &[("10 map[0].ipv4: ", &format!("{ipv4} overlaps {network}"))]);
+    }
+    for (ipv4, name) in [("198.51.100.77", "host"), ("198.51.100.1", "own")] {
+        let bindings = format!("{BINDINGS}{ipv4},0,6,1,2001:db8:b4::3\n");
+        let folder = Folder::new(name, LW4O6, &bindings);
+        let problems = folder.read().expect_err("an address that no router sends here");
+        assert_eq!((problems.len(), problems[0].line), (1, Some(9)), "{problems:?}");
+        assert_eq!(problems[0].key, "lw4o6.bindings");
+        let file = folder.0.join("bindings.csv").display().to_string();
+        let expected = format!("{ipv4} of {file} is in {network}");
+        assert!(problems[0].message.starts_with(&expected), "{problems:?}");
+    }
+}
+
+/// Customers send by IPv6: without it inside, the tables would have no effect.
+#[test]
+fn tables_of_tunnels_need_ipv6_inside() {
+    let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
+    let dslite = "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
+    let sides = SIDES.replace("address6 = \"2001:db8:0:1::1/64\"\n", "");
+    let route = |side: &str| {
+        let prefix = "[[route]]\nprefix = \"2001:db8:b4::/48\"\nvia = \"fe80::9\"\n";
+        format!("{prefix}side = \"{side}\"\n")
+    };
+    let with_pool = format!("{pool}{dslite}");
+    for (text, key, line) in [(&*with_pool, "dslite", 8), (LW4O6, "lw4o6", 6), (MAP, "map[0]", 6)] {
+        for more in [String::new(), route("outside")] {
+            let problems = read_text(&format!("{sides}{text}{more}"), "t").expect_err(key);
+            let [one] = &problems[..] else { panic!("{key}: {problems:?}") };
+            assert_eq!((one.key.as_str(), one.line), (key, Some(line)), "{one:?}");
+            let said = "its customers send by IPv6, and the inside has none; write inside.address6";
+            assert!(one.message.starts_with(said), "{one:?}");
+        }
+        let routed = read_text(&format!("{sides}{text}{}", route("inside")), "t");
+        assert!(routed.is_ok(), "{key}: {routed:?}");
+    }
+}
+
+#[test]
+fn unwise_ends_and_no_customers_are_warned_of() {
+    let warned = |text: &str, bindings: &str| {
+        let folder = Folder::new("unwise", text, bindings);
+        let warnings = folder.read().expect("a good file").warnings;
+        let at = |one: &Problem| {
+            let message = one.message.replace(&*folder.0.to_string_lossy(), "");
+            format!("{} {}: {message}", one.line.expect("a line"), one.key)
+        };
+        warnings.iter().map(at).collect::<Vec<_>>()
+    };
+    assert_eq!(warned(LW4O6, BINDINGS), [""; 0]);
+    assert_eq!(
+        warned(LW4O6, "# nobody yet\n"),
+        ["9 lw4o6.bindings: /bindings.csv has no binding, so [lw4o6] serves nobody; add the \
+             customers"]
+    );
+    assert_eq!(warned(MAP, ""), [""; 0]);
+    assert_eq!(
+        warned(&MAP.replace("2001:db8:ffff::1", "2001:db8:7::1"), ""),
+        ["12 map[0].br: 2001:db8:7::1 overlaps map[0].ipv6 (2001:db8::/40), so a customer may \
+             have its addresses; write one of its own"]
+    );
+    let translation = MAP.replace("encapsulation", "translation");
+    let dmr = translation.replace("br = \"2001:db8:ffff::1\"", "dmr = \"2001:db8:9::/64\"");
+    assert_eq!(
+        warned(&dmr, ""),
+        ["12 map[0].dmr: 2001:db8:9::/64 overlaps map[0].ipv6 (2001:db8::/40), so a customer \
+             may have its addresses; write one of its own"]
+    );
+    let pool = "[[pool]]\naddresses = [\"203.0.113.1\"]\n";
+    let dslite = "[dslite]\naddress = \"2001:db8:b4::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
+    assert_eq!(
+        warned(&format!("{pool}{dslite}"), ""),
+        ["11 dslite.b4[0]: 2001:db8:b4::/48 contains dslite.address (2001:db8:b4::1), which is \
+             no B4; write prefixes of B4s alone"]
+    );
 }
 
 #[test]

@@ -131,13 +131,23 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
         let message = format!("{own} is an end of tunnels of {table} too");
         report.wrong(&address.place, format!("{message}; packets need one table, write another"));
     }
-    for b4 in dslite.b4.iter().filter(|b4| b4.value.len == 128 && b4.value.contains(own)) {
-        let message = format!("{own} is dslite.address, the gateway's end of the tunnels");
-        report.wrong(&b4.place, format!("{message}; write the prefix of the B4s"));
+    for b4 in dslite.b4.iter().filter(|b4| b4.value.contains(own)) {
+        if b4.value.len == 128 {
+            let message = format!("{own} is dslite.address, the gateway's end of the tunnels");
+            report.wrong(&b4.place, format!("{message}; write the prefix of the B4s"));
+        } else {
+            let message = format!("{} contains dslite.address ({own}), which is no B4", b4.value);
+            report.unwise(&b4.place, format!("{message}; write prefixes of B4s alone"));
+        }
     }
 }
 
 impl DsliteDraft {
+    /// True if no value is faulty or missing.
+    pub(super) fn is_whole(&self) -> bool {
+        self.address.is_some() && !self.b4.is_empty()
+    }
+
     /// The gateway's end of the tunnels.
     pub(super) fn end(&self) -> Option<Ipv6Addr> {
         self.address.as_ref().map(|address| address.value)

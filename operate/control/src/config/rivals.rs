@@ -1,7 +1,9 @@
 //! Other tables of the configuration that claim what a binding of lw4o6 has, for bindings that come
 //! while the gateway runs. The check of a whole file names lines; this check names addresses.
 
-use natgate_engine::AddressRange;
+use super::softwires::ROUTED;
+use super::values::show_prefix;
+use natgate_engine::{AddressRange, Prefix};
 use natgate_gateway::Settings;
 use natgate_ipv6::softwire::{Binding, Domains, MapMode, MapRule};
 use std::net::Ipv6Addr;
@@ -12,6 +14,8 @@ pub struct Rivals {
     domains: Option<Domains>,
     /// Ends of tunnels of other mechanisms.
     ends: Vec<Ipv6Addr>,
+    /// The network of the outside, where the gateway answers no ARP for customers.
+    outside: Option<Prefix>,
 }
 
 impl Rivals {
@@ -27,6 +31,7 @@ impl Rivals {
             external: settings.engine.external_ranges(),
             ends: relays.chain(aftr).collect(),
             domains: Domains::new(&rules, [0; 32]).ok(),
+            outside: settings.outside.address.map(|(own, len)| Prefix::new(own, len)),
         }
     }
 
@@ -40,6 +45,12 @@ impl Rivals {
         let of_map = |domains: &Domains| domains.find(ipv4.to_bits()).is_some();
         if self.domains.as_ref().is_some_and(of_map) {
             return Some(format!("{ipv4} is in the ipv4 of a [[map]] too; {remedy}"));
+        }
+        if let Some(network) = self.outside.filter(|network| network.contains(ipv4.to_bits())) {
+            let network = show_prefix(network);
+            return Some(format!(
+                "{ipv4} is in {network}, the network of outside.address; {ROUTED}"
+            ));
         }
         let is_other = self.ends.contains(br);
         is_other.then(|| format!("{br} is the br of a [[map]] or dslite.address too; {remedy}"))
@@ -70,6 +81,11 @@ mod tests {
         for (line, said) in [
             ("203.0.113.1,0,6,1,2001:db8:b4::1", "203.0.113.1 is an external address"),
             ("192.0.2.7,0,6,1,2001:db8:b4::1", "192.0.2.7 is in the ipv4 of a [[map]]"),
+            (
+                "198.51.100.9,0,6,1,2001:db8:b4::1",
+                "198.51.100.9 is in 198.51.100.0/24, the network of outside.address",
+            ),
+            ("198.51.100.1,0,0,0,2001:db8:b4::1", "198.51.100.1 is in 198.51.100.0/24"),
             ("203.0.113.7,0,6,1,2001:db8:b4::1,2001:db8:ffff::1", "2001:db8:ffff::1 is the br"),
             ("203.0.113.7,0,6,1,2001:db8:b4::1,2001:db8:ffff::3", "2001:db8:ffff::3 is the br"),
         ] {

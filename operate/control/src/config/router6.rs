@@ -287,6 +287,12 @@ fn advertisements(draft: &Draft, report: &Report<'_>) {
 }
 
 impl Router6Draft {
+    /// True if a route or a neighbor of IPv6 is on a side.
+    pub(super) fn is_on(&self, side: Side) -> bool {
+        self.routes.iter().any(|route| route.side == side)
+            || self.neighbors.iter().any(|neighbor| neighbor.side == side)
+    }
+
     /// The places of all tables.
     pub(super) fn places(&self) -> impl Iterator<Item = Place> + '_ {
         let routes = self.routes.iter().map(|route| route.prefix.place.clone());

@@ -6,9 +6,9 @@ use super::ipv6::read_pref64;
 use super::places::Target;
 use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
-use super::values::{self, overlaps, show_prefix, show_range};
+use super::values::{self, overlaps, overlaps_prefix, show_prefix, show_range};
 use super::values6;
-use natgate_engine::Prefix;
+use natgate_engine::{Prefix, Side};
 use natgate_gateway::{Bindings, FileVersion};
 use natgate_ipv6::softwire::{
     BindingTable, Domains, Lw4o6Settings, MapMode, MapParameters, MapRule, MapSettings,
@@ -92,6 +92,13 @@ pub(super) fn read_lw4o6(section: &Section<'_>) -> Option<Lw4o6Draft> {
         version = FileVersion::of(&file);
         match read_bindings(&file, br) {
             Ok(table) => Some(Located { value: Arc::new(table), place }),
+            // A file that cannot be read has no line of its own.
+            Err(problems) if problems.iter().all(|problem| problem.line.is_none()) => {
+                for problem in problems {
+                    value.wrong(format!("{} {}", problem.file, problem.message));
+                }
+                None
+            }
             Err(problems) => {
                 section.report.adopt(problems);
                 None
@@ -210,10 +217,60 @@ fn report_rule(section: &Section<'_>, parameters: MapParameters, error: RuleErro
 
 /// Reports all parts that disagree.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
+    inside_has_ipv6(draft, report);
     rules_differ(draft, report);
     ends_differ(draft, report);
     dmrs_differ(draft, report);
     addresses_are_free(draft, report);
+    addresses_are_routed(draft, report);
+    warn_of_no_customer(draft, report);
+    warn_of_ends(draft, report);
+}
+
+/// Warns of a file without a binding.
+fn warn_of_no_customer(draft: &Draft, report: &Report<'_>) {
+    let Some(lw4o6) = &draft.ipv6.lw4o6 else { return };
+    let has_none = |table: &&Located<Arc<BindingTable>>| table.value.is_empty();
+    if let Some(table) = lw4o6.bindings.as_ref().filter(has_none)
+        && lw4o6.version.exists()
+    {
+        let message = format!("{} has no binding, so [lw4o6] serves nobody", lw4o6.file.display());
+        report.unwise(&table.place, format!("{message}; add the customers"));
+    }
+}
+
+/// Warns of ends of tunnels, and prefixes of the Internet, among addresses of customers.
+fn warn_of_ends(draft: &Draft, report: &Report<'_>) {
+    for map in &draft.ipv6.map {
+        let (end, is_own) = match map.mode() {
+            MapMode::Encapsulation(br) => (br.to_string(), map.ipv6.value.contains(br)),
+            MapMode::Translation(dmr) => (dmr.to_string(), map.ipv6.value.overlaps(dmr.prefix())),
+        };
+        if is_own {
+            let message = format!("{end} overlaps {} ({})", map.ipv6.place.key, map.ipv6.value);
+            let why = "a customer may have its addresses";
+            report.unwise(&map.end, format!("{message}, so {why}; write one of its own"));
+        }
+    }
+}
+
+/// Customers of tunnels send by IPv6. Without IPv6 inside, the tables would have no effect.
+fn inside_has_ipv6(draft: &Draft, report: &Report<'_>) {
+    let (inside, ipv6) = (&draft.inside, &draft.ipv6);
+    let is_described = inside.address6.is_some() || inside.gateway6.is_some();
+    if is_described || ipv6.advertise.is_some() || draft.router6.is_on(Side::Inside) {
+        return;
+    }
+    // A table with a faulty value has a problem of its own.
+    let dslite = ipv6.dslite.as_ref().filter(|table| table.is_whole()).map(|table| &table.place);
+    let lw4o6 = ipv6.lw4o6.as_ref().filter(|table| table.address.is_some());
+    let lw4o6 = lw4o6.map(|table| &table.place);
+    let map = ipv6.map.first().map(|table| &table.place);
+    for place in [dslite, lw4o6, map].into_iter().flatten() {
+        let message = "its customers send by IPv6, and the inside has none";
+        let example = "inside.address6 = \"2001:db8:0:1::1/64\"";
+        report.wrong(place, format!("{message}; write {example}"));
+    }
 }
 
 fn rules_differ(draft: &Draft, report: &Report<'_>) {
@@ -356,6 +413,30 @@ fn addresses_are_free(draft: &Draft, report: &Report<'_>) {
         let message = format!("{ipv4} of {} is in {key} in line {line}", lw4o6.file.display());
         report.wrong(&table.place, format!("{message} too; {remedy}"));
         break;
+    }
+}
+
+/// Remedy for an address in the network of the outside.
+pub(super) const ROUTED: &str =
+    "the gateway answers no ARP for it; write addresses that your routers send to the gateway";
+
+/// The gateway answers no ARP for addresses of rules and bindings, so none is in the network of the
+/// outside.
+fn addresses_are_routed(draft: &Draft, report: &Report<'_>) {
+    let Some(network) = draft.outside.network() else { return };
+    let shown = format!("{}, the network of outside.address", show_prefix(network));
+    for ipv4 in draft.ipv6.map.iter().map(|map| &map.ipv4) {
+        if overlaps_prefix(ipv4.value, network) {
+            let message = format!("{} overlaps {shown}", show_prefix(ipv4.value));
+            report.wrong(&ipv4.place, format!("{message}; {ROUTED}"));
+        }
+    }
+    let Some(lw4o6) = &draft.ipv6.lw4o6 else { return };
+    let Some(table) = &lw4o6.bindings else { return };
+    let mut addresses = table.value.iter().map(|binding| binding.ipv4);
+    if let Some(ipv4) = addresses.find(|ipv4| network.contains(ipv4.to_bits())) {
+        let message = format!("{ipv4} of {} is in {shown}", lw4o6.file.display());
+        report.wrong(&table.place, format!("{message}; {ROUTED}"));
     }
 }
 

@@ -1,6 +1,6 @@
-//! Health of the gateway: links, next hops, event logs, routes, workers, identity. Each part has a
-//! state in one word. Every part that needs an operator raises an alarm with a sentence, a severity
-//! and a start time.
+//! Health of the gateway: links, next hops, event logs, routes, workers, bindings, identity. Each
+//! part has a state in one word. Every part that needs an operator raises an alarm with a sentence,
+//! a severity and a start time.
 //!
 //! A thread examines the gateway every few seconds without any client, so that the start time of an
 //! alarm is right for the first client.
@@ -154,6 +154,9 @@ async fn examine(interface: &Arc<Interface>, place: usize) -> Answer {
     let learnt = all.map(|one| one.router.learnt_routes).max();
     let learnt = settings.kernel.learn.as_ref().and(learnt);
     let logs = logs(&interface.logs(), &mut alarms);
+    // The bindings of an earlier version stay in force.
+    let fault = settings.bindings.as_ref().and_then(|bindings| bindings.fault());
+    alarms.extend(fault.map(Alarm::warning));
     let problems: Vec<&String> = alarms.iter().map(|alarm| &alarm.text).collect();
     // Without answers, earlier alarms may still hold and keep their start.
     let keep = answers.is_none();

@@ -34,6 +34,7 @@ pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (neighbors(old) != neighbors(new) || own6.neighbors != next6.neighbors, "neighbor"),
         (own6.advertise != next6.advertise, "ipv6.advertise"),
         (old.ipv6.nptv6 != new.ipv6.nptv6, "nptv6"),
+        (bindings(old, new).is_some(), "lw4o6"),
         (old.workers != new.workers, "workers"),
         (old.kernel.drain() != new.kernel.drain(), "shutdown"),
         (old.alg != new.alg, "alg"),
@@ -41,6 +42,12 @@ pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (old.control != new.control, "control"),
     ];
     tables.into_iter().filter_map(|(differs, table)| differs.then_some(table)).collect()
+}
+
+/// Numbers of bindings of lw4o6 in force and in new settings, if the bindings differ.
+pub(super) fn bindings(old: &Settings, new: &Settings) -> Option<[usize; 2]> {
+    let (old, new) = (old.bindings.as_ref()?.table(), new.bindings.as_ref()?.table());
+    (old != new).then(|| [old.len(), new.len()])
 }
 
 /// Names `[nat.block]` in place of the pools, or of all of `[nat]`, if nothing else of these tables

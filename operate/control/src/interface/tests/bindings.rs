@@ -246,6 +246,7 @@ fn a_wrong_change_changes_nothing_and_says_why() {
         (set("203.0.113.64,0,6,1,10.0.0.1"), 400, "set[1]: "),
         (set("127.0.0.1,0,6,1,2001:db8:b4::9"), 400, "no address that a host can have"),
         (set("203.0.113.5,0,6,1,2001:db8:b4::9"), 400, "203.0.113.5 is an external address"),
+        (set("192.0.2.77,0,6,1,2001:db8:b4::9"), 400, "192.0.2.77 is in 192.0.2.0/24, the network"),
         (set("203.0.113.65,0,5,1,2001:db8:b4::9"), 409, "203.0.113.65 has another division"),
         (json!({ "set": new }), 409, "203.0.113.90 has another division"),
     ] {
@@ -284,4 +285,90 @@ fn a_wrong_change_changes_nothing_and_says_why() {
     assert_eq!(without.change(&json!({ "set": [good] })).status, 404);
     assert_eq!(without.get("/v1/bindings")["bindings"], json!([]));
     assert_eq!(without.get("/v1/domains")["domains"], json!([]));
+}
+
+#[test]
+fn a_reload_tells_how_many_bindings_it_exchanges() {
+    let mut lines = fixed();
+    let world = World::with_bindings("bindings-reload", 1, &lines);
+    let write = |name: &str, lines: &Lines| {
+        std::fs::write(world.path.with_file_name(name), file_of(lines)).expect("it can be written");
+    };
+    let reload = |dry_run: bool| {
+        let asked = json!({ "dry_run": dry_run });
+        let answer = ask(&world.path, "POST", "/v1/reload", &asked, PATIENCE).expect("an answer");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.body
+    };
+    let says = |changed: Value, bindings: Value, part: &str| {
+        for dry_run in [true, false] {
+            let body = reload(dry_run);
+            assert_eq!((&body["changed"], &body["bindings"]), (&changed, &bindings), "{body}");
+            let sentence = crate::reload::sentence(&body);
+            assert!(sentence.contains(part), "{sentence}");
+        }
+        let again = reload(false);
+        assert_eq!((&again["changed"], &again["bindings"]), (&json!([]), &Value::Null));
+    };
+    let all = lines.len();
+    says(json!([]), Value::Null, "different");
+    // Another version of the file with the same bindings.
+    write("bindings.csv", &lines);
+    says(json!([]), Value::Null, "different");
+    add(&mut lines, 70, 1, 0x500);
+    write("bindings.csv", &lines);
+    let exchanged = json!({ "before": all, "after": all + 1 });
+    says(json!(["lw4o6"]), exchanged, &format!("other lw4o6 ({all} bindings before, 25 after)"));
+    // As many bindings, one with another B4.
+    add(&mut lines, 70, 1, 0x501);
+    write("bindings.csv", &lines);
+    let exchanged = json!({ "before": all + 1, "after": all + 1 });
+    says(json!(["lw4o6"]), exchanged, "(25 bindings before, 25 after)");
+    // Another file, which has not what a request added.
+    let set = [add(&mut Lines::new(), 71, 1, 0x502)];
+    assert_eq!(world.change(&json!({ "set": set })).status, 200);
+    write("others.csv", &lines);
+    let file = world.path.with_file_name("natgate.toml");
+    let text = std::fs::read_to_string(&file).expect("a configuration");
+    std::fs::write(&file, text.replace("bindings.csv", "others.csv")).expect("it can be written");
+    let exchanged = json!({ "before": all + 2, "after": all + 1 });
+    says(json!(["lw4o6"]), exchanged, "(26 bindings before, 25 after)");
+    world.has_bindings(&lines);
+}
+
+#[test]
+fn a_broken_file_is_a_problem_until_it_is_mended() {
+    let lines = fixed();
+    let world = World::with_bindings("bindings-broken", 1, &lines);
+    let file = world.path.with_file_name("bindings.csv");
+    let mut refresher = Refresher::default();
+    let mut written = |text: &str| {
+        std::fs::write(&file, text).expect("the file can be written");
+        (0..2).for_each(|_| drop(refresher.look(&world.reloader.settings())));
+        let health = world.get("/v1/health");
+        let alarms = health["alarms"].as_array().expect("alarms").iter();
+        let own = alarms.filter(|alarm| alarm["text"].to_string().contains("bindings.csv"));
+        let told = own.map(|alarm| {
+            assert_eq!((&health["ok"], &alarm["severity"]), (&json!(false), &json!("warning")));
+            alarm["text"].as_str().expect("a sentence").to_owned()
+        });
+        told.collect::<Vec<_>>()
+    };
+    let good = file_of(&lines);
+    assert_eq!(written(&good), [""; 0]);
+    let faults = written(&format!("x\ny\n{good}"));
+    let [fault] = &faults[..] else { panic!("{faults:?}") };
+    let said = "the changed file of bindings is not in force, 2 problems, the first: ";
+    assert!(fault.starts_with(said) && fault.contains("bindings.csv:1:"), "{fault}");
+    let faults = written(&format!("{good}203.0.113.5,0,6,1,2001:db8:b4::9\n"));
+    assert!(faults.len() == 1 && faults[0].contains("1 problem,"), "{faults:?}");
+    assert!(faults[0].contains("203.0.113.5 is an external address"), "{faults:?}");
+    world.has_bindings(&lines);
+    assert_eq!(written(&good), [""; 0]);
+    // A reload of a mended file ends the problem, too.
+    assert_eq!(written("x").len(), 1);
+    std::fs::write(&file, &good).expect("the file can be written");
+    world.reloader.reload().expect("a good file");
+    let health = world.get("/v1/health");
+    assert!(!health["problems"].to_string().contains("bindings.csv"), "{health}");
 }

@@ -6,6 +6,7 @@ const BOTH: &str = "\
 [nat]\nsubscribers = [\"192.168.0.0/16\", \"10.0.0.0/8\"]\n\
 [nat64]\nsubscriber_length = 64\n\
 [dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/48\"]\nsubscriber_length = 64\n\
+[[route]]\nprefix = \"2001:db8:b4::/48\"\nvia = \"fe80::9\"\nside = \"inside\"\n\
 [[static]]\ninternal = \"[2001:db8:b4::5]:80\"\nexternal = \"203.0.113.1:8064\"\n\
 protocol = \"tcp\"\n\
 [[static]]\nsoftwire = \"2001:db8:b4::1\"\ninternal = \"192.168.1.2:80\"\n\
