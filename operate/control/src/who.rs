@@ -157,7 +157,10 @@ fn by_pool(owners: &OwnersInForce, external: Ipv4Addr, port: u16) -> Result<Answ
     let end = format!("{external}:{port}");
     let nobody = |sentence: String| Err(Unanswered(format!("{end}: {sentence}")));
     let Some(pool) = owners.pools.iter().find(|pool| pool.has(external)) else {
-        return nobody("is in no pool and no static mapping; ask who has that address".into());
+        return nobody(format!(
+            "is in no pool and no static mapping; ask who has that address, or for customers of \
+             lw4o6 `natgate show bindings --external {external}`"
+        ));
     };
     let name = &pool.name;
     let Some(plan) = pool.plan() else {
@@ -394,6 +397,7 @@ mod tests {
             ("203.0.113.1", 1023, "nobody has that port"),
             ("203.0.113.2", 5000, "pool \"rest\" is not deterministic"),
             ("203.0.113.3", 5000, "is in no pool"),
+            ("203.0.113.3", 5000, "`natgate show bindings --external 203.0.113.3`"),
             ("198.51.100.2", 80, "is served by 10.9.0.3, 10.9.0.4"),
         ] {
             match reverse(&owners(), ip(external), port, None) {
