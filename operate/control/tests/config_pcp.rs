@@ -74,7 +74,7 @@ fn hosts_of_nat64_may_speak_for_others() {
 fn b4s_may_be_trusted_whatever_the_number_of_workers() {
     let text = "[pcp]\nenabled = true\nthird_party = [\"192.0.0.2/32\", \"2001:db8:b4::/48\"]\n\
                 [workers]\ncount = 2\n\
-                [[route]]\nprefix = \"2001:db8:b4::/40\"\nvia = \"fe80::9\"\nside = \"inside\"\n\
+                [[route]]\nprefix = \"2001:db8::/32\"\nvia = \"fe80::9\"\nside = \"inside\"\n\
                 [dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/40\"]\n";
     let read = read_text(&format!("{HEAD}{text}"), "t").unwrap().settings.pcp;
     assert_eq!(read.third_party, [Prefix::new([192, 0, 0, 2].into(), 32)]);

@@ -204,7 +204,7 @@ fn listeners_meet_at_wildcards() {
             continue;
         };
         let said = format!(
-            "t:10:10: metrics.listen: {metrics} is taken by page.listen ({page}, line 8, column \
+            "t:11:10: metrics.listen: {metrics} is taken by page.listen ({page}, line 9, column \
              10) too; write another port or address"
         );
         assert!(meets && problems == [said], "{problems:?}");

@@ -322,7 +322,7 @@ fn events_name_the_realm_if_there_are_several() {
 }
 
 const DSLITE: &str = "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/40\"]\n\
-    [[route]]\nprefix = \"2001:db8:b4::/40\"\nvia = \"fe80::9\"\nside = \"inside\"\n";
+    [[route]]\nprefix = \"2001:db8::/32\"\nvia = \"fe80::9\"\nside = \"inside\"\n";
 
 #[test]
 fn events_name_the_kind_of_hosts_if_there_are_both() {
