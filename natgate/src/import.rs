@@ -158,9 +158,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn verdict(strict: bool, problems: usize, without: usize, lost: usize) -> Result<(), Failure> {
     if problems > 0 {
         let what = "natgate does not accept what came of it yet";
-        return Err(Failure::Runtime(anyhow!(
-            "{what} ({problems} problems); edit it, then natgate check"
-        )));
+        let count = if problems == 1 { "1 problem" } else { &format!("{problems} problems") };
+        return Err(Failure::Runtime(anyhow!("{what} ({count}); edit it, then natgate check")));
     }
     if lost > 0 {
         let lines = if lost == 1 { "line is lost" } else { "lines are lost" };

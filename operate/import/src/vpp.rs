@@ -548,6 +548,15 @@ impl Reader<'_> {
         let has4 = addresses.iter().map(|(name, _)| name.as_str()).collect();
         let has6 = addresses6.iter().map(|(name, _)| name.as_str()).collect();
         maps.finish(&has4, &has6, plan);
+        if plan.softwires.aftr.is_some() && plan.inside.device.is_none() {
+            // Tunnels come by IPv6: if one device has it, customers are there.
+            let inside = only(addresses6.iter().map(|(name, _)| name));
+            let outer = addresses.iter().map(|(name, _)| name);
+            let outer = only(outer.filter(|name| Some(*name) != inside));
+            let known = plan.outside.device.take();
+            plan.outside.device = known.or_else(|| inside.and(outer).cloned());
+            plan.inside.device = inside.cloned();
+        }
         for side in [&mut plan.inside, &mut plan.outside] {
             let device = side.device.as_deref();
             let place = addresses.iter().find(|(name, _)| Some(name.as_str()) == device);
@@ -560,6 +569,12 @@ impl Reader<'_> {
             plan.pool(&pool, ports, &from);
         }
     }
+}
+
+/// The device that all these are.
+fn only<'n>(mut names: impl Iterator<Item = &'n String>) -> Option<&'n String> {
+    let first = names.next()?;
+    names.all(|name| name == first).then_some(first)
 }
 
 /// Reason why a line of VPP has no equivalent.

@@ -179,6 +179,8 @@ fn domains_of_vpp() {
 fn an_aftr_of_vpp() {
     let text = include_str!("files/aftr.vpp");
     let all = imported(text, Format::Vpp);
+    has(&all, "[inside] device = \"eth1\" address6 = \"2001:db8:1::1/64\"");
+    has(&all, "[outside] device = \"eth0\" address = \"192.0.2.1/24\" gateway = \"192.0.2.254\"");
     has(&all, "[[pool]] name = \"default\" addresses = [\"203.0.113.0/28\", \"203.0.113.64\"]");
     has(&all, "[dslite] address = \"2001:db8:ffff::1\" b4 = [\"2000::/3\", \"fc00::/7\"]");
     differs(&all, line(text, "set aftr"), "write the prefixes of your customers");
