@@ -14,6 +14,9 @@ const PARTS: [(&str, &str); 3] = [
     ("[[pool]]", "[[pool]]\naddresses = [\"203.0.113.1\"]\n"),
 ];
 
+/// Tables whose customers send by IPv6.
+const BY_IPV6: [&str; 3] = ["[dslite]", "[lw4o6]", "[[map]]"];
+
 /// A realm with a device of its own, beside the inside.
 const REALM: &str = r#"
 [[realm]]
@@ -66,6 +69,9 @@ fn in_document(path: &Path) -> Vec<Example> {
             if !text.contains(table) {
                 text.push_str(part);
             }
+        }
+        if BY_IPV6.iter().any(|table| text.contains(table)) && !text.contains("address6") {
+            text = text.replace("[inside]\n", "[inside]\naddress6 = \"2001:db8:0:1::1/64\"\n");
         }
         let origin = format!("{}, example {}", path.display(), number + 1);
         examples.push(Example { origin, text, is_changed: false });
