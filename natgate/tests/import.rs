@@ -159,8 +159,9 @@ fn exit_codes_and_sentences() {
 fn bindings_are_a_file_beside_the_configuration() {
     let folder = std::env::temp_dir().join(format!("natgate-import-lw-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("it can be made");
-    let input = "softwire-config { internal-interface { ip 2001:db8::2; } binding-table { softwire { ipv4 203.0.113.7; psid 0; \
-                 b4-ipv6 2001:db8:b4::1; br-address 2001:db8::2; port-set { psid-length 0; } } } }";
+    let input = "softwire-config { internal-interface { ip 2001:db8::2; } binding-table { \
+                 softwire { ipv4 203.0.113.7; psid 0; b4-ipv6 2001:db8:b4::1; \
+                 br-address 2001:db8::2; port-set { psid-length 0; } } } }";
     let config = folder.join("natgate.toml");
     let csv = folder.join("bindings.csv");
     let out = config.to_str().expect("text");
