@@ -6,8 +6,8 @@ mod common;
 use common::*;
 use natgate_engine::{
     AddressRange, Config, Copied, Copies, CopyEnds, DropReason, HostIdentity, HostNumbers, Match,
-    NoNumber, NoNumbers, Packet, PoolConfig, Prefix, RealmConfig, RealmNumber, Reconfiguration,
-    RestoreError, Rule, RuleAction, RuleSet, Side, SideConfig, Verdict,
+    NoNumber, NoNumbers, Packet, PoolConfig, Prefix, RealmConfig, RealmNumber, RestoreError, Rule,
+    RuleAction, RuleSet, Side, SideConfig, Verdict,
 };
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -244,13 +244,7 @@ fn realm_of(lab: &mut Lab, to: &str) -> u16 {
 fn reload_realms(lab: &mut Lab, names: &[&str]) {
     let config = with_realms(A, B, names).engine.config().clone();
     let config = Config { pools: lab.engine.config().pools.clone(), ..config };
-    let mut change = Reconfiguration::new(lab.engine.config(), &config).expect("it is right");
-    lab.engine.prepare_configuration(&mut change).expect("there is room");
-    while !lab.engine.is_prepared() {
-        lab.engine.advance(lab.now);
-    }
-    lab.engine.reconfigure(change);
-    while lab.engine.advance(lab.now) {}
+    reload(lab, &config);
 }
 
 const FLOW: &str = "10.0.0.5:4000";

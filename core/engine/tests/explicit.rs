@@ -323,14 +323,7 @@ fn limits_of_the_subscriber_hold() {
 fn change_room(lab: &mut Lab, room: u32) -> Result<(), ReconfigureError> {
     let limits = Limits { explicit_mappings: room, ..asking().limits };
     let new = Config { limits, ..asking() };
-    let mut change = Reconfiguration::new(lab.engine.config(), &new).expect("it is right");
-    lab.engine.prepare_configuration(&mut change)?;
-    while !lab.engine.is_prepared() {
-        lab.engine.advance(lab.now);
-    }
-    lab.engine.reconfigure(change);
-    while lab.engine.advance(lab.now) {}
-    Ok(())
+    try_reload(lab, &new)
 }
 
 #[test]

@@ -7,8 +7,7 @@ use natgate_engine::{
     AddressRange, Allocation, Behavior, BlockConfig, Change, Config, Copied, Copies, CopyChange,
     Cursor, DeterministicConfig, DropReason, Duty, Endpoint, Event, Explicit, ExplicitError,
     Filter, Limits, MapRequest, NoNumbers, Packet, PairPort, PeerRequest, PoolConfig, Pooling,
-    Prefix, RealmConfig, Reconfiguration, RemoteFilter, Side, StaticMapping, Verdict,
-    WantedEndpoint,
+    Prefix, RealmConfig, RemoteFilter, Side, StaticMapping, Verdict, WantedEndpoint,
 };
 use natgate_wire::protocol::UDP;
 use std::net::Ipv4Addr;
@@ -37,17 +36,6 @@ fn node(own: &[&str], ports: (u16, u16), hold_down: u64) -> Lab {
         lab.engine.set_duty(range(address), duty);
     }
     lab
-}
-
-/// Puts other settings in force.
-fn reload(lab: &mut Lab, config: &Config) {
-    let mut change = Reconfiguration::new(lab.engine.config(), config).expect("it is right");
-    lab.engine.prepare_configuration(&mut change).expect("there is room");
-    while !lab.engine.is_prepared() {
-        lab.engine.advance(lab.now);
-    }
-    lab.engine.reconfigure(change);
-    while lab.engine.advance(lab.now) {}
 }
 
 fn changes(lab: &mut Lab) -> Vec<CopyChange> {

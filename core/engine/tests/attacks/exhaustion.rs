@@ -5,8 +5,8 @@ use crate::common::*;
 use crate::world::*;
 use natgate_engine::{
     Allocation, Behavior, BlockConfig, Change, Config, DropReason, Endpoint, Engine, MapRequest,
-    MappingId, MappingInfo, Match, Packet, PoolConfig, Prefix, Reconfiguration, Rule, RuleAction,
-    Side, Verdict, WantedEndpoint,
+    MappingId, MappingInfo, Match, Packet, PoolConfig, Prefix, Rule, RuleAction, Side, Verdict,
+    WantedEndpoint,
 };
 use natgate_wire::protocol;
 use std::time::Duration;
@@ -350,15 +350,20 @@ fn a_subscriber_of_several_pools_gives_way_in_the_scarce_one() {
     assert_eq!(unanswered, u64::from(SMALL_PORTS - 16) + 2);
 }
 
+/// An engine whose pool has this number of blocks of 16 ports, four a subscriber at most.
+fn blocks_of_16(unanswered_kept: u32, blocks: u16) -> Lab {
+    let mut config = hasty();
+    config.limits.unanswered_kept = unanswered_kept;
+    let block = BlockConfig { size: 16, max_per_subscriber: 4, ..BlockConfig::default() };
+    config.allocation = Allocation::Block(block);
+    config.pools = vec![pool("203.0.113.1", "203.0.113.1", (1024, 1024 + blocks * 16 - 1))];
+    Lab::new(&config)
+}
+
 /// Few forged sources take all blocks of a pool: what they keep is counted in blocks.
 #[test]
 fn few_unanswered_subscribers_do_not_keep_all_blocks() {
-    let mut config = hasty();
-    config.limits.unanswered_kept = 8;
-    let block = BlockConfig { size: 16, max_per_subscriber: 4, ..BlockConfig::default() };
-    config.allocation = Allocation::Block(block);
-    config.pools = vec![pool("203.0.113.1", "203.0.113.1", (1024, 1024 + 16 * 16 - 1))];
-    let mut lab = Lab::new(&config);
+    let mut lab = blocks_of_16(8, 16);
     for (host, port) in (1..=4).flat_map(|host| (1..=49).map(move |port| (host, port))) {
         lab.out(&udp(&format!("10.1.0.{host}:{port}"), REMOTE));
     }
@@ -374,12 +379,7 @@ fn few_unanswered_subscribers_do_not_keep_all_blocks() {
 /// nothing from them, nor from the few that have blocks.
 #[test]
 fn blocks_are_not_scarce_because_of_mappings_without_ports() {
-    let mut config = hasty();
-    config.limits.unanswered_kept = 0;
-    let block = BlockConfig { size: 16, max_per_subscriber: 4, ..BlockConfig::default() };
-    config.allocation = Allocation::Block(block);
-    config.pools = vec![pool("203.0.113.1", "203.0.113.1", (1024, 1024 + 64 * 16 - 1))];
-    let mut lab = Lab::new(&config);
+    let mut lab = blocks_of_16(0, 64);
     for host in 1..=58 {
         let external = lab.external_of(&udp(&format!("10.0.2.{host}:4000"), REMOTE));
         lab.inward(&udp(REMOTE, &external));
@@ -415,17 +415,6 @@ fn scarce_ports_leave_the_mappings_of_other_protocols() {
     assert!(removed.iter().all(|id| id.protocol == protocol::UDP), "{removed:?}");
     assert_eq!(removed[0].internal.address.octets(), [10, 0, 0, 3]);
     assert_eq!(lab.engine.counters().subscribers_reclaimed, 3);
-}
-
-/// Puts other settings in force.
-fn reload(lab: &mut Lab, config: &Config) {
-    let mut change = Reconfiguration::new(lab.engine.config(), config).expect("it is right");
-    lab.engine.prepare_configuration(&mut change).expect("there is room");
-    while !lab.engine.is_prepared() {
-        lab.engine.advance(lab.now);
-    }
-    lab.engine.reconfigure(change);
-    while lab.engine.advance(lab.now) {}
 }
 
 /// A pool whose addresses all drain has no free port, and nobody can get one.

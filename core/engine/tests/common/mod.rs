@@ -4,7 +4,7 @@
 
 use natgate_engine::{
     AddressRange, Change, Config, DropReason, Engine, Event, MappingId, Packet, PoolConfig, Prefix,
-    Side, SideConfig, Timestamp, Verdict,
+    Reconfiguration, ReconfigureError, Side, SideConfig, Timestamp, Verdict,
 };
 use natgate_wire::{Dccp, Icmp, Ipv4, Tcp, Udp, checksum, protocol};
 use std::net::Ipv4Addr;
@@ -312,6 +312,23 @@ impl Lab {
 }
 
 // ---- headers with options and other fields ----
+
+/// Puts another configuration in force, and has all mappings checked.
+pub fn try_reload(lab: &mut Lab, config: &Config) -> Result<(), ReconfigureError> {
+    let mut change = Reconfiguration::new(lab.engine.config(), config).expect("it is right");
+    lab.engine.prepare_configuration(&mut change)?;
+    while !lab.engine.is_prepared() {
+        lab.engine.advance(lab.now);
+    }
+    lab.engine.reconfigure(change);
+    while lab.engine.advance(lab.now) {}
+    Ok(())
+}
+
+/// [`try_reload`], which finds room.
+pub fn reload(lab: &mut Lab, config: &Config) {
+    try_reload(lab, config).expect("there is room");
+}
 
 /// The packet with IP options, of whole words, behind its header.
 pub fn with_options(bytes: &[u8], options: &[u8]) -> Vec<u8> {

@@ -73,7 +73,7 @@ pub(super) struct Slice {
     told: Option<Timestamp>,
     /// Tickets of packets that wait for a partner that there is no more.
     given_up: Vec<u64>,
-    /// Those of packets that do not go: the slice is another node's.
+    /// Tickets of packets that are dropped, because the slice is another node's.
     lost: Vec<u64>,
     /// Ports of copies that have ended by themselves. They rest until the partner has no mapping
     /// without a key, or has ended.
@@ -176,7 +176,7 @@ impl Slice {
         self.given_up.drain(..).chain(arrived)
     }
 
-    /// Tickets of packets that do not go, because the slice is another node's. They come again as
+    /// Tickets of packets that are dropped, because the slice is another node's. They come again as
     /// [`Slice::arrived`].
     pub(super) fn lost(&mut self) -> impl Iterator<Item = u64> + '_ {
         self.lost.drain(..)
