@@ -123,26 +123,27 @@ impl Stages {
     /// processes ARP; counts the rest.
     pub(super) fn sort(&mut self, now: Timestamp, place: usize, packets: &mut Packets<'_>) {
         let usual = self.usual(place);
-        let is_usual = |frame: &mut Frame<'_>| match &usual {
-            Some(usual) => usual.take_from(frame),
-            None => false,
-        };
+        let take = |frame: &mut Frame<'_>| usual.as_ref()?.take_from(frame);
         let frames = &mut packets.frames;
-        let first_other = frames.iter_mut().position(|frame| !is_usual(frame));
+        // With one worker, most batches have these frames alone.
+        let first_other = match self.team {
+            None => frames.iter_mut().position(|frame| take(frame).is_none()),
+            Some(_) => Some(0),
+        };
         let Some(first_other) = first_other else { return };
         let mut kept = first_other;
         for number in first_other..frames.len() {
             let frame = &mut frames[number];
-            if !is_usual(frame) {
-                match self.sort_frame(now, place, frame) {
-                    Some(realm) => frame.set_realm(realm),
-                    None => continue,
+            let is_here = match take(frame) {
+                Some((link, source)) => self.is_here(now, link, source, frame),
+                None => self.sort_frame(now, place, frame),
+            };
+            if is_here {
+                if kept != number {
+                    frames.swap(kept, number);
                 }
+                kept += 1;
             }
-            if kept != number {
-                frames.swap(kept, number);
-            }
-            kept += 1;
         }
         frames.truncate(kept);
     }
@@ -152,28 +153,27 @@ impl Stages {
     fn usual(&self, place: usize) -> Option<UsualHeader> {
         let realm = self.cables.carried[place].untagged()?;
         let link = Link::new(side_of(place), realm);
-        let is_plain = self.team.is_none() && !self.router.has_kernel(link);
-        is_plain.then(|| UsualHeader::new(self.router.mac(link), realm))
+        (!self.router.has_kernel(link)).then(|| UsualHeader::new(self.router.mac(link), link))
     }
 
-    /// Sorts one frame; returns its realm if it has a packet for the translator. The frame is then
-    /// the packet.
-    fn sort_frame(&mut self, now: Timestamp, place: usize, frame: &mut Frame<'_>) -> Option<u16> {
+    /// Sorts one frame; returns true if it has a packet for the translator of this worker. The
+    /// frame is then the packet.
+    fn sort_frame(&mut self, now: Timestamp, place: usize, frame: &mut Frame<'_>) -> bool {
         let from = side_of(place);
         let Some((destination, source, kind)) = arp::read_ethernet(frame.bytes()) else {
             self.engine.count_foreign(from, 0);
-            return None;
+            return false;
         };
         let header = self.cables.carried[place].header(frame.bytes(), kind);
         let (realm, kind, header_len) = match header {
             Header::Of(realm, kind, len) => (realm, kind, len),
             Header::Unknown(ethertype::ARP, _) => {
                 self.router.ignore_arp();
-                return None;
+                return false;
             }
             Header::Unknown(_, len) => {
                 self.engine.count_unknown_realm(frame.len() - len);
-                return None;
+                return false;
             }
         };
         let link = Link::new(from, realm);
@@ -182,7 +182,9 @@ impl Stages {
             ethertype::ARP => self.sort_arp(now, link, header_len, frame),
             ethertype::IPV6 if self.families.is_some() => {
                 let macs = (destination, source);
-                return self.sort_ipv6(now, link, macs, header_len, frame).then_some(realm);
+                let is_here = self.sort_ipv6(now, link, macs, header_len, frame);
+                frame.set_realm(realm);
+                return is_here;
             }
             // A frame that was broadcast, or sent to another station, is not forwarded.
             //= rfc1812#section-4.3.2.7-link
@@ -192,11 +194,12 @@ impl Stages {
             ethertype::IPV4 => {
                 let (start, end) = frame.range();
                 frame.set_range(start + header_len, end);
-                return self.takes(now, (link, source), frame).then_some(realm);
+                frame.set_realm(realm);
+                return self.takes(now, (link, source), frame);
             }
             _ => self.engine.count_foreign(from, frame.len() - header_len),
         }
-        None
+        false
     }
 
     /// Gives an ARP message to the router, and to the other workers.
@@ -216,7 +219,7 @@ impl Stages {
     /// True if an IPv4 packet is for the translator of this worker.
     fn takes(&mut self, now: Timestamp, (link, source): (Link, Mac), packet: &Frame<'_>) -> bool {
         !self.router.is_for_the_kernel(link, packet.bytes())
-            && (self.team.is_none() || self.is_here(now, link, source, packet))
+            && self.is_here(now, link, source, packet)
     }
 
     /// Takes packets of a side through all stages.
@@ -500,32 +503,34 @@ pub(super) fn seen<'p>(
 struct UsualHeader {
     /// Bytes that the frame begins with, as far as [`UsualHeader::MASK`] reaches.
     bytes: u128,
-    /// Realm of the packet.
-    realm: u16,
+    /// Link of the packet.
+    link: Link,
 }
 
 impl UsualHeader {
     /// The destination and the type.
     const MASK: u128 = 0xffff_ffff_ffff | 0xffff << 96;
 
-    fn new(destination: Mac, realm: u16) -> Self {
+    fn new(destination: Mac, link: Link) -> Self {
         let mut header = [0; ETHERNET_LEN];
         arp::write_ethernet(&mut header, destination, Mac::default(), ethertype::IPV4);
         let mut bytes = [0; size_of::<u128>()];
         bytes[..ETHERNET_LEN].copy_from_slice(&header);
-        Self { bytes: u128::from_le_bytes(bytes), realm }
+        Self { bytes: u128::from_le_bytes(bytes), link }
     }
 
-    /// Takes this header off a frame, which is the packet then. Returns false, and changes nothing,
-    /// if the frame begins otherwise. Frames shorter than 16 bytes count as others.
+    /// Takes this header off a frame, which is the packet then. Returns the packet's link and the
+    /// frame's source; `None`, and changes nothing, if the frame begins otherwise. Frames shorter
+    /// than 16 bytes count as others.
     #[inline]
-    fn take_from(&self, frame: &mut Frame<'_>) -> bool {
-        let first = frame.bytes().first_chunk().map(|bytes| u128::from_le_bytes(*bytes));
-        let is = first.is_some_and(|first| (first ^ self.bytes) & Self::MASK == 0);
-        if is {
-            frame.set_start(frame.start() + ETHERNET_LEN);
-            frame.set_realm(self.realm);
+    fn take_from(&self, frame: &mut Frame<'_>) -> Option<(Link, Mac)> {
+        let first = u128::from_le_bytes(*frame.bytes().first_chunk()?);
+        if (first ^ self.bytes) & Self::MASK != 0 {
+            return None;
         }
-        is
+        frame.set_start(frame.start() + ETHERNET_LEN);
+        frame.set_realm(self.link.realm);
+        let source = std::array::from_fn(|byte| (first >> (48 + 8 * byte)) as u8);
+        Some((self.link, Mac(source)))
     }
 }
