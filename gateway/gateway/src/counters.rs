@@ -37,8 +37,8 @@ pub struct Losses {
     counted: Counters,
     /// Packets of the gateway's own making that were lost.
     own: u64,
-    /// Packets to the outside that were lost for want of a next hop.
-    astray: u64,
+    /// Times that a router outside did not answer for its hardware address.
+    silent_routers: u64,
     /// Counts of the translator for packets that did not come in.
     excluded: Counters,
     /// Input packets that the translator did not see: their bytes leave with others.
@@ -52,8 +52,6 @@ impl Losses {
             Some(Origin { direction, outcome, len }) => {
                 self.counted.count(direction, outcome, len);
                 self.counted.drops[reason as usize] += 1;
-                let has_no_hop = matches!(reason, DropReason::NoNeighbor | DropReason::NoRoute);
-                self.astray += u64::from(has_no_hop && direction == Direction::Outbound);
             }
             None => self.own += 1,
         }
@@ -77,9 +75,14 @@ impl Losses {
         self.own
     }
 
-    /// Packets to the outside that were lost for want of a next hop.
-    pub(crate) fn astray(&self) -> u64 {
-        self.astray
+    /// Notes that a router outside does not answer for its hardware address.
+    pub(crate) fn note_silent_router(&mut self) {
+        self.silent_routers += 1;
+    }
+
+    /// Times that a router outside did not answer for its hardware address.
+    pub(crate) fn silent_routers(&self) -> u64 {
+        self.silent_routers
     }
 
     /// The translator's counters of input packets; packets lost afterwards count as dropped.

@@ -146,8 +146,8 @@ pub struct Fleet {
     lacks_flows: bool,
     /// Number of requested mappings that the engine has lost.
     lost: u64,
-    /// Number of packets that this worker could not deliver.
-    astray: u64,
+    /// Times that a router outside did not answer this worker.
+    silent_routers: u64,
     /// Messages that are read before this time may have waited long, because the process stood
     /// still.
     late_until: Timestamp,
@@ -212,7 +212,7 @@ impl Fleet {
                 has_algs: false,
                 lacks_flows: false,
                 lost: 0,
-                astray: 0,
+                silent_routers: 0,
                 late_until: Timestamp(0),
             }
         };

@@ -235,11 +235,13 @@ impl Fleet {
         None
     }
 
-    /// Tells whether this worker delivers packets: its devices are up, and `astray`, the number of
-    /// packets to the outside without a next hop, has not grown. Otherwise the other node translates
-    /// by its copies for a while.
-    pub(crate) fn note_ways(&mut self, now: Timestamp, is_up: bool, astray: u64) {
-        if std::mem::replace(&mut self.astray, astray) != astray || !is_up {
+    /// Tells whether this worker delivers packets: its devices are up, and `silent_routers`, the
+    /// number of times that a router outside did not answer, has not grown. Otherwise the other node
+    /// translates by its copies for a while.
+    pub(crate) fn note_ways(&mut self, now: Timestamp, is_up: bool, silent_routers: u64) {
+        let is_silent =
+            std::mem::replace(&mut self.silent_routers, silent_routers) != silent_routers;
+        if is_silent || !is_up {
             self.board.block(self.worker, now.plus(BLOCKED));
         }
     }

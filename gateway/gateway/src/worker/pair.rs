@@ -34,7 +34,7 @@ impl Worker {
         self.stages.pcp.agree(&mut fleet.epoch(), now);
         self.stages.send_kept(now, &mut transmitters(&mut self.devices));
         let is_up = self.devices.iter().all(|device| device.link().up);
-        fleet.note_ways(now, is_up, self.stages.router.losses().astray());
+        fleet.note_ways(now, is_up, self.stages.router.losses().silent_routers());
         let taken = self.take_passed(now, &mut fleet);
         if let Some(tunnel) = &mut self.stages.tunnel {
             fleet.attend_tunnel(tunnel, &self.stages.engine);

@@ -536,8 +536,13 @@ fn a_broken_link_and_an_older_partner_leave_the_copies_at_work() {
 
 /// A node that cannot deliver packets takes none of the other one.
 #[test]
-fn a_failed_device_or_next_hop_of_the_owner_leaves_the_copies_at_work() {
-    let mut pair = Pair::new([2, 1]);
+fn a_failed_device_or_router_of_the_owner_leaves_the_copies_at_work() {
+    /// The router outside, and an address behind it.
+    const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
+    const FAR: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+    let mut settings = pair_settings();
+    settings.outside.gateway = Some(ROUTER);
+    let mut pair = Pair::with(settings, [2, 1], ["a", "b"]);
     let end = (host(1), 4000);
     let external = pair.flow(A, end);
     pair.run(3000);
@@ -551,14 +556,15 @@ fn a_failed_device_or_next_hop_of_the_owner_leaves_the_copies_at_work() {
         pair.out.clear();
         assert_eq!(pair.outbound(B, &question(end)), Some((A, external)));
     }
-    // Nobody has this address.
-    let lost = udp(end, (Ipv4Addr::new(192, 0, 2, 99), 53), b"lost");
-    pair.silent = Some(Ipv4Addr::new(192, 0, 2, 99));
-    assert_eq!(pair.outbound(A, &lost), None);
-    pair.run(4000);
-    // The host has been told.
-    pair.out.clear();
-    assert_eq!(pair.outbound(B, &question(end)), Some((B, external)));
+    // A host outside that does not answer is no fault of the node, and a router is.
+    for (silent, to, by) in [(Ipv4Addr::new(192, 0, 2, 99), None, A), (ROUTER, Some(FAR), B)] {
+        pair.silent = Some(silent);
+        assert_eq!(pair.outbound(A, &udp(end, (to.unwrap_or(silent), 53), b"lost")), None);
+        pair.run(4000);
+        // The host has been told.
+        pair.out.clear();
+        assert_eq!(pair.outbound(B, &question(end)), Some((by, external)), "{silent}");
+    }
     pair.run(7000);
     assert_eq!(pair.outbound(B, &question(end)), Some((A, external)));
 }
