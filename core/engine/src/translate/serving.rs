@@ -2,8 +2,8 @@
 //! make. One of a pair asks before it translates, because the address's owner may be the other one
 //! (`docs/design/pair.md`). Nothing changes.
 //!
-//! The answers are those of a decision (`decide.rs`) as far as the address depends on them. A packet
-//! that a decision would drop may have an address here: its owner drops it.
+//! The answers are those of a decision (`decide.rs`) as far as the address depends on them. A
+//! packet that a decision would drop may have an address here: its owner drops it.
 
 use super::Engine;
 use crate::endpoint::{AddressPort, Internal};

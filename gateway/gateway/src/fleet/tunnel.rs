@@ -1,8 +1,8 @@
 //! The tunnel between the nodes of a pair, as a worker sees it that passes packets on: which of its
 //! packets are of slices whose owner is there ([`presence`]), and their datagrams ([`message`]).
 //!
-//! The owner's leading worker takes the packets ([`arrivals`]). A packet that has come by the tunnel
-//! is not passed on again. See `docs/design/pair.md`.
+//! The owner's leading worker takes the packets ([`arrivals`]). A packet that has come by the
+//! tunnel is not passed on again. See `docs/design/pair.md`.
 
 mod arrivals;
 pub(super) mod message;
@@ -236,8 +236,8 @@ impl Fleet {
     }
 
     /// Tells whether this worker delivers packets: its devices are up, and `silent_routers`, the
-    /// number of times that a router outside did not answer, has not grown. Otherwise the other node
-    /// translates by its copies for a while.
+    /// number of times that a router outside did not answer, has not grown. Otherwise the other
+    /// node translates by its copies for a while.
     pub(crate) fn note_ways(&mut self, now: Timestamp, is_up: bool, silent_routers: u64) {
         let is_silent =
             std::mem::replace(&mut self.silent_routers, silent_routers) != silent_routers;

@@ -1,5 +1,5 @@
-//! A worker's packets in the tunnel of a pair: those of slices whose owner is there go to the owner,
-//! and those that come are taken as if they had come by a device.
+//! A worker's packets in the tunnel of a pair: those of slices whose owner is there go to the
+//! owner, and those that come are taken as if they had come by a device.
 
 use super::Worker;
 use super::stages::{Packets, Stages, transmitters};

@@ -129,8 +129,8 @@ impl Present {
         is_due
     }
 
-    /// Says in which slices this node is there, with their epochs, 0 for the others: at once after a
-    /// change, and again and again.
+    /// Says in which slices this node is there, with their epochs, 0 for the others: at once after
+    /// a change, and again and again.
     pub(crate) fn say(
         &mut self,
         now: Timestamp,
