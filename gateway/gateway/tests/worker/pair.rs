@@ -289,6 +289,8 @@ impl Pair {
 
     fn send_frame(&mut self, node: usize, from_inside: bool, frame: &[u8]) -> Out {
         let side = usize::from(!from_inside);
+        // Errors about earlier packets may have come late.
+        self.out.clear();
         self.nodes[node].as_ref().expect("it runs").wires[side].send(frame);
         self.run(30);
         std::mem::take(&mut self.out)
