@@ -48,7 +48,7 @@ fn tunnel(page: &mut Page, counters: &TunnelCounters) {
         *counters;
     let mut count = |name: &str, help: &str, label: &str, counts: &[(&str, u64)]| {
         page.counter(name, help, |series| {
-            counts.iter().for_each(|(of, count)| series.add(&[(label, of)], *count as f64));
+            counts.iter().for_each(|(of, count)| series.add(&[(label, *of)], *count as f64));
         });
     };
     let ways = |counts: [u64; 3]| {
