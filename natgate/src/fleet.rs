@@ -111,6 +111,20 @@ impl Args {
     }
 }
 
+/// The tunnel for people.
+fn tunnel_text(tunnel: &Value) -> String {
+    let sum = |key: &str| {
+        let counts = tunnel[key].as_object().into_iter().flatten();
+        counts.filter_map(|(_, count)| count.as_u64()).sum::<u64>()
+    };
+    let lost = sum("dropped") + sum("refused");
+    format!(
+        "packets passed on to the other node: {}, taken from it: {}, dropped or refused: {lost}",
+        sum("passed"),
+        sum("taken"),
+    )
+}
+
 /// The state for people.
 fn text(body: &Value) -> String {
     let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
@@ -142,6 +156,7 @@ fn text(body: &Value) -> String {
         let _ = writeln!(text, "{fault}");
     }
     let _ = writeln!(text, "ports that rest: {}", body["resting_ports"]);
+    let _ = writeln!(text, "{}", tunnel_text(&body["tunnel"]));
     let heads = ["slice", "owner", "role", "assigns", "complete", "age", "addresses"];
     let [slice, owner, role, assigns, complete, age, addresses] = heads;
     let _ = writeln!(

@@ -158,7 +158,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     memory::enter(Stage::Tables);
     let mut workers = args.workers(&settings, devices, saved, &signals, clock)?;
     memory::enter(Stage::Rest);
-    let fleet = fleet::join(&settings, &mut workers, heartbeats, clock.now())?;
+    let waker = signals.waker_of(0).map_err(anyhow::Error::from)?;
+    let fleet = fleet::join(&settings, &mut workers, (heartbeats, waker), clock.now())?;
     let wakers = signals.wakers().map_err(anyhow::Error::from)?;
     let (commander, commands) = team_commands(wakers);
     workers.iter_mut().zip(commands).for_each(|(worker, commands)| worker.obey(commands));

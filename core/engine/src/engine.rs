@@ -101,6 +101,8 @@ pub struct Engine {
     pub(crate) may_be_short: bool,
     /// True if several engines divide the work.
     pub(crate) is_divided: bool,
+    /// True if packets that turn round take two steps although the engine is alone.
+    pub(crate) turns_in_steps: bool,
     /// True if the caller has the last word about new subscribers in a crowded table.
     pub(crate) guards_newcomers: bool,
     /// True if the packet that [`Engine::poll_transmit`] gave last is hairpinned.

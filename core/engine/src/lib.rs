@@ -137,7 +137,7 @@ pub use survey::{
     Totals as TableTotals,
 };
 pub use time::{TICK, Timestamp};
-pub use translate::{AddressChoice, Becomes, End, Explanation, Step};
+pub use translate::{AddressChoice, Becomes, End, Explanation, NumberedSender, Serving, Step};
 
 /// Error of a configuration that the engine cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]

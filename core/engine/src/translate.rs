@@ -22,6 +22,7 @@ mod patch;
 mod plan;
 mod quick;
 mod ruled;
+mod serving;
 mod transit;
 mod turned;
 mod twice;
@@ -41,6 +42,7 @@ pub(crate) use mappings::Opening;
 use natgate_wire::protocol;
 pub(crate) use overload::Rings;
 use plan::Plan;
+pub use serving::{NumberedSender, Serving};
 pub(crate) use watch::PoolWatches;
 
 /// The decision about a packet.

@@ -12,6 +12,7 @@ mod history;
 mod inbound;
 mod lead;
 mod outbound;
+mod partner_link;
 mod refusal;
 mod shared_ports;
 mod slice;
@@ -20,12 +21,16 @@ mod state;
 mod status;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 mod young;
 
 pub use crate::fleet_settings::{FleetSettings, PartnerSettings, SliceSettings};
 pub use natgate_pair::{Node, ReceivedCounters, Sent};
+pub use partner_link::{PartnerLink, TUNNEL_HEAD};
 pub use refusal::Refusal;
 pub use status::{FleetStatus, LinkStatus, SliceChange, SliceOwner, SliceStatus};
+pub use tunnel::TunnelCounters;
+pub(crate) use tunnel::{Arrival, PassedPacket, Tunnel};
 
 use crate::alg::Algs;
 use crate::pcp::CommonEpoch;
@@ -34,7 +39,6 @@ use board::{AllFigures, Board, Order};
 use lead::{Asked, Lead};
 use natgate_engine::{CopyChange, Endpoint, Engine, PairPort, Timestamp};
 use natgate_ipv6::CopiedHosts;
-use natgate_pair::Boot;
 use outbound::{LEAST_ROOM, Outbound};
 use shared_ports::SharedPorts;
 use slice::{Slice, Workers};
@@ -75,29 +79,6 @@ const RESTS_A_TURN: usize = 1024;
 
 /// Requests that may wait.
 const MOST_WAITING: usize = 4;
-
-/// Carries messages to and from the partner. No call waits.
-pub trait PartnerLink: Send {
-    /// Sends a message of replication, which may be lost. Returns `false` if there is no connection
-    /// or no room.
-    fn send(&mut self, message: Vec<u8>) -> bool;
-    /// The next message of replication that has come.
-    fn receive(&mut self) -> Option<Vec<u8>>;
-    /// Bytes of a message that can be sent whole.
-    fn room(&self) -> usize;
-    /// Sets the view that the partner is told, again and again.
-    fn tell(&mut self, view: Vec<u8>);
-    /// The latest view of the partner that has come since the last call.
-    fn heard(&mut self) -> Option<Vec<u8>>;
-    /// State of the link.
-    fn status(&self) -> LinkStatus;
-    /// The partner's processes up to this boot number have ended, as its guardian has said since
-    /// the last call.
-    fn ended(&mut self) -> Option<Boot>;
-    /// Tells this node's guardian that the worker makes progress, as the process with this boot
-    /// number.
-    fn beat(&mut self, boot: Boot);
-}
 
 /// A request of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +146,8 @@ pub struct Fleet {
     lacks_flows: bool,
     /// Number of requested mappings that the engine has lost.
     lost: u64,
+    /// Times that a router outside did not answer this worker.
+    silent_routers: u64,
     /// Messages that are read before this time may have waited long, because the process stood
     /// still.
     late_until: Timestamp,
@@ -229,6 +212,7 @@ impl Fleet {
                 has_algs: false,
                 lacks_flows: false,
                 lost: 0,
+                silent_routers: 0,
                 late_until: Timestamp(0),
             }
         };
@@ -308,6 +292,7 @@ impl Fleet {
         }
         if let Some(lead) = &mut self.lead {
             lead.tell(now, &mut *self.link);
+            lead.be_present(now, &mut *self.link, &self.board);
         }
         self.release_flows(now);
         *algs = self.ports.algs.take();
@@ -567,7 +552,7 @@ impl Fleet {
         }
         let mut link = self.link.status();
         link.lacks_flows &= self.has_algs;
-        Some(lead.status(now, link, &slices, resting))
+        Some(lead.status(now, link, (&slices, resting), self.board.tunnel()))
     }
 }
 

@@ -17,6 +17,7 @@ mod serve;
 mod stages;
 mod tell;
 mod together;
+mod tunnel;
 
 use crate::alg::{Algs, Aside};
 use crate::command::{CommandRunner, Commands};
@@ -129,6 +130,7 @@ impl Worker {
                 algs,
                 algs_aside: Aside::new(seed),
                 health: Health::new(checked, seed, now),
+                tunnel: None,
             },
             devices,
             scratch: vec![0; HEADROOM + LONGEST],
@@ -265,7 +267,7 @@ impl Worker {
             self.renew_fleet(now);
             observer.reconfigured(settings);
         }
-        self.attend_fleet(now);
+        received += self.attend_fleet(now);
         if self.clerk.is_asked() {
             self.answer(now);
         }

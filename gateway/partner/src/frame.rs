@@ -1,7 +1,8 @@
 //! What a stream of the link has: one byte for its kind, then its content to the stream's end.
 //!
 //! A view has a number before its bytes, 64 bits in little-endian order, which grows with each view
-//! of a connection. A datagram has no head: it is a message.
+//! of a connection. A datagram has no head: it is a message, unless it
+//! begins with the mark of a packet of the tunnel.
 
 /// Kind of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

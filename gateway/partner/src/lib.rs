@@ -1,10 +1,10 @@
 //! The link between the two gateways of a pair: QUIC with certificates on both sides, in a thread
 //! of its own.
 //!
-//! The link carries two kinds of bytes and reads neither. **Messages** of replication may be lost,
+//! The link carries three kinds of bytes and reads none. **Messages** of replication may be lost,
 //! and come in any order: a lost one delays no other. A **view** is the newest word of a node about
 //! its slices: it arrives, or a newer one does. Their meaning is in `core/pair`, the reasons are in
-//! `docs/design/pair.md`.
+//! `docs/design/pair.md`. **Packets of the tunnel** go behind messages, and may be lost as well.
 //!
 //! - **Roles:** the first node by name dials, with pauses from 100 ms to 2 s; the other listens. A
 //!   packet is sent every 500 ms. After 2 s without a packet the connection has ended.
@@ -23,10 +23,10 @@
 //!   at a time, within ten seconds. A question has at most 1 KiB, its answer 1 MiB.
 //! - **Clocks:** every 30 s each node asks for the other one's time, by a question. The status has
 //!   the difference.
-//! - **Limits:** 8,192 messages and 32 MiB wait in each direction, a message has at most 16 MiB, a
-//!   view 1 MiB, eight handshakes are in progress with the partner's address and eight with others,
-//!   and an address must be proved before anything is kept. What exceeds a limit is refused and
-//!   counted.
+//! - **Limits:** 8,192 messages and 32 MiB wait in each direction, and 1,024 packets of the tunnel,
+//!   each of which fits a datagram. A message has at most 16 MiB, a view 1 MiB. Eight handshakes
+//!   are in progress with the partner's address and eight with others, and an address must be
+//!   proved before anything is kept. What exceeds a limit is refused and counted.
 //!
 //! The **guardian** of a node is another process. After the node's process has ended, it tells the
 //! partner so by a connection of its own ([`tell_end`], protocol `natgate-guardian/1`), with the
@@ -88,9 +88,10 @@ pub use error::LinkError;
 pub use farewell::tell_end;
 pub use limits::{
     FLOWS, MAX_ANSWER, MAX_MESSAGE, MAX_QUESTION, MAX_VIEW, MIN_DATAGRAM_ROOM, QUEUE_BYTES,
-    QUEUE_MESSAGES,
+    QUEUE_MESSAGES, TUNNEL_HEAD, TUNNEL_PACKETS,
 };
 pub use link::{Link, Settings, start};
 pub use question::AskError;
 pub use questions::Answerer;
+pub use shared::Wake;
 pub use status::LinkStatus;

@@ -17,6 +17,22 @@ pub const QUEUE_MESSAGES: usize = 8_192;
 /// Bytes of messages that wait in one direction, partly received ones included.
 pub const QUEUE_BYTES: usize = 32 << 20;
 
+/// Packets of the tunnel that wait in one direction.
+pub const TUNNEL_PACKETS: usize = 1_024;
+/// Bytes before a packet of the tunnel in its datagram.
+pub const TUNNEL_HEAD: usize = TUNNEL_MARK.len();
+/// A datagram that begins with this is a packet of the tunnel. No message begins with it.
+pub(crate) const TUNNEL_MARK: [u8; 4] = [0xe7, 0x7e, 0xe7, 0x7e];
+/// Datagrams that QUIC may hold when a packet of the tunnel is added, bytes, that packet included.
+pub(crate) const TUNNEL_BUFFER: usize = 64 << 10;
+/// Longest wait of a packet of the tunnel; an older one is not sent.
+pub(crate) const TUNNEL_AGE: Duration = Duration::from_millis(100);
+/// Time after which a packet of the tunnel does not wait for messages any more: a link that is full
+/// of replication still carries some packets.
+pub(crate) const TUNNEL_PATIENCE: Duration = Duration::from_millis(5);
+/// Pause before QUIC is asked again whether it has room for a packet of the tunnel.
+pub(crate) const TUNNEL_PAUSE: Duration = Duration::from_millis(1);
+
 /// Long messages that wait before their streams are open.
 pub(crate) const LONG_QUEUE: usize = 256;
 /// Long messages whose streams are open.

@@ -9,7 +9,7 @@ use crate::lead::ReadClock;
 use crate::limits::{FAREWELL, FILE_CHECK, QUESTION_TIME, TURN_TIME};
 use crate::question::{self, AskError};
 use crate::questions::Answerer;
-use crate::shared::{Outbound, Shared};
+use crate::shared::{Outbound, Shared, Wake};
 use crate::status::LinkStatus;
 use crate::transport::{self, STOPPED, VERSIONS};
 use crate::{listener, outbound};
@@ -183,6 +183,7 @@ async fn run(work: Work) {
     let mut parts = JoinSet::new();
     parts.spawn(outbound::datagrams(Arc::clone(&shared), queues.datagrams));
     parts.spawn(outbound::long(Arc::clone(&shared), queues.long));
+    parts.spawn(outbound::packets(Arc::clone(&shared), queues.packets));
     parts.spawn(outbound::views(Arc::clone(&shared)));
     let address = partner.address.ip();
     parts.spawn(listener::listen(Arc::clone(&shared), endpoint.clone(), address));
@@ -285,6 +286,28 @@ impl Link {
     /// The next message of the partner, in the order of arrival.
     pub fn receive(&self) -> Option<Vec<u8>> {
         self.handle.shared.receive()
+    }
+
+    /// Queues a packet of the tunnel: a datagram that goes behind all messages, and may be lost. It
+    /// has [`TUNNEL_HEAD`](crate::TUNNEL_HEAD) bytes less than
+    /// [`datagram_room`](Self::datagram_room) at most.
+    ///
+    /// False: there is no connection, the queue is full, or the packet is too long.
+    #[must_use]
+    pub fn pass(&self, packet: &[u8]) -> bool {
+        self.handle.shared.pass(packet)
+    }
+
+    /// The next packet that has come by the tunnel.
+    pub fn passed(&self) -> Option<Vec<u8>> {
+        self.handle.shared.passed()
+    }
+
+    /// Calls this function when a packet has come by the tunnel and no other waits, in the link's
+    /// thread. The first function that is given stays.
+    pub fn wake_by(&self, wake: Box<Wake>) {
+        // A later one is not used.
+        let _ = self.handle.shared.waker.set(wake);
     }
 
     /// Bytes that fit a datagram now, at least [`MIN_DATAGRAM_ROOM`](crate::MIN_DATAGRAM_ROOM).

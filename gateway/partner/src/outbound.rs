@@ -1,18 +1,20 @@
-//! What goes to the partner on the connection in use: datagrams, long messages and views.
+//! What goes to the partner on the connection in use: datagrams, long messages, views, and packets
+//! of the tunnel.
 //!
 //! QUIC fills packets with datagrams first. As long as datagrams wait, streams get no packet.
-//! Therefore datagrams pause for a moment if both wait.
+//! Therefore datagrams pause for a moment if both wait. Packets of the tunnel are datagrams, too:
+//! they go behind all messages, and leave most of QUIC's buffer to these.
 
 use crate::frame::Kind;
 use crate::limits::{
-    DATAGRAM_BUFFER, DATAGRAM_OVERHEAD, LONG_STREAMS, STREAM_TIME, STREAM_TURN, VIEW_GAP,
-    VIEW_PERIOD,
+    DATAGRAM_BUFFER, DATAGRAM_OVERHEAD, LONG_STREAMS, STREAM_TIME, STREAM_TURN, TUNNEL_AGE,
+    TUNNEL_BUFFER, TUNNEL_PATIENCE, TUNNEL_PAUSE, VIEW_GAP, VIEW_PERIOD,
 };
-use crate::shared::{Active, Queued, Shared, count};
+use crate::shared::{Active, Passing, Queued, Shared, count};
 use bytes::Bytes;
 use quinn::{SendDatagramError, SendStream, VarInt};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::select;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -81,6 +83,50 @@ async fn let_streams_go(shared: &Shared, active: &Active, length: usize) {
     select! {
         () = shared.streams.none.notified() => {}
         () = sleep(STREAM_TURN) => {}
+    }
+}
+
+/// Sends the queued packets of the tunnel.
+pub(crate) async fn packets(shared: Arc<Shared>, mut queue: mpsc::Receiver<Passing>) {
+    while let Some(packet) = queue.recv().await {
+        let is_sent = packet.since.elapsed() < TUNNEL_AGE && pass(&shared, packet).await;
+        if !is_sent {
+            count(&shared.counters.unpassed);
+        }
+    }
+}
+
+/// Gives a packet of the tunnel to QUIC as soon as no message waits and QUIC holds few datagrams,
+/// or when it has been patient. False: the connection has ended, or the packet is too long for its
+/// path.
+async fn pass(shared: &Shared, packet: Passing) -> bool {
+    let len = packet.bytes.len() + DATAGRAM_OVERHEAD;
+    let began = Instant::now();
+    loop {
+        let Some(active) = shared.current.borrow().clone() else { return false };
+        let connection = &active.connection;
+        if connection.close_reason().is_some() {
+            return false;
+        }
+        let held = || DATAGRAM_BUFFER.saturating_sub(connection.datagram_send_buffer_space());
+        let has_room = held() + len <= TUNNEL_BUFFER;
+        if has_room && !shared.has_messages() {
+            // There is room, so QUIC drops no other datagram.
+            return connection.send_datagram(packet.bytes).is_ok();
+        }
+        if !has_room && shared.streams.any() {
+            while held() > 0 && shared.streams.any() && connection.close_reason().is_none() {
+                sleep(TUNNEL_PAUSE).await;
+            }
+            select! {
+                () = shared.streams.none.notified() => {}
+                () = sleep(STREAM_TURN) => {}
+            }
+        } else if began.elapsed() >= TUNNEL_PATIENCE {
+            return connection.send_datagram_wait(packet.bytes).await.is_ok();
+        } else {
+            sleep(TUNNEL_PAUSE).await;
+        }
     }
 }
 

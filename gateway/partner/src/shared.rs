@@ -6,7 +6,7 @@
 use crate::budget::{Budget, Share};
 use crate::limits::{
     GRACE, LONG_QUEUE, MAX_MESSAGE, MAX_VIEW, MIN_DATAGRAM_ROOM, QUEUE_BYTES, QUEUE_MESSAGES,
-    VIEW_BYTES,
+    TUNNEL_HEAD, TUNNEL_MARK, TUNNEL_PACKETS, VIEW_BYTES,
 };
 use crate::questions::Questions;
 use crate::status::LinkStatus;
@@ -14,11 +14,15 @@ use crate::transport::{REPLACED, ending, printable, refusal};
 use bytes::Bytes;
 use crossbeam_queue::ArrayQueue;
 use quinn::{Connection, ConnectionError};
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use tokio::sync::{Notify, mpsc, watch};
+
+/// Wakes a thread. It does not wait itself.
+pub type Wake = dyn Fn() + Send + Sync;
 
 /// A message on its way out. Its bytes count until QUIC has taken them.
 #[derive(Debug)]
@@ -27,10 +31,18 @@ pub(crate) struct Queued {
     _share: Share,
 }
 
+/// A packet of the tunnel on its way out, and the time at which it was queued.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    pub(crate) bytes: Bytes,
+    pub(crate) since: Instant,
+}
+
 /// Ends of the queues that the link's thread reads.
 pub(crate) struct Outbound {
     pub(crate) datagrams: mpsc::Receiver<Queued>,
     pub(crate) long: mpsc::Receiver<Queued>,
+    pub(crate) packets: mpsc::Receiver<Passing>,
 }
 
 /// A connection with the partner, both of whose sides know each other.
@@ -52,6 +64,8 @@ pub(crate) struct Counters {
     pub(crate) receive_overflow: AtomicU64,
     pub(crate) malformed: AtomicU64,
     pub(crate) turned_away: AtomicU64,
+    pub(crate) unpassed: AtomicU64,
+    pub(crate) passed_overflow: AtomicU64,
 }
 
 pub(crate) fn count(counter: &AtomicU64) {
@@ -100,10 +114,14 @@ impl Drop for StreamPending {
 }
 
 /// The state.
-#[derive(Debug)]
 pub(crate) struct Shared {
     datagrams: mpsc::Sender<Queued>,
     long: mpsc::Sender<Queued>,
+    /// Packets of the tunnel, in both directions.
+    packets: mpsc::Sender<Passing>,
+    passed: ArrayQueue<Vec<u8>>,
+    /// Wakes the reader of these packets.
+    pub(crate) waker: OnceLock<Box<Wake>>,
     outbound: Budget,
     received: ArrayQueue<(Vec<u8>, Share)>,
     pub(crate) inbound: Budget,
@@ -131,13 +149,23 @@ pub(crate) struct Shared {
     pub(crate) questions: Questions,
 }
 
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("counters", &self.counters).finish_non_exhaustive()
+    }
+}
+
 impl Shared {
     pub(crate) fn new() -> (Arc<Self>, Outbound) {
         let (datagrams, datagrams_out) = mpsc::channel(QUEUE_MESSAGES);
         let (long, long_out) = mpsc::channel(LONG_QUEUE);
+        let (packets, packets_out) = mpsc::channel(TUNNEL_PACKETS);
         let shared = Self {
             datagrams,
             long,
+            packets,
+            passed: ArrayQueue::new(TUNNEL_PACKETS),
+            waker: OnceLock::new(),
             outbound: Budget::new(QUEUE_BYTES),
             received: ArrayQueue::new(QUEUE_MESSAGES),
             inbound: Budget::new(QUEUE_BYTES),
@@ -158,7 +186,8 @@ impl Shared {
             stop: Notify::new(),
             questions: Questions::default(),
         };
-        (Arc::new(shared), Outbound { datagrams: datagrams_out, long: long_out })
+        let outbound = Outbound { datagrams: datagrams_out, long: long_out, packets: packets_out };
+        (Arc::new(shared), outbound)
     }
 
     /// Queues a message. False: there is no connection, or no room.
@@ -177,6 +206,39 @@ impl Shared {
             count(&self.counters.send_overflow);
         }
         is_queued
+    }
+
+    /// Queues a packet of the tunnel. False: there is no connection, no room, or it is too long.
+    pub(crate) fn pass(&self, packet: &[u8]) -> bool {
+        if !self.is_connected.load(Ordering::Acquire) {
+            return false;
+        }
+        let passing =
+            || Passing { bytes: [&TUNNEL_MARK, packet].concat().into(), since: Instant::now() };
+        TUNNEL_HEAD + packet.len() <= self.datagram_room()
+            && self.packets.capacity() > 0
+            && self.packets.try_send(passing()).is_ok()
+    }
+
+    /// The next packet that has come by the tunnel.
+    pub(crate) fn passed(&self) -> Option<Vec<u8>> {
+        self.passed.pop()
+    }
+
+    /// Queues a packet that has come by the tunnel.
+    pub(crate) fn note_passed(&self, packet: &[u8]) {
+        let was_empty = self.passed.is_empty();
+        match self.passed.push(packet.to_vec()) {
+            // The reader reads until nothing is left.
+            Ok(()) if was_empty => self.waker.get().into_iter().for_each(|wake| wake()),
+            Ok(()) => {}
+            Err(_) => count(&self.counters.passed_overflow),
+        }
+    }
+
+    /// True if a message of replication waits for QUIC.
+    pub(crate) fn has_messages(&self) -> bool {
+        self.datagrams.capacity() < self.datagrams.max_capacity()
     }
 
     /// Queues a message that no longer fits a datagram.
@@ -354,6 +416,8 @@ impl Shared {
             refused: report.refused,
             last_refusal: report.last_refusal.clone(),
             turned_away: read(&counters.turned_away),
+            unpassed: read(&counters.unpassed),
+            passed_overflow: read(&counters.passed_overflow),
             last_failure: report.last_failure.clone(),
             certificate_error: report.certificate_error.clone(),
         }

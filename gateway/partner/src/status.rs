@@ -33,6 +33,11 @@ pub struct LinkStatus {
     pub receive_overflow: u64,
     /// Streams of the partner that were refused: an unknown kind, too long, or not complete.
     pub malformed: u64,
+    /// Packets of the tunnel that were queued and then not sent: they had waited too long, or the
+    /// connection had ended.
+    pub unpassed: u64,
+    /// Packets of the tunnel that have come and were dropped, because the queue was full.
+    pub passed_overflow: u64,
     /// Connections that were refused, by this node or the other side: certificate, name, version.
     pub refused: u64,
     /// Address and reason of the last of them.

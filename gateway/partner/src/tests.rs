@@ -11,3 +11,4 @@ mod renewal;
 mod rig;
 mod settings;
 mod trust;
+mod tunnel;

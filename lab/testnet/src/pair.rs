@@ -262,6 +262,27 @@ impl PairNetwork {
         PairSide::BOTH.into_iter().try_for_each(|side| self.route(side, "replace", node, 50))
     }
 
+    /// Makes a node's route the best one of the router on one side.
+    ///
+    /// # Errors
+    /// The error of `ip`.
+    pub fn lead(&self, side: PairSide, node: &str) -> io::Result<()> {
+        self.route(side, "replace", node, 30)
+    }
+
+    /// Has the router on one side choose a node for each flow, by addresses and ports.
+    ///
+    /// # Errors
+    /// The error of `ip`, or of a file.
+    pub fn balance(&self, side: PairSide) -> io::Result<()> {
+        let router = self.0.node(side.router());
+        router.set("ipv4/fib_multipath_hash_policy", "1")?;
+        let (prefix, [a, b]) = (side.prefix(), ["a", "b"].map(|node| side.gateway(node)));
+        router.ip_batch(&format!(
+            "route replace {prefix} metric 30 nexthop via {a} nexthop via {b}\n"
+        ))
+    }
+
     /// Takes the better route, by `a`, from a router.
     ///
     /// # Errors

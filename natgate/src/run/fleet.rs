@@ -5,11 +5,14 @@ use super::say;
 use crate::Failure;
 use anyhow::Context;
 use natgate_engine::Timestamp;
-use natgate_gateway::fleet::{Fleet, FleetAsker, FleetSettings, LinkStatus, PartnerLink};
+use natgate_gateway::fleet::{
+    Fleet, FleetAsker, FleetSettings, LinkStatus, PartnerLink, TUNNEL_HEAD,
+};
 use natgate_gateway::{Settings, Worker};
 use natgate_partner::Link;
 use rustix::io::ioctl_fionbio;
 use std::io::{self, PipeWriter, Write, pipe};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{self, Command, Stdio};
@@ -36,6 +39,8 @@ pub(super) fn guard(settings: &Settings, config: &Path) -> Result<Option<Heartbe
     };
     Ok(Some(start().context("the guardian cannot be started")?))
 }
+
+const _: () = assert!(TUNNEL_HEAD == natgate_partner::TUNNEL_HEAD);
 
 /// The link as a worker sees it. The first worker has the heartbeats.
 struct Carrier {
@@ -65,6 +70,14 @@ impl PartnerLink for Carrier {
         self.link.heard()
     }
 
+    fn pass(&mut self, datagram: &[u8]) -> bool {
+        self.link.pass(datagram)
+    }
+
+    fn passed(&mut self) -> Option<Vec<u8>> {
+        self.link.passed()
+    }
+
     fn status(&self) -> LinkStatus {
         let status = self.link.status();
         LinkStatus {
@@ -75,6 +88,7 @@ impl PartnerLink for Carrier {
             refused: status.refused,
             reason: status.certificate_error.or(status.last_refusal).or(status.last_failure),
             lost: status.send_overflow + status.abandoned + status.receive_overflow,
+            tunnel_lost: status.unpassed + status.passed_overflow,
             lacks_flows: status.version.is_some_and(|version| version < natgate_partner::FLOWS),
         }
     }
@@ -91,16 +105,20 @@ impl PartnerLink for Carrier {
     }
 }
 
-/// Starts the link and makes the workers those of one of a pair, if the settings say so.
+/// Starts the link and makes the workers those of one of a pair, if the settings say so. `waker`
+/// wakes the first worker.
 pub(super) fn join(
     settings: &Settings,
     workers: &mut [Worker],
-    heartbeats: Option<Heartbeats>,
+    (heartbeats, waker): (Option<Heartbeats>, UnixStream),
     now: Timestamp,
 ) -> Result<Option<(FleetAsker, Link)>, Failure> {
     let (Some(fleet), Some(heartbeats)) = (&settings.fleet, heartbeats) else { return Ok(None) };
     let link = natgate_partner::start(&link_settings(fleet))
         .map_err(|error| Failure::Input(vec![format!("fleet: {error}")]))?;
+    waker.set_nonblocking(true).context("the first worker cannot be woken")?;
+    // A full pipe wakes the worker, too.
+    link.wake_by(Box::new(move || _ = (&waker).write(&[0])));
     let random = getrandom::u32().context("no random numbers")?;
     let mut heartbeats = Some(heartbeats);
     let carrier = |_: &Worker| -> Box<dyn PartnerLink> {

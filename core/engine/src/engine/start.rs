@@ -88,6 +88,7 @@ impl Engine {
             events: Events::new(),
             pinned: Vec::new(),
             is_divided: false,
+            turns_in_steps: false,
             guards_newcomers: false,
             turns: false,
             pool_reported: vec![None; config.pools.len()],

@@ -4,6 +4,7 @@
 //! its own engine and reports. Nobody waits: a worker looks once a turn.
 
 use super::refusal::Refusal;
+use super::tunnel;
 use crate::pcp::CommonEpoch;
 use natgate_engine::Timestamp;
 use natgate_pair::{Epoch, ReceivedCounters, Sent, Stream};
@@ -111,6 +112,8 @@ struct Place {
     figures: Mutex<AllFigures>,
     /// Number of turns.
     turns: AtomicU64,
+    /// Time until which the worker does not deliver packets of the other node.
+    blocked: AtomicU64,
 }
 
 /// The board of one node.
@@ -121,6 +124,7 @@ pub(super) struct Board {
     version: AtomicU64,
     epoch: Mutex<CommonEpoch>,
     places: Vec<Place>,
+    tunnel: Arc<tunnel::Shared>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -134,7 +138,13 @@ impl Board {
             version: AtomicU64::new(0),
             epoch: Mutex::new(epoch),
             places: (0..workers).map(|_| Place::default()).collect(),
+            tunnel: Arc::default(),
         }
+    }
+
+    /// What the workers share about the tunnel.
+    pub(super) fn tunnel(&self) -> &Arc<tunnel::Shared> {
+        &self.tunnel
     }
 
     pub(super) fn workers(&self) -> usize {
@@ -230,6 +240,16 @@ impl Board {
     /// The last figures of a worker.
     pub(super) fn figures(&self, worker: usize) -> AllFigures {
         lock(&self.places[worker].figures).clone()
+    }
+
+    /// A worker does not deliver packets of the other node until then.
+    pub(super) fn block(&self, worker: usize, until: Timestamp) {
+        self.places[worker].blocked.store(until.0, Ordering::Relaxed);
+    }
+
+    /// True if a worker does not deliver packets of the other node.
+    pub(super) fn is_blocked(&self, now: Timestamp) -> bool {
+        self.places.iter().any(|place| now.0 < place.blocked.load(Ordering::Relaxed))
     }
 
     pub(super) fn count_turn(&self, worker: usize) {

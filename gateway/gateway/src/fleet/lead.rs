@@ -4,6 +4,7 @@
 use super::board::{Board, Figures, Order, Report};
 use super::history::History;
 use super::status::{FleetStatus, LinkStatus, SliceChange, SliceStatus};
+use super::tunnel::{Arrivals, PassedPacket, Present, Shared};
 use super::{FleetAnswer, FleetRequest, PartnerLink, starts};
 use crate::fleet_settings::FleetSettings;
 use natgate_engine::Timestamp;
@@ -79,6 +80,9 @@ pub(super) struct Lead {
     next_beat: Timestamp,
     /// Turns of all workers at the last heartbeat.
     turns: Vec<u64>,
+    /// The tunnel: what this node says, and what comes.
+    present: Present,
+    arrivals: Arrivals,
     random: u32,
 }
 
@@ -100,6 +104,8 @@ impl Lead {
             next_view: Timestamp(0),
             next_beat: Timestamp(0),
             turns: Vec::new(),
+            present: Present::default(),
+            arrivals: Arrivals::default(),
             random,
             settings,
         }
@@ -331,15 +337,56 @@ impl Lead {
         }
     }
 
+    /// Says in which slices this node is there to take packets of the other node: those whose
+    /// orders all workers carry out, as far as no end of a drain has begun, while packets can be
+    /// delivered.
+    pub(super) fn be_present(&mut self, now: Timestamp, link: &mut dyn PartnerLink, board: &Board) {
+        if !self.present.is_due(now) {
+            return;
+        }
+        let is_blocked = board.is_blocked(now);
+        let is_there = |number: usize| {
+            let order = &self.slices[number].order;
+            let obeys = |report: &Report| report.turn == order.turn;
+            let reports = board.reports(number).unwrap_or_default();
+            let is_obeyed = !reports.is_empty() && reports.iter().all(obeys);
+            let owns = self.ownership.owns(number) && order.owns && order.ends == 0;
+            owns && is_obeyed && !is_blocked
+        };
+        let epoch = |number| if is_there(number) { self.ownership.epoch(number) } else { 0 };
+        let epochs: Vec<Epoch> = (0..self.slices.len()).map(epoch).collect();
+        let boots = (self.ownership.boot(), self.partner_boot);
+        self.present.say(now, boots, &epochs, link);
+    }
+
+    /// Takes a datagram of the tunnel. Returns a packet for this node.
+    pub(super) fn take_passed(
+        &mut self,
+        now: Timestamp,
+        datagram: &[u8],
+        orders: &[Order],
+        board: &Board,
+    ) -> Option<PassedPacket> {
+        let boots = (self.partner_boot, self.ownership.boot());
+        self.arrivals.read(now, datagram, (orders, boots), board.tunnel())
+    }
+
     /// State of the pair, from the figures of all workers about each slice.
     pub(super) fn status(
         &self,
         now: Timestamp,
         link: LinkStatus,
-        figures: &[Figures],
-        resting: u64,
+        (figures, resting): (&[Figures], u64),
+        tunnel: &Shared,
     ) -> FleetStatus {
         let slices = (0..self.slices.len()).zip(figures);
+        let slice = |(number, figures)| {
+            let slice = self.slice(number, figures, now);
+            let passes = !self.ownership.owns(number) && tunnel.is_there(number, slice.epoch, now);
+            SliceStatus { passes, ..slice }
+        };
+        let mut counters = tunnel.counters();
+        counters.full += link.tunnel_lost;
         FleetStatus {
             node: self.settings.node.clone(),
             partner: self.settings.partner.node.clone(),
@@ -349,7 +396,8 @@ impl Lead {
             link,
             resting,
             refused_views: self.refused_views,
-            slices: slices.map(|(number, figures)| self.slice(number, figures, now)).collect(),
+            tunnel: counters,
+            slices: slices.map(slice).collect(),
             owners: self.owners.list(|node| self.settings.name(node).to_owned()),
         }
     }
@@ -373,6 +421,7 @@ impl Lead {
             assigns: decisions.order.assigns && ownership.may_assign(number),
             rests: decisions.rests_until.map(|until| until.since(now)),
             drains: ownership.drains(number),
+            passes: false,
             is_complete: figures.is_complete,
             age: figures.completed.map(|at| now.since(at)),
             lag: Duration::from_nanos(figures.lag),

@@ -116,6 +116,10 @@ impl Slice {
         }
     }
 
+    pub(super) fn ranges(&self) -> &[AddressRange] {
+        &self.ranges
+    }
+
     pub(super) fn has(&self, address: Ipv4Addr) -> bool {
         is_in(&self.ranges, address)
     }

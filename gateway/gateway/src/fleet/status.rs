@@ -1,6 +1,7 @@
 //! State of a pair, as a node knows it.
 
 use super::refusal::Refusal;
+use super::tunnel::TunnelCounters;
 use natgate_engine::AddressRange;
 use natgate_engine::Timestamp;
 use natgate_pair::{Boot, Epoch, Node, ReceivedCounters, Sent};
@@ -53,6 +54,8 @@ pub struct LinkStatus {
     pub reason: Option<String>,
     /// Messages that found no room in a queue, or no connection.
     pub lost: u64,
+    /// Packets of the tunnel that found no room in a queue, or whose connection has ended.
+    pub tunnel_lost: u64,
     /// True if the partner's version of the link has no control flows in records. The state of a
     /// node says so only if the node has gateways.
     pub lacks_flows: bool,
@@ -97,6 +100,8 @@ pub struct FleetStatus {
     pub resting: u64,
     /// Views of the partner that were refused.
     pub refused_views: u64,
+    /// Packets of the tunnel.
+    pub tunnel: TunnelCounters,
     /// The slices, in the order of the configuration.
     pub slices: Vec<SliceStatus>,
     /// The latest changes of owners since the start of this node, the oldest first.
@@ -122,6 +127,8 @@ pub struct SliceStatus {
     pub rests: Option<Duration>,
     /// True if the slice goes to the partner as soon as the copy is complete.
     pub drains: bool,
+    /// True if this node passes packets of the slice on to its owner.
+    pub passes: bool,
     /// True if the copy is complete, as far as this node knows.
     pub is_complete: bool,
     /// Time since a moment whose mappings the copy has all, as far as this node knows; `None`:

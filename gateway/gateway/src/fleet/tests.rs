@@ -18,6 +18,7 @@ use natgate_engine::{
     AddressRange, Allocation, BlockConfig, Change, Config, Cursor, DeterministicConfig, Filter,
     Packet, PoolConfig, Pooling, Reconfiguration, Side, SideConfig, Verdict,
 };
+use natgate_pair::Boot;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Ipv4, protocol};
 use std::collections::BTreeMap;

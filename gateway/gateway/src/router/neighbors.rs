@@ -55,8 +55,8 @@ pub(super) struct WaitingPacket {
 pub(super) enum Action {
     /// Ask for an address: by broadcast, or the hardware that had it.
     Ask(Ipv4Addr, Option<Mac>),
-    /// Drop these packets: their neighbour does not answer.
-    GiveUp(Vec<WaitingPacket>),
+    /// Drop these packets: their neighbour, with this address, does not answer.
+    GiveUp(Ipv4Addr, Vec<WaitingPacket>),
     /// Drop these packets: their neighbour makes room for another. It might still have answered.
     Evict(Vec<WaitingPacket>),
     /// Report a conflict: other hardware claims a neighbour's address, and the former owner
@@ -453,7 +453,7 @@ impl Neighbors {
         }
         //= rfc1812#section-3.3.2
         if neighbor.tries >= TRIES {
-            return act(Action::GiveUp(self.remove(address)));
+            return act(Action::GiveUp(address, self.remove(address)));
         }
         if neighbor.tries == 0 && neighbor.claim.is_some() {
             neighbor.quiet_until = now.plus(RETRY);

@@ -15,6 +15,7 @@ use natgate_engine::DropReason;
 use natgate_wire::arp::Mac;
 use natgate_wire::link::ETHERNET_LEN;
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
 
 /// Most frames that wait to be fetched; beyond that, no answers are added.
 const MOST_QUEUED: usize = 4096;
@@ -111,6 +112,18 @@ impl Outbox {
         self.held -= held.len();
         for held in held {
             self.losses.note(held.origin, DropReason::NoNeighbor);
+        }
+    }
+
+    /// Notes that a next hop does not answer for which packets have waited, if it is a router
+    /// outside. A host that does not answer is no fault of the link.
+    pub(super) fn note_silence(&mut self, link: Link, hop: Ipv4Addr, held: &[WaitingPacket]) {
+        const DESTINATION: usize = ETHERNET_LEN + 16;
+        let is_routed = |held: &WaitingPacket| {
+            held.frame.get(DESTINATION..DESTINATION + 4) != Some(&hop.octets()[..])
+        };
+        if link == Link::OUTSIDE && held.iter().any(is_routed) {
+            self.losses.note_silent_router();
         }
     }
 

@@ -234,8 +234,9 @@ impl Asker {
                 outbox.push(link, frame.to_vec(), None);
                 outbox.counters.arp_asked += 1;
             }
-            Action::GiveUp(held) => {
+            Action::GiveUp(hop, held) => {
                 outbox.report_held(link, &held);
+                outbox.note_silence(link, hop, &held);
                 outbox.give_up(held);
             }
             Action::Evict(held) => outbox.give_up(held),

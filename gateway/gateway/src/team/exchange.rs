@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     /// An IP packet as it came in by a link, and its frame's source, by which the owner of the
     /// sender tells hosts from forgers.
     Packet(Link, Mac),
+    /// An IP packet that came in by a link of the other node of a pair.
+    Passed(Link),
     /// A hairpin IP packet from a realm, with the sender's endpoint translated.
     Turned(u16),
     /// A hairpin ICMP error of the router's own, with the sender's endpoint translated.
@@ -61,7 +63,9 @@ impl Kind {
     /// Link that the content counts as coming in by. A hairpin packet comes back from outside.
     pub(super) fn link(self) -> Link {
         match self {
-            Self::Packet(link, _) | Self::Arp(link) | Self::Told(link, _) => link,
+            Self::Packet(link, _) | Self::Passed(link) | Self::Arp(link) | Self::Told(link, _) => {
+                link
+            }
             Self::Request { realm, .. } => Link::inside(realm),
             Self::Turned(_) | Self::Error(_) => Link::OUTSIDE,
         }

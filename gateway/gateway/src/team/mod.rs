@@ -267,9 +267,9 @@ impl Member {
     }
 
     /// Dispatches an IPv6 packet that came in by a link to its owner.
-    pub(crate) fn dispatch_ipv6(&mut self, link: Link, source: Mac, bytes: &[u8]) -> Way {
-        let owner = self.partition.owner_of_ipv6(link.side, bytes);
-        self.give(owner, Kind::Packet(link, source), OwnerLookup::Settled, bytes)
+    pub(crate) fn dispatch_ipv6(&mut self, kind: Kind, bytes: &[u8]) -> Way {
+        let owner = self.partition.owner_of_ipv6(kind.link().side, bytes);
+        self.give(owner, kind, OwnerLookup::Settled, bytes)
     }
 
     /// Dispatches a request for a mapping to the owner of its host.

@@ -10,6 +10,8 @@ impl Worker {
     /// Becomes one of a pair. Until it knows that it owns a slice, the worker assigns no port.
     pub fn join_fleet(&mut self, fleet: Fleet, now: Timestamp) {
         self.stages.engine.join_pair();
+        self.stages.engine.turn_in_steps();
+        self.stages.tunnel = Some(Box::new(fleet.tunnel()));
         self.stages.pcp.join_pair();
         let mut fleet = Box::new(fleet);
         self.turn_fleet(&mut fleet, now);
@@ -20,16 +22,25 @@ impl Worker {
     /// progress.
     pub fn leave_fleet(&mut self) {
         self.fleet = None;
+        self.stages.tunnel = None;
     }
 
-    /// Does a turn's work of a pair, if the gateway is one of a pair.
+    /// Does a turn's work of a pair, if the gateway is one of a pair. Returns the number of packets
+    /// that the other node has passed on.
     #[inline]
-    pub(super) fn attend_fleet(&mut self, now: Timestamp) {
-        let Some(mut fleet) = self.fleet.take() else { return };
+    pub(super) fn attend_fleet(&mut self, now: Timestamp) -> usize {
+        let Some(mut fleet) = self.fleet.take() else { return 0 };
         self.turn_fleet(&mut fleet, now);
         self.stages.pcp.agree(&mut fleet.epoch(), now);
         self.stages.send_kept(now, &mut transmitters(&mut self.devices));
+        let is_up = self.devices.iter().all(|device| device.link().up);
+        fleet.note_ways(now, is_up, self.stages.router.losses().silent_routers());
+        let taken = self.take_passed(now, &mut fleet);
+        if let Some(tunnel) = &mut self.stages.tunnel {
+            fleet.attend_tunnel(tunnel, &self.stages.engine);
+        }
         self.fleet = Some(fleet);
+        taken
     }
 
     fn turn_fleet(&mut self, fleet: &mut Fleet, now: Timestamp) {
@@ -43,6 +54,9 @@ impl Worker {
         if let Some(fleet) = &mut self.fleet {
             let (engine, hosts, _) = self.stages.copied(now);
             fleet.renew(engine, &hosts);
+        }
+        if let Some(tunnel) = &mut self.stages.tunnel {
+            tunnel.renew();
         }
     }
 }

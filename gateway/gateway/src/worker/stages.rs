@@ -6,6 +6,7 @@ use super::leaving::{Finished, Leaving};
 use super::serve;
 use crate::alg::{Algs, Aside};
 use crate::counters::Origin;
+use crate::fleet::Tunnel;
 use crate::health::Health;
 use crate::limits::MOST_DEVICES;
 use crate::link::Link;
@@ -49,6 +50,8 @@ pub(super) struct Stages {
     pub(super) algs_aside: Aside,
     /// Health checks of servers, if there are any.
     pub(super) health: Option<Box<Health>>,
+    /// The tunnel to the other node, if the gateway is one of a pair.
+    pub(super) tunnel: Option<Box<Tunnel>>,
 }
 
 /// Packets of one batch. The frames stay in place from one stage to the next, because moving a
@@ -222,8 +225,22 @@ impl Stages {
             && self.is_here(now, link, source, packet)
     }
 
-    /// Takes packets of a side through all stages.
+    /// Takes packets of a side through all stages, or passes them on to the other node of a pair.
     pub(super) fn carry(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packets: &mut Packets<'_>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        if self.tunnel.is_some() {
+            self.pass_on(now, from, packets);
+        }
+        self.carry_here(now, from, packets, transmitters);
+    }
+
+    /// Takes packets of a side through all stages.
+    pub(super) fn carry_here(
         &mut self,
         now: Timestamp,
         from: Side,

@@ -25,6 +25,9 @@ impl Stages {
         source: Mac,
         packet: &Frame<'_>,
     ) -> bool {
+        if link.side == Side::Outside && self.pass_inbound(now, packet.bytes()) {
+            return false;
+        }
         let Some(team) = &mut self.team else { return true };
         let kind = Kind::Packet(link, source);
         let way =
@@ -56,17 +59,20 @@ impl Stages {
         packet: Frame<'d>,
         realm: u16,
     ) -> Option<TranslatedPacket<'d>> {
-        let team = self.team.as_mut()?;
-        let way = team.dispatch(
-            now,
-            (&mut self.engine, self.algs.as_deref()),
-            Kind::Turned(realm),
-            packet.bytes(),
-        );
+        if self.pass_turned(now, realm, packet.bytes()) {
+            return None;
+        }
+        let way = self.dispatch_turned(now, Kind::Turned(realm), packet.bytes());
         if !self.has_come(way, Direction::Hairpin, packet.len()) {
             return None;
         }
         Some(self.receive_one_turned(now, (packet, realm)))
+    }
+
+    /// Finds the worker of the receiver of a packet that turns round.
+    fn dispatch_turned(&mut self, now: Timestamp, kind: Kind, packet: &[u8]) -> Way {
+        let Some(team) = &mut self.team else { return Way::Here };
+        team.dispatch(now, (&mut self.engine, self.algs.as_deref()), kind, packet)
     }
 
     /// Hands over the hairpin packets of a batch.
@@ -98,13 +104,10 @@ impl Stages {
         error: Frame<'d>,
         realm: u16,
     ) -> Option<TranslatedPacket<'d>> {
-        let team = self.team.as_mut()?;
-        let way = team.dispatch(
-            now,
-            (&mut self.engine, self.algs.as_deref()),
-            Kind::Error(realm),
-            error.bytes(),
-        );
+        if self.pass_turned(now, realm, error.bytes()) {
+            return None;
+        }
+        let way = self.dispatch_turned(now, Kind::Error(realm), error.bytes());
         if !self.error_has_come(way) {
             return None;
         }
@@ -192,6 +195,8 @@ impl Stages {
         let mut inside = Packets::new();
         let mut outside = Packets::new();
         let mut turned = Packets::new();
+        // The other node has passed them on.
+        let mut passed = [Packets::new(), Packets::new()];
         // The packets may crowd the table before the last of them has its turn.
         let is_crowded = self.engine.is_crowded_after(parcels.len());
         for (_, HandedPacket { kind, asked, buffer, start, end }) in parcels {
@@ -220,6 +225,7 @@ impl Stages {
                         Side::Inside => inside.push(frame, link.realm),
                         Side::Outside => outside.push(frame, 0),
                     },
+                    Kind::Passed(link) => passed[link.side as usize].push(frame, link.realm),
                     Kind::Turned(realm) => turned.push(frame, realm),
                     Kind::Error(realm) => self.unpack_error(now, (frame, realm), transmitters),
                     Kind::Request { realm, class, .. } => {
@@ -231,12 +237,25 @@ impl Stages {
         }
         self.carry(now, Side::Inside, &mut inside, transmitters);
         self.carry(now, Side::Outside, &mut outside, transmitters);
-        if !turned.is_empty() {
-            let mut verdicts = NO_VERDICTS;
-            self.receive_turned(now, &mut turned, &mut verdicts);
-            self.send_turned_to_hosts(now, &mut turned, &mut verdicts, transmitters);
-            self.deliver(now, Side::Inside, (&mut turned, &verdicts), transmitters);
+        for (side, passed) in [Side::Inside, Side::Outside].into_iter().zip(&mut passed) {
+            self.carry_here(now, side, passed, transmitters);
         }
+        if !turned.is_empty() {
+            self.carry_turned(now, &mut turned, transmitters);
+        }
+    }
+
+    /// Takes packets through all stages that have turned round.
+    pub(super) fn carry_turned(
+        &mut self,
+        now: Timestamp,
+        turned: &mut Packets<'_>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        let mut verdicts = NO_VERDICTS;
+        self.receive_turned(now, turned, &mut verdicts);
+        self.send_turned_to_hosts(now, turned, &mut verdicts, transmitters);
+        self.deliver(now, Side::Inside, (turned, &verdicts), transmitters);
     }
 
     /// Returns true if this worker owns a handed packet; otherwise the packet has been handed on.
@@ -291,9 +310,10 @@ pub(super) fn is_link_local(packet: &[u8]) -> bool {
 /// Direction for the counters of a handed packet.
 fn direction_of(kind: Kind) -> Direction {
     match kind {
-        Kind::Packet(Link { side: Side::Inside, .. }, _) => Direction::Outbound,
+        Kind::Packet(Link { side: Side::Inside, .. }, _)
+        | Kind::Passed(Link { side: Side::Inside, .. }) => Direction::Outbound,
         Kind::Request { .. } => Direction::Local,
-        Kind::Packet(..) | Kind::Arp(_) | Kind::Told(..) => Direction::Inbound,
+        Kind::Packet(..) | Kind::Passed(_) | Kind::Arp(_) | Kind::Told(..) => Direction::Inbound,
         Kind::Turned(_) | Kind::Error(_) => Direction::Hairpin,
     }
 }

@@ -4,6 +4,7 @@ mod capture;
 mod fragments;
 mod mtu;
 mod nat64;
+mod pair;
 mod pcp;
 mod pptp;
 mod realms;

@@ -28,7 +28,7 @@ fn prefix(text: &str, len: u8) -> Prefix6 {
     Prefix6 { address: ipv6(text), len }
 }
 
-fn settings_with_pcp() -> Settings {
+pub(crate) fn settings_with_pcp() -> Settings {
     let mut settings = settings();
     settings.pcp = PcpSettings { enabled: true, announce: false, ..PcpSettings::default() };
     settings.engine.limits.explicit_mappings = 1000;
@@ -65,13 +65,13 @@ fn world() -> World {
     World::with_addresses(&settings_with_pcp())
 }
 
-fn frame(packet: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(packet: &[u8]) -> Vec<u8> {
     let mut header = [0; ETHERNET_LEN];
     arp::write_ethernet(&mut header, INSIDE, HOST, ethertype::IPV6);
     [&header, packet].concat()
 }
 
-fn datagram(from: (&str, u16), to: (&str, u16), payload: &[u8]) -> Vec<u8> {
+pub(crate) fn datagram(from: (&str, u16), to: (&str, u16), payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0; 48 + payload.len()];
     write_datagram_ipv6(((ipv6(from.0), from.1), (ipv6(to.0), to.1)), 64, payload, &mut packet);
     packet

@@ -8,7 +8,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::routing::get;
 use axum::{Extension, Router};
-use natgate_gateway::fleet::{FleetAnswer, FleetAsker, FleetRequest, FleetStatus, SliceStatus};
+use natgate_gateway::fleet::{
+    FleetAnswer, FleetAsker, FleetRequest, FleetStatus, SliceStatus, TunnelCounters,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -96,9 +98,27 @@ fn object(status: &FleetStatus) -> Value {
         },
         "resting_ports": status.resting,
         "refused_views": status.refused_views,
+        "tunnel": tunnel(&status.tunnel),
         "slices": slices,
         "faults": faults,
     })
+}
+
+/// The tunnel as JSON.
+fn tunnel(counters: &TunnelCounters) -> Value {
+    let TunnelCounters { passed, full, long, taken, foreign, unknown, partial, damaged } = counters;
+    json!({
+        "passed": by_direction(passed),
+        "taken": by_direction(taken),
+        "dropped": { "full": full, "long": long },
+        "refused": {
+            "foreign": foreign, "unknown": unknown, "partial": partial, "damaged": damaged,
+        },
+    })
+}
+
+fn by_direction([outbound, inbound, hairpin]: &[u64; 3]) -> Value {
+    json!({ "outbound": outbound, "inbound": inbound, "hairpin": hairpin })
 }
 
 fn slice((number, slice): (usize, &SliceStatus)) -> Value {
@@ -113,6 +133,7 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
         "assigns": slice.assigns,
         "rests_s": slice.rests.map(|time| time.as_secs_f64()),
         "drains": slice.drains,
+        "passes": slice.passes,
         "complete": slice.is_complete,
         "age_s": slice.age.map(|time| time.as_secs_f64()),
         "lag_s": slice.lag.as_secs_f64(),
@@ -178,6 +199,7 @@ mod tests {
             assigns: false,
             rests: None,
             drains: false,
+            passes: false,
             is_complete: false,
             age: None,
             lag: Duration::ZERO,
@@ -197,6 +219,7 @@ mod tests {
             link: LinkStatus { clock_lead: Some(-3_210_000_000), ..LinkStatus::default() },
             resting: 0,
             refused_views: 0,
+            tunnel: TunnelCounters { passed: [7, 8, 9], foreign: 3, ..TunnelCounters::default() },
             slices: vec![slice],
             owners: Vec::new(),
         };
@@ -207,6 +230,8 @@ mod tests {
         assert_eq!(object["link"]["clock_lead_s"], -3.21);
         assert_eq!(object["link"]["clock_fault"], "the clocks of the nodes differ by 3.2 s");
         assert!(object["link"]["flows_fault"].is_null());
+        assert_eq!(object["tunnel"]["passed"], json!({"outbound": 7, "inbound": 8, "hairpin": 9}));
+        assert_eq!(object["tunnel"]["refused"]["foreign"], 3);
         let near = LinkStatus { clock_lead: Some(1_000_000_000), ..LinkStatus::default() };
         assert_eq!(near.clock_fault(), None);
     }

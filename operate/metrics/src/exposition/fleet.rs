@@ -4,12 +4,13 @@
 //! a slice; there are at most 256.
 
 use super::series::{Page, Series};
-use natgate_gateway::fleet::{FleetStatus, ReceivedCounters, Sent, SliceStatus};
+use natgate_gateway::fleet::{FleetStatus, ReceivedCounters, Sent, SliceStatus, TunnelCounters};
 
 /// The link and the slices.
 pub(super) fn fleet(page: &mut Page, status: Option<&FleetStatus>) {
     let Some(status) = status else { return };
     link(page, status);
+    tunnel(page, &status.tunnel);
     slices(page, &status.slices);
     sent(page, &status.slices);
     received(page, &status.slices);
@@ -39,6 +40,32 @@ fn link(page: &mut Page, status: &FleetStatus) {
     page.count("fleet_lost_messages_total", help, link.lost);
     let help = "Views of the partner that were refused: late, or of another start.";
     page.count("fleet_refused_views_total", help, status.refused_views);
+}
+
+/// The tunnel to the other node.
+fn tunnel(page: &mut Page, counters: &TunnelCounters) {
+    let TunnelCounters { passed, full, long, taken, foreign, unknown, partial, damaged } =
+        *counters;
+    let mut count = |name: &str, help: &str, label: &str, counts: &[(&str, u64)]| {
+        page.counter(name, help, |series| {
+            counts.iter().for_each(|(of, count)| series.add(&[(label, *of)], *count as f64));
+        });
+    };
+    let ways = |counts: [u64; 3]| {
+        let [outbound, inbound, hairpin] = counts;
+        [("outbound", outbound), ("inbound", inbound), ("hairpin", hairpin)]
+    };
+    let help = "Packets passed on to the owner of their slice, the other node.";
+    count("fleet_tunnel_passed_packets_total", help, "direction", &ways(passed));
+    let help = "Packets that the other node has passed on.";
+    count("fleet_tunnel_taken_packets_total", help, "direction", &ways(taken));
+    let help = "Packets for the other node that were dropped: no room, or too long.";
+    let reasons = [("full", full), ("long", long)];
+    count("fleet_tunnel_dropped_packets_total", help, "reason", &reasons);
+    let help = "Packets of the other node that were refused.";
+    let reasons =
+        [("foreign", foreign), ("unknown", unknown), ("partial", partial), ("damaged", damaged)];
+    count("fleet_tunnel_refused_packets_total", help, "reason", &reasons);
 }
 
 fn slices(page: &mut Page, slices: &[SliceStatus]) {

@@ -2,7 +2,7 @@
 
 use natgate_engine::{Direction, DropReason, Outcome};
 use natgate_gateway::fleet::{
-    FleetStatus, LinkStatus, ReceivedCounters, Refusal, Sent, SliceStatus,
+    FleetStatus, LinkStatus, ReceivedCounters, Refusal, Sent, SliceStatus, TunnelCounters,
 };
 use natgate_gateway::ipv6::softwire::DomainCounters;
 use natgate_gateway::router6::Router6Counters;
@@ -86,6 +86,7 @@ fn pair() -> FleetStatus {
         assigns: role == "owner",
         rests: None,
         drains: false,
+        passes: false,
         is_complete: true,
         age: Some(Duration::from_millis(1500)),
         lag: Duration::from_millis(250),
@@ -112,6 +113,16 @@ fn pair() -> FleetStatus {
         },
         resting: 38,
         refused_views: 39,
+        tunnel: TunnelCounters {
+            passed: [44, 45, 46],
+            full: 47,
+            long: 48,
+            taken: [49, 50, 51],
+            foreign: 52,
+            unknown: 53,
+            partial: 54,
+            damaged: 55,
+        },
         slices: vec![
             SliceStatus { sent: Some(sent), ..slice("owner") },
             SliceStatus {

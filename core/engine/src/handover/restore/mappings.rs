@@ -273,8 +273,10 @@ impl Engine {
             used[place_of(protocol)] += 1;
         }
         // The time 0 is long past, so the rate of new mappings does not change. Pairs have their
-        // own records.
-        let record = self.subscribers.count(record, internal.host, (pool, None), kind, 0);
+        // own records, but not among the nodes of a pair: there the first copy pairs its
+        // subscriber, which tells each node the owner of the subscriber's next mapping.
+        let paired = restoration.is_running.then_some(index);
+        let record = self.subscribers.count(record, internal.host, (pool, paired), kind, 0);
         // The subscriber was answered in the other engine, or no record tells.
         self.answer_subscriber(record);
         self.may_be_short = true;

@@ -22,11 +22,16 @@ impl<R: Recorder> Decision<'_, R> {
             return Err(DropReason::HairpinDisabled.into());
         }
         self.check_transit(engine.hairpin_mtu(self.headers.realm))?;
-        let fate = match engine.is_divided && self.is_answered_here(index) {
+        let fate = match self.turns_in_steps() && self.is_answered_here(index) {
             true => Err(DropReason::NoMapping.into()),
             false => self.by_first(|decision| decision.hairpin(snat, index)),
         };
         self.or_local(fate)
+    }
+
+    /// True if another engine may have the receiver.
+    fn turns_in_steps(&self) -> bool {
+        self.engine.is_divided || self.engine.turns_in_steps
     }
 
     /// True if a ping of the gateway's own address, which is external too, is for none of the
@@ -51,10 +56,10 @@ impl<R: Recorder> Decision<'_, R> {
     }
 
     fn hairpin(&mut self, snat: Snat, index: u32) -> Decided<Verdict> {
-        let is_divided = self.engine.is_divided;
+        let in_steps = self.turns_in_steps();
         match self.headers.kind {
             Kind::IcmpOther => return Err(DropReason::IcmpUnsupported.into()),
-            Kind::IcmpError if is_divided => {
+            Kind::IcmpError if in_steps => {
                 self.error_outbound()?;
                 return Ok(Verdict::HandOver);
             }
@@ -65,7 +70,7 @@ impl<R: Recorder> Decision<'_, R> {
             _ => {}
         }
         let by = self.outbound(snat)?;
-        if is_divided {
+        if in_steps {
             self.plan.act = Act::Send(by);
             return Ok(Verdict::HandOver);
         }

@@ -3,6 +3,7 @@
 
 use super::{Passage, ROOM, with_room};
 use crate::link::Link;
+use crate::team::Kind;
 use crate::worker::stages::{NO_VERDICTS, Packets, Stages, TranslatedPacket, Verdicts};
 use crate::worker::together::is_link_local;
 use natgate_engine::{Direction, Packet, Side, Timestamp, Verdict};
@@ -27,7 +28,7 @@ impl Stages {
             team.tell_ipv6(link, source, frame.bytes());
             families.translator.overhear(now, frame.bytes());
         }
-        let way = team.dispatch_ipv6(link, source, frame.bytes());
+        let way = team.dispatch_ipv6(Kind::Packet(link, source), frame.bytes());
         self.has_come(way, Direction::forwarded(link.side, link.side.other()), frame.len())
     }
 
