@@ -68,9 +68,8 @@ fn several_workers_do_not_share_everything_yet() {
     let service =
         format!("{PAIR}\n[[static]]\nexternal = \"203.0.113.1:80\"\nservers = [{servers}]\n");
     let tunnels = "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
-    refused(&format!("{nat64}{tunnels}{WORKERS}"), "NAT64 beside DS-Lite among several workers");
-    let dslite = format!("{inside}\n{tunnels}");
-    for text in [nat64, dslite, service] {
+    let (both, dslite) = (format!("{nat64}{tunnels}"), format!("{inside}\n{tunnels}"));
+    for text in [nat64, dslite, both, service] {
         parse(&format!("{text}{WORKERS}"), "t").expect("it is right");
     }
 }

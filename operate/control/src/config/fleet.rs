@@ -229,10 +229,6 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
     if draft.alg != Default::default() {
         wrong("the state of application-level gateways", "take [alg] out");
     }
-    // Subscribers of NAT64 may be prefixes, and a worker has a part of each table.
-    if are_several && draft.ipv6.nat64.is_some() && draft.ipv6.dslite.is_some() {
-        wrong("hosts of NAT64 beside DS-Lite among several workers", ONE);
-    }
     if draft.ipv6.dslite.as_ref().is_some_and(|dslite| dslite.subscriber_length < 128) {
         wrong("tunnels that move within a prefix", "take dslite.subscriber_length out");
     }
