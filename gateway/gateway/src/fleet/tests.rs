@@ -11,12 +11,13 @@ mod realms;
 mod requests;
 mod services;
 mod strays;
+mod whole;
 mod workers;
 
 use super::*;
 use natgate_engine::{
-    AddressRange, Allocation, BlockConfig, Change, Config, Cursor, DeterministicConfig, Filter,
-    Packet, PoolConfig, Pooling, Reconfiguration, Side, SideConfig, Verdict,
+    AddressRange, Allocation, Behavior, BlockConfig, Change, Config, Cursor, DeterministicConfig,
+    Filter, Packet, PoolConfig, Pooling, Reconfiguration, Side, SideConfig, Verdict,
 };
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Ipv4, protocol};
@@ -136,6 +137,8 @@ enum Allotment {
     Both,
     /// At random, and some hosts are the servers of a service.
     Services,
+    /// Whole addresses, three of each node. Remote hosts reach a host only after its own packets.
+    Whole,
 }
 
 impl Allotment {
@@ -143,12 +146,22 @@ impl Allotment {
     fn ports(self) -> (u16, u16) {
         match self {
             Self::Blocks => (2048, 2175),
+            Self::Whole => Allocation::ALL_PORTS,
             _ => (2000, 2063),
+        }
+    }
+
+    /// The addresses of a slice.
+    fn addresses(self, last: u8) -> Vec<AddressRange> {
+        match self {
+            Self::Whole => [last, last + 10, last + 20].map(range).to_vec(),
+            _ => vec![range(last)],
         }
     }
 
     fn allocation(self) -> Allocation {
         match self {
+            Self::Whole => Allocation::Address,
             Self::Random
             | Self::Many
             | Self::Realms
@@ -210,7 +223,7 @@ impl Process {
         let partner = if node == "a" { "b" } else { "a" };
         let at = |name: &str| folder.join(name);
         let slice = |last, owner: &str| SliceSettings {
-            addresses: vec![range(last)],
+            addresses: allotment.addresses(last),
             owner: owner.to_owned(),
         };
         let any = ([127, 0, 0, 1], 7600).into();
@@ -228,7 +241,7 @@ impl Process {
         };
         let pool = PoolConfig {
             name: "default".into(),
-            addresses: vec![range(1), range(2)],
+            addresses: [1, 2].map(|last| allotment.addresses(last)).concat(),
             ports: if workers.are_one() { allotment.ports() } else { allotment.wide_ports() },
             allocation: Some(allotment.allocation()),
             ..PoolConfig::default()
@@ -252,6 +265,10 @@ impl Process {
             },
             inside: side(Ipv4Addr::new(10, 0, 0, 1)),
             outside: side(Ipv4Addr::new(192, 0, 2, 1)),
+            filtering: match allotment {
+                Allotment::Whole => Behavior::AddressAndPortDependent,
+                _ => Behavior::default(),
+            },
             pools: vec![pool],
             services: allotment.services(),
             ..Config::default()

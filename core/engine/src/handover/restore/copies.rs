@@ -12,7 +12,9 @@ use crate::config::RealmConfig;
 use crate::endpoint::{AddressPort, External};
 use crate::engine::Engine;
 use crate::handover::number_of;
-use crate::handover::record::{HEAD, Kind, MappingFields, Reader, Writer, fingerprint, times_of};
+use crate::handover::record::{
+    HEAD, Kind, MappingFields, Reader, STATIC, Writer, fingerprint, times_of,
+};
 use crate::host::Host;
 use crate::protocols::has_ports;
 use crate::time::{TICK, nanos};
@@ -415,7 +417,7 @@ impl Engine {
         self.drop_restored(&mut copies.restoration, key);
         if let Some((protocol, External { index, port }, false)) = ended
             && has_ports(protocol)
-            && self.external.has_hold_down(protocol)
+            && self.external.has_hold_down(protocol, index)
         {
             let until = self.deadline(self.now, self.timeouts.hold_down);
             self.external.hold(protocol, index, port, until);
@@ -469,8 +471,10 @@ impl Engine {
         let Some(slot) = self.owner_of(fields) else { return };
         let mapping = self.table.mapping(slot);
         let of_internal = AddressPort::new(mapping.host().address(), mapping.internal().port);
-        if mapping.is_static()
+        // Either engine makes the mappings of a static mapping of a whole address.
+        if mapping.is_fixed()
             || fields.is_fixed()
+            || mapping.is_static() != (fields.flags & STATIC != 0)
             || of_internal != fields.internal
             || fields.realm != mapping.host().realm()
         {

@@ -294,6 +294,9 @@ impl Engine {
             }
         } else {
             self.external.begin_portless(index);
+            if restoration.is_running && self.external.is_whole(pool) {
+                self.copy_block(external, internal.host);
+            }
         }
         Place::At(slot)
     }
