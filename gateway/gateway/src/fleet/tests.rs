@@ -1,5 +1,6 @@
 //! Two nodes with their engines, over a link that loses, repeats and reorders.
 
+mod blocks;
 mod busy;
 mod controls;
 mod histories;
@@ -29,6 +30,8 @@ const REMOTE: u32 = 0xc633_6407;
 const SECOND: u64 = 1_000_000_000;
 /// Ports of a block.
 const BLOCK: u16 = 16;
+/// Ports of a block of whole words.
+const WORD: u16 = 64;
 
 /// The two ends of a link. Messages lie here until a node takes them.
 #[derive(Default)]
@@ -137,6 +140,8 @@ enum Allotment {
     Both,
     /// At random, and some hosts are the servers of a service.
     Services,
+    /// Blocks of whole words of ports.
+    Words,
     /// Whole addresses, three of each node. Remote hosts reach a host only after its own packets.
     Whole,
 }
@@ -171,6 +176,11 @@ impl Allotment {
             | Self::Services => Allocation::Random,
             Self::Blocks => Allocation::Block(BlockConfig {
                 size: BLOCK,
+                max_per_subscriber: 1,
+                release_after: Duration::from_secs(1),
+            }),
+            Self::Words => Allocation::Block(BlockConfig {
+                size: WORD,
                 max_per_subscriber: 1,
                 release_after: Duration::from_secs(1),
             }),

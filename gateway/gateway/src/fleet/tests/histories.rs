@@ -125,8 +125,13 @@ impl Judge {
             let of = computed(external);
             assert!(of.is_none_or(|of| of == flow.0), "{external:?} is of {of:?}, not {flow:?}");
         }
-        if self.allotment == Allotment::Blocks && !is_tcp {
-            let block = (external.0, external.1 / BLOCK);
+        let size = match self.allotment {
+            Allotment::Blocks => Some(BLOCK),
+            Allotment::Words => Some(WORD),
+            _ => None,
+        };
+        if let Some(size) = size.filter(|_| !is_tcp) {
+            let block = (external.0, external.1 / size);
             let (last, user) = self.blocks.insert(block, (now, flow.0)).unwrap_or((now, flow.0));
             let is_other = user != flow.0 && now - last < 100 * SECOND;
             assert!(!is_other, "block {block:?} of {user} has a port of {}", flow.0);

@@ -57,6 +57,7 @@ impl Allotment {
     pub(super) fn wide_ports(self) -> (u16, u16) {
         match self {
             Self::Arithmetic => self.ports(),
+            Self::Words => (2048, 2815),
             Self::Many | Self::Nat64 | Self::Dslite | Self::Both => (2048, 6143),
             _ => (2048, 2239),
         }
@@ -423,6 +424,8 @@ fn no_port_is_two_subscribers_in_any_history_of_several_workers() {
                 Allotment::Dslite,
                 Allotment::Both,
                 Allotment::Services,
+                Allotment::Blocks,
+                Allotment::Words,
             ];
             let workers = COUNTS[seed as usize % COUNTS.len()];
             let allotment = all[seed as usize / COUNTS.len() % all.len()];
