@@ -72,6 +72,10 @@ impl Arithmetic {
                 put(1, &block.size.to_le_bytes());
                 return;
             }
+            Allocation::Address => {
+                put(0, b"address");
+                return;
+            }
             Allocation::Deterministic(plan) => plan,
             // Any port can be any subscriber's.
             _ => return,

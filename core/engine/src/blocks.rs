@@ -449,7 +449,8 @@ impl Blocks {
     pub(crate) fn taken(&mut self, pool: usize, index: u32, protocol: usize, port: u16) {
         let Some(block) = self.find(pool, index, port) else { return };
         let entry = &mut self.entries[block as usize];
-        entry.free[protocol] -= 1;
+        // A block that this engine has in part counts no free port.
+        entry.free[protocol] = entry.free[protocol].saturating_sub(1);
         entry.busy += 1;
         if entry.busy > 1 {
             return;
@@ -524,6 +525,16 @@ impl Blocks {
         let due = tick + self.pool(pool).release_after;
         self.calendar.enter(&mut Timers(&mut self.entries), block, due);
         self.times[block as usize].due = due;
+    }
+
+    /// Releases a block at a tick if it is empty then.
+    pub(crate) fn hasten(&mut self, block: u32, tick: u32) {
+        let Entry { owner, busy, .. } = self.entries[block as usize];
+        if owner != NOBODY && busy == 0 {
+            self.calendar.take(&mut Timers(&mut self.entries), block);
+            self.calendar.enter(&mut Timers(&mut self.entries), block, tick);
+            self.times[block as usize].due = tick;
+        }
     }
 
     /// Notes that a port without an owner is reserved, or is free again.

@@ -8,7 +8,8 @@ use crate::host::Host;
 use crate::packet::Direction;
 use crate::parse::parse;
 use crate::sizes::Sizes;
-use crate::{Config, DropReason, Packet, Side, Timestamp, Verdict};
+use crate::{Change, Config, DropReason, Packet, Side, Timestamp, Verdict};
+use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::ops::Range;
 
@@ -130,6 +131,35 @@ impl Engine {
     pub fn own(&mut self, address: Ipv4Addr, words: Range<usize>) {
         if let Some(index) = self.external.index(address.to_bits()) {
             self.external.own(index, words.start.min(1024)..words.end.min(1024));
+        }
+    }
+
+    /// The words of 64 ports of the block that a port is in. `None`: the port is in no block, or in
+    /// one without whole words.
+    pub fn block_words(&self, address: Ipv4Addr, port: u16) -> Option<Range<usize>> {
+        self.external.block_words(self.external.index(address.to_bits())?, port)
+    }
+
+    /// Gives up consecutive words of a block to another engine that shares the work: the block's
+    /// subscriber has mappings there. Returns the ports in hold-down, which the other engine has to
+    /// hold, with their protocols. `None`: not all words are this engine's, or a port there has a
+    /// mapping or rests.
+    pub fn cede_block(&mut self, address: Ipv4Addr, words: Range<usize>) -> Option<Vec<(u8, u16)>> {
+        let index = self.external.index(address.to_bits())?;
+        let (held, released) = self.external.cede_held(index, words, self.tick)?;
+        if let Some(block) = released {
+            self.raise(self.now, Change::BlockReleased(block));
+        }
+        Some(held)
+    }
+
+    /// Gives out these words of a block from now on, as another engine gave them up
+    /// ([`Engine::cede_block`]). The held ports have a whole hold-down.
+    pub fn own_block(&mut self, address: Ipv4Addr, words: Range<usize>, held: &[(u8, u16)]) {
+        self.own(address, words);
+        let until = self.deadline(self.now, self.timeouts.hold_down);
+        if let Some(index) = self.external.index(address.to_bits()) {
+            held.iter().for_each(|&(own, port)| self.external.hold(own, index, port, until));
         }
     }
 

@@ -84,6 +84,20 @@ pub struct CopyFacts {
     pub host: (u16, Ipv4Addr),
 }
 
+/// An endpoint without ports that rests after mappings.
+#[derive(Clone, Copy, Debug)]
+struct RestingPortless {
+    /// The one host that the mappings were of. `None`: they were of several, or of one with a
+    /// number, which another host can get.
+    last: Option<Host>,
+    /// Number of mappings that have ended there.
+    ends: u32,
+    /// Number of these that keep a whole address in use while they rest, and number of those that
+    /// gave way to others.
+    in_use: u32,
+    gave_way: u32,
+}
+
 /// State of an engine that is one of a pair.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pair {
@@ -94,10 +108,8 @@ pub(crate) struct Pair {
     since: Vec<u32>,
     /// By index of the address: [`Duty::owns`].
     owned: Vec<bool>,
-    /// Endpoints without ports that rest, and the number of mappings that have ended there: the one
-    /// host that they were of. `None`: they were of several, or of one with a number, which another
-    /// host can get.
-    resting: BTreeMap<Portless, (Option<Host>, u32)>,
+    /// Endpoints without ports that rest.
+    resting: BTreeMap<Portless, RestingPortless>,
     /// Number of these mappings, and of all that have ended.
     ends_resting: u32,
     ends: u32,
@@ -106,15 +118,21 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// One mapping less rests at a place.
-    fn end_portless(&mut self, place: Portless) {
-        if let Entry::Occupied(mut resting) = self.resting.entry(place) {
-            self.ends_resting -= 1;
-            match resting.get().1 {
-                1 => _ = resting.remove(),
-                _ => resting.get_mut().1 -= 1,
-            }
+    /// One mapping less rests at a place. Returns its state afterwards if a whole address was in
+    /// use because of it.
+    fn end_portless(&mut self, place: Portless) -> Option<Rest> {
+        let Entry::Occupied(mut entry) = self.resting.entry(place) else { return None };
+        self.ends_resting -= 1;
+        let resting = entry.get_mut();
+        resting.ends -= 1;
+        let was_in_use = resting.in_use > 0;
+        resting.in_use -= u32::from(was_in_use);
+        let gave_way = was_in_use && resting.gave_way > 0;
+        resting.gave_way -= u32::from(gave_way);
+        if resting.ends == 0 {
+            entry.remove();
         }
+        was_in_use.then_some(if gave_way { Rest::Free } else { Rest::HoldDown })
     }
 
     fn change(&mut self, key: u32) {
@@ -268,7 +286,12 @@ impl Engine {
                 self.raise(self.now, Change::BlockReleased(block));
             }
         } else if let Some(pair) = &mut self.pair {
-            pair.end_portless((protocol, index, remote.to_bits()));
+            let place = (protocol, index, remote.to_bits());
+            if let Some(after) = pair.end_portless(place)
+                && let Some(block) = self.external.end_rest_portless(index, after, self.tick + 1)
+            {
+                self.raise(self.now, Change::BlockReleased(block));
+            }
         }
     }
 
@@ -320,6 +343,12 @@ impl Engine {
         ends
     }
 
+    /// True if a host has the whole external address at a place, used or not. `address` counts from
+    /// 0.
+    pub fn is_given_whole(&self, address: usize) -> bool {
+        self.external.has_whole_owner(address as u32)
+    }
+
     /// Number of mappings that there is room for.
     pub fn most_mappings(&self) -> u32 {
         let most = self.table.filled().most + self.table.room_for_statics();
@@ -364,16 +393,25 @@ impl Engine {
         true
     }
 
-    /// A mapping without a port has ended: its endpoint rests, if the engine is one of a pair.
-    pub(crate) fn rest_portless(&mut self, key: u32, mapping: &Mapping) {
+    /// A mapping without a port has ended, at a tick. Its endpoint rests if the engine is one of a
+    /// pair. A whole address is in use until the end of that rest: `after` is its state then.
+    pub(crate) fn end_portless(&mut self, key: u32, mapping: &Mapping, after: Rest, tick: u32) {
         let (protocol, external) = (mapping.protocol, mapping.external());
+        let rests = self.pair.is_some();
+        let after = rests.then(|| self.external.rest_portless(external.index, after)).flatten();
+        if after.is_none() {
+            self.external.end_portless(external.index, tick);
+        }
         let (endpoint, remote) = (self.shown_end(external), mapping.first.remote().address);
         let host = mapping.host();
         let last = Some(host).filter(|host| !self.has_numbers(host.realm()));
         let Some(pair) = &mut self.pair else { return };
-        let resting = pair.resting.entry((protocol, external.index, remote)).or_insert((last, 0));
-        resting.0 = resting.0.filter(|_| resting.0 == last);
-        resting.1 += 1;
+        let new = RestingPortless { last, ends: 0, in_use: 0, gave_way: 0 };
+        let resting = pair.resting.entry((protocol, external.index, remote)).or_insert(new);
+        resting.last = resting.last.filter(|_| resting.last == last);
+        resting.ends += 1;
+        resting.in_use += u32::from(after.is_some());
+        resting.gave_way += u32::from(after == Some(Rest::Free));
         pair.ends_resting += 1;
         pair.ends = pair.ends.wrapping_add(1);
         let (remote, number) = (Ipv4Addr::from_bits(remote), pair.ends);
@@ -389,8 +427,13 @@ impl Engine {
     /// address: it does not rest, or rests after mappings of the same host.
     pub(crate) fn may_take_portless(&self, place: Portless, host: Host) -> bool {
         let Some(pair) = &self.pair else { return true };
-        let is_free = pair.resting.get(&place).is_none_or(|(last, _)| *last == Some(host));
-        is_free && pair.ends_resting < MOST_PORTLESS
+        let is_free = pair.resting.get(&place).is_none_or(|resting| resting.last == Some(host));
+        is_free && self.may_begin_portless()
+    }
+
+    /// True if a mapping without a port may begin: not too many of those that have ended rest.
+    pub(crate) fn may_begin_portless(&self) -> bool {
+        self.pair.as_ref().is_none_or(|pair| pair.ends_resting < MOST_PORTLESS)
     }
 
     /// True if the other engine of a pair decides about the mappings of an address.

@@ -7,8 +7,9 @@ use common::*;
 use natgate_engine::{
     AddressRange, Config, Copied, Copies, CopyEnds, DropReason, HostIdentity, HostNumbers, Match,
     NoNumber, NoNumbers, Packet, PoolConfig, Prefix, RealmConfig, RealmNumber, RestoreError, Rule,
-    RuleAction, RuleSet, Side, SideConfig, Verdict,
+    RuleAction, RuleSet, Side, SideConfig, StaticMapping, Verdict,
 };
+use natgate_wire::protocol;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -140,6 +141,62 @@ fn a_copy_never_displaces_a_mapping_of_the_engine_itself() {
         b.engine.end_copy(&mut copies, key);
     }
     assert_eq!(b.external_of(&udp("10.0.0.6:1", REMOTE)), own);
+}
+
+/// The partner has a part of the owner's room for sessions.
+#[test]
+fn sessions_of_a_copy_that_fit_stay() {
+    let mut few = config();
+    few.statics = vec![StaticMapping {
+        external: (A.parse().unwrap(), Some(80)),
+        internal: (Ipv4Addr::new(10, 0, 0, 80), Some(80)),
+        protocol: Some(protocol::UDP),
+        ..StaticMapping::default()
+    }];
+    let many = few.clone();
+    // Half of it is for sessions that begin outside; each mapping has room for one besides.
+    few.limits.extra_sessions = Some(8);
+    let (mut a, mut b) = (Lab::new(&many), Lab::seeded(&few, 1));
+    let server = format!("{A}:80");
+    let remote = |number: u32| format!("198.51.100.{number}:5000");
+    let inside = |lab: &mut Lab, number: u32| lab.inward(&udp(&remote(number), &server));
+    for number in 1..=12 {
+        inside(&mut a, number);
+    }
+    let count = |lab: &Lab| lab.engine.sessions().count();
+    let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
+    let copy = |a: &Lab, b: &mut Lab, copies: &mut Copies| -> Vec<Copied> {
+        let all = records(a).into_iter();
+        let copy = |(key, (record, _)): (u32, (Vec<u8>, u64))| {
+            b.engine.copy(copies, &mut NoNumbers, (key, &record)).expect("whole")
+        };
+        all.map(copy).collect()
+    };
+    assert_eq!(copy(&a, &mut b, &mut copies), [Copied::Part]);
+    assert_eq!(count(&b), 5);
+    // What is there stays, whatever comes again.
+    inside(&mut a, 13);
+    assert_eq!(copy(&a, &mut b, &mut copies), [Copied::Part]);
+    assert_eq!(count(&b), 5);
+    // A mapping of a host is a copy with the session that fits: here no mapping has a second one.
+    let external = a.external_of(&udp("10.0.0.5:4000", &remote(1)));
+    for number in 2..=9 {
+        a.out(&udp("10.0.0.5:4000", &remote(number)));
+    }
+    assert_eq!(copy(&a, &mut b, &mut copies), [Copied::Part; 2]);
+    assert_eq!((count(&b), b.external_of(&udp("10.0.0.5:4000", &remote(1)))), (5 + 5, external));
+    // The server's sessions end, so there is room for all of them.
+    a.wait_s(250.0);
+    for number in 1..=9 {
+        a.out(&udp("10.0.0.5:4000", &remote(number)));
+    }
+    a.wait_s(100.0);
+    inside(&mut a, 1);
+    let all = copy(&a, &mut b, &mut copies);
+    assert!(matches!(all[..], [Copied::Made(_), Copied::Made(_)]), "{all:?}");
+    assert_eq!(count(&b), 1 + 9);
+    b.engine.end_copy(&mut copies, records(&a).into_keys().last().expect("a mapping"));
+    assert_eq!(count(&b), 1);
 }
 
 #[test]

@@ -105,9 +105,11 @@ impl Settings {
     }
 
     /// Bits by which several workers divide packets of IPv6: those that the addresses of a
-    /// subscriber have in common. Both kinds of hosts then have as many.
-    pub fn shared_length(&self) -> u8 {
-        HostKind::ALL.iter().find_map(|kind| self.subscriber_length(*kind)).unwrap_or(128)
+    /// subscriber have in common. Packets in tunnels of DS-Lite are of its kind, all others of that
+    /// of NAT64. If there are hosts of one kind alone, all packets are divided as theirs.
+    pub fn divided_length(&self, kind: HostKind) -> u8 {
+        let mut kinds = [kind].into_iter().chain(HostKind::ALL);
+        kinds.find_map(|kind| self.subscriber_length(kind)).unwrap_or(128)
     }
 
     /// Bits of a number that tell the hosts of a subscriber apart, if there are hosts of a kind.

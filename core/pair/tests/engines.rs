@@ -176,7 +176,7 @@ impl Pair {
                 .expect("a record that an engine has written")
             {
                 Copied::Made(fingerprint) => Some(fingerprint),
-                Copied::NoPlace | Copied::NoRealm | Copied::NoNumber(_) => None,
+                Copied::Part | Copied::NoPlace | Copied::NoRealm | Copied::NoNumber(_) => None,
             }
         });
         self.back.extend(answer);

@@ -431,6 +431,7 @@ impl Fleet {
 
     fn obey(&mut self, now: Timestamp, engine: &mut Engine) {
         self.ports.take_back(engine);
+        self.ports.take_blocks(engine);
         for (slice, order) in self.slices.iter_mut().zip(&self.orders) {
             self.ending.extend(slice.obey((engine, &mut self.ports), order, now));
             slice.sweep(engine, |message| _ = self.link.send(message));

@@ -47,7 +47,7 @@ pub use device::{
 };
 pub use error::Error;
 pub use interface::{Offload, kernel_address, kernel_gateway};
-pub use steering::{By, MOST_STRETCHES, Share, Steering, Stretch, worker_of_source};
+pub use steering::{By, Exception, MOST_STRETCHES, Share, Steering, Stretch, worker_of_source};
 pub use wait::wait;
 
 pub use natgate_wire::{Frame, Lease, Pool, TakenOver};

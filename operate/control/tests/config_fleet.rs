@@ -38,7 +38,7 @@ fn a_pair_shares_these_tables() {
     parse(&format!("{inside}\n{nat64}"), "t").expect("it is right");
     let arithmetic =
         "deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\nports_per_subscriber = 64 # \"";
-    for keys in ["block", "preserve", arithmetic] {
+    for keys in ["block", "preserve", "address", arithmetic] {
         parse(&pool(&format!("allocation = \"{keys}\"")), "t").expect("it is right");
     }
 }
@@ -49,7 +49,7 @@ fn a_pair_has_several_workers_and_does_not_tell_those_of_the_other_node() {
     assert_eq!((read("").workers, read(WORKERS).workers), (1, 2));
     let arithmetic =
         "deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\nports_per_subscriber = 64 # \"";
-    for keys in ["preserve", arithmetic] {
+    for keys in ["block", "preserve", arithmetic] {
         let text = pool(&format!("allocation = \"{keys}\""));
         parse(&format!("{text}\n{WORKERS}"), "t").expect("it is right");
     }
@@ -60,17 +60,16 @@ fn a_pair_has_several_workers_and_does_not_tell_those_of_the_other_node() {
 #[test]
 fn several_workers_do_not_share_everything_yet() {
     const WORKERS: &str = "[workers]\ncount = 2\n";
-    let blocks = pool("allocation = \"block\"");
-    refused(&format!("{blocks}\n{WORKERS}"), "does not share blocks of ports among several");
+    let whole = pool("allocation = \"address\"");
+    refused(&format!("{whole}\n{WORKERS}"), "does not share whole addresses among several");
     let inside = PAIR.replace("[inside]\n", "[inside]\naddress6 = \"2001:db8:1::1/64\"\n");
     let nat64 = format!("{inside}\n[nat64]\nprefixes = [\"64:ff9b::/96\"]\n");
     let servers = "{ internal = \"10.0.0.8:80\" }, { internal = \"10.0.0.9:80\" }";
     let service =
         format!("{PAIR}\n[[static]]\nexternal = \"203.0.113.1:80\"\nservers = [{servers}]\n");
     let tunnels = "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
-    refused(&format!("{nat64}{tunnels}{WORKERS}"), "NAT64 beside DS-Lite among several workers");
-    let dslite = format!("{inside}\n{tunnels}");
-    for text in [nat64, dslite, service] {
+    let (both, dslite) = (format!("{nat64}{tunnels}"), format!("{inside}\n{tunnels}"));
+    for text in [nat64, dslite, both, service] {
         parse(&format!("{text}{WORKERS}"), "t").expect("it is right");
     }
 }
@@ -88,7 +87,6 @@ fn a_pair_refuses_what_it_does_not_share() {
     let moving = elsewhere.replace("[dslite]\n", "[dslite]\nsubscriber_length = 56\n");
     refused(&moving, "tunnels that move within a prefix yet; take dslite.subscriber_length out");
     refused(&pool("overloading = true"), "does not share overloaded ports yet");
-    refused(&pool("allocation = \"address\""), "does not share addresses of subscribers yet");
     let (before, _) = PAIR.split_once("# The number of this node's").expect("a comment");
     refused(before, "needs [state]");
     refused(&format!("{HEAD}[fleet]\n"), "fleet.partner: is missing");

@@ -499,17 +499,8 @@ fn nat64_beside_dslite_has_a_realm_and_prefixes_of_its_own() {
     assert_eq!(realms.all().collect::<Vec<_>>(), [(1, HostKind::Nat64), (2, HostKind::Dslite)]);
     let names: Vec<_> = config.realms.iter().map(|realm| &realm.name[..]).collect();
     assert_eq!(names, ["nat64", "dslite"]);
-    // Several workers need subscribers of one length.
-    refused(
-        &format!("{both}[workers]\ncount = 2\n"),
-        &[(
-            "9 dslite: ",
-            "has subscribers of /128, and [nat64] in line 12 of /64, but several workers divide \
-             packets by one length; write the same subscriber_length in both, or workers.count = 1",
-        )],
-    );
-    let equal = "[workers]\ncount = 2\n[nat64]\nsubscriber_length = 128\n";
-    assert!(read_text(&format!("{SIDES}{pool}{dslite}{equal}"), "t").is_ok());
+    // Subscribers of both may be prefixes of other lengths, also with several workers.
+    assert!(read_text(&format!("{SIDES}{both}[workers]\ncount = 2\n"), "t").is_ok());
     let around = "prefixes = [\"2001:db8:b4:9::/96\", \"2001:db8:ffff::/96\"]\n";
     refused(
         &format!("{both}{around}"),

@@ -192,8 +192,7 @@ impl Engine {
                 Rest::Free => self.external.give_at_once(protocol, external, end.tick),
             }
         } else {
-            self.external.end_portless(index, end.tick);
-            self.rest_portless(slot, mapping);
+            self.end_portless(slot, mapping, rest, end.tick);
         }
         let place = place_of(protocol);
         let pool = self.external.uncount(index, place);

@@ -53,9 +53,9 @@ impl ExternalPorts {
             && !(self.shares && self.is_whole(self.pool_of(index)))
     }
 
-    /// True if ports of a protocol are held after their mapping.
-    pub(crate) fn has_hold_down(&self, protocol: u8) -> bool {
-        self.ports[protocol_index(protocol)].hold > 0
+    /// True if ports of a protocol of an address are held after their mapping.
+    pub(crate) fn has_hold_down(&self, protocol: u8, index: u32) -> bool {
+        self.has_hold_down_at(protocol_index(protocol), index)
     }
 
     /// Counts a held port more, or less; `protocol` is the protocol's place.

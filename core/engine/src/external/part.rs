@@ -6,7 +6,8 @@
 //! every engine: the engine of the subscriber uses them.
 
 use super::index_set::IndexSet;
-use super::{EMPTY, ExternalPorts, Mode, PORTS, Ports, WORDS};
+use super::{EMPTY, ExternalPorts, HELD, Mode, PORTS, Ports, WORDS};
+use crate::BlockId;
 use crate::protocols::PROTOCOLS;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -44,6 +45,11 @@ impl Owned {
 }
 
 impl Part {
+    /// True if several engines share the work.
+    pub(super) fn is_divided(&self) -> bool {
+        self.owned.is_some()
+    }
+
     /// Mask of a word's ports that belong to the engine: all or none.
     #[inline]
     pub(super) fn mask(&self, index: u32, word: usize) -> u64 {
@@ -169,6 +175,48 @@ impl ExternalPorts {
         let words = self.idle_words(index, is_low, most)?;
         self.pass_on(index, words.clone(), false);
         Some((index, words))
+    }
+
+    /// Gives up consecutive words of an address whose block has a subscriber in another engine, at
+    /// tick `now`. Held ports go along: they are returned with their protocols. So is the block, if
+    /// another subscriber had it here. `None`: not all words are the engine's own, or a port there
+    /// has a mapping or rests.
+    pub(crate) fn cede_held(
+        &mut self,
+        index: u32,
+        words: Range<usize>,
+        now: u32,
+    ) -> Option<(Vec<(u8, u16)>, Option<BlockId>)> {
+        let is_own = |word: usize| self.part.mask(index, word) != 0;
+        if self.part.owned.is_none() || !words.clone().all(is_own) {
+            return None;
+        }
+        let mut held = Vec::new();
+        for (place, own) in PROTOCOLS.into_iter().enumerate() {
+            for port in words.start * 64..words.end * 64 {
+                let entry = index as usize * PORTS + port;
+                let owner = self.ports[place].owner[entry];
+                if owner == EMPTY {
+                    continue;
+                }
+                if owner & HELD == 0 || self.is_resting(place, entry) {
+                    return None;
+                }
+                held.push((own, port as u16));
+            }
+        }
+        held.iter().for_each(|&(own, port)| self.unhold(own, index, port, now));
+        let released = self.release_empty(index, (words.start * 64) as u16);
+        self.pass_on(index, words, false);
+        Some((held, released))
+    }
+
+    /// The words of the block of a port, if the port is in a block of whole words.
+    pub(crate) fn block_words(&self, index: u32, port: u16) -> Option<Range<usize>> {
+        let block = self.blocks.find(self.pool_of(index), index, port)?;
+        let (first, last) = self.blocks.place_of(block).1;
+        let (first, end) = (usize::from(first), usize::from(last) + 1);
+        (first % 64 == 0 && end % 64 == 0).then_some(first / 64..end / 64)
     }
 
     /// The first consecutive words, at most `most`, on one side of port 1024 whose ports are all

@@ -155,18 +155,50 @@ impl ExternalPorts {
             self.resting.ports.remove(&(place, entry as u32))?;
         if let Some((pool, block)) = returns_to {
             self.resting.of_pool(pool)[place] -= 1;
-            if let Some(block) = block
-                && let Some(returning) = self.resting.blocks.get_mut(&block)
-            {
-                returning.ports -= 1;
-                if returning.ports == 0 {
-                    let is_whole = returning.is_whole;
-                    self.resting.blocks.remove(&block);
-                    self.resting.of_pool(pool)[PROTOCOLS.len()] -= u32::from(is_whole);
-                }
-            }
+            self.leave_block(pool, block);
         }
         Some(after)
+    }
+
+    /// Counts a returning port less in its block, if it has one.
+    fn leave_block(&mut self, pool: usize, block: Option<u32>) {
+        if let Some(block) = block
+            && let Some(returning) = self.resting.blocks.get_mut(&block)
+        {
+            returning.ports -= 1;
+            if returning.ports == 0 {
+                let is_whole = returning.is_whole;
+                self.resting.blocks.remove(&block);
+                self.resting.of_pool(pool)[PROTOCOLS.len()] -= u32::from(is_whole);
+            }
+        }
+    }
+
+    /// A mapping without a port has ended at an address. If a host has the whole address, it is in
+    /// use until [`ExternalPorts::end_rest_portless`]. Returns its state after the rest then.
+    pub(crate) fn rest_portless(&mut self, index: u32, after: Rest) -> Option<Rest> {
+        let block = self.shares.then(|| self.whole_block(index)).flatten()?;
+        // As with ports, an address returns only if it gives out something.
+        let after = if self.assigns(index) { after } else { Rest::HoldDown };
+        if after == Rest::Free {
+            self.return_block(self.pool_of(index), Some(block));
+        }
+        Some(after)
+    }
+
+    /// Ends the rest of a mapping without a port at a whole address, at a tick. Returns the address
+    /// if it is free at once.
+    pub(crate) fn end_rest_portless(
+        &mut self,
+        index: u32,
+        after: Rest,
+        tick: u32,
+    ) -> Option<BlockId> {
+        if after == Rest::Free {
+            self.leave_block(self.pool_of(index), self.whole_block(index));
+        }
+        self.end_portless(index, tick);
+        (after == Rest::Free).then(|| self.release_empty(index, 0)).flatten()
     }
 
     /// Number of returning ports of a pool; `thing` is the place of the protocol. The next place
@@ -192,8 +224,9 @@ impl ExternalPorts {
         }
         let number = self.pool_of(index);
         self.slots[index as usize].busy += 1;
-        if self.ports[place].take_free(index, number, port) {
-            self.note_taken(place, index, number, port);
+        match self.ports[place].take_free(index, number, port) {
+            true => self.note_taken(place, index, number, port),
+            false => self.blocks.held(number, index, port),
         }
         self.rest(protocol, External { index, port }, Rest::HoldDown);
         true

@@ -328,7 +328,16 @@ impl ExternalPorts {
     ) {
         let pool = self.pool_of(index);
         match self.pools.get(pool).map(|pool| pool.mode) {
-            Some(Mode::Block) => self.blocks.freed(pool, index, (protocol, port), is_free, tick),
+            Some(Mode::Block) => {
+                let block = self.blocks.find(pool, index, port);
+                let is_own = |block: u32| self.part.has_all(index, self.blocks.place_of(block).1);
+                let has_all = !self.part.is_divided() || block.is_none_or(is_own);
+                self.blocks.freed(pool, index, (protocol, port), is_free && has_all, tick);
+                // Another engine may give the block to another subscriber.
+                if let Some(block) = block.filter(|_| self.is_of_pair && !has_all) {
+                    self.blocks.hasten(block, tick);
+                }
+            }
             Some(Mode::Deterministic) if is_free && self.plans.is_dynamic(pool, port) => {
                 self.plans.count(pool, index, protocol, true);
             }
@@ -471,10 +480,23 @@ impl ExternalPorts {
         }
     }
 
-    /// Number of blocks that a subscriber has in a pool of blocks, and largest number.
+    /// Number of blocks that a subscriber has in a pool of blocks, and largest number. A copied
+    /// block whose ports another engine gives out does not count: the subscriber gets another one.
     pub(crate) fn blocks_of(&self, pool: usize, subscriber: Host) -> Filled<u16> {
-        let used = self.blocks.owned(subscriber, pool).map_or(0, |owned| owned.blocks);
+        let used = match self.is_of_pair && self.part.is_divided() {
+            true => {
+                let own = self.blocks.of(subscriber, pool).filter(|block| self.gives_block(*block));
+                own.count() as u16
+            }
+            false => self.blocks.owned(subscriber, pool).map_or(0, |owned| owned.blocks),
+        };
         Filled { used, most: self.blocks.max(pool) }
+    }
+
+    /// True if this engine gives out the ports of a block.
+    fn gives_block(&self, block: u32) -> bool {
+        let (index, ports) = self.blocks.place_of(block);
+        !self.slots[index as usize].is_closed && self.part.has_all(index, ports)
     }
 
     // ---- arithmetic ----

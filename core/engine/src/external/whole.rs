@@ -23,9 +23,16 @@ impl ExternalPorts {
     }
 
     /// The block that is a whole address, if its pool gives out whole addresses.
-    fn whole_block(&self, index: u32) -> Option<u32> {
+    pub(super) fn whole_block(&self, index: u32) -> Option<u32> {
         let pool = self.pool_of(index);
         if self.is_whole(pool) { self.blocks.find(pool, index, 0) } else { None }
+    }
+
+    /// True if a host has a whole address, used or not.
+    pub(crate) fn has_whole_owner(&self, index: u32) -> bool {
+        let is_known = self.shares && (index as usize) < self.addresses.len();
+        let block = is_known.then(|| self.whole_block(index)).flatten();
+        block.is_some_and(|block| self.blocks.owner_of(block).is_some())
     }
 
     /// The host that has a whole address and uses it.

@@ -237,7 +237,7 @@ impl Stage {
     /// Sets this node's part in the addresses of a slice. `taken`: the time at which this node
     /// became the owner although the former one may have let changes out that this node does not
     /// know. These connections end: their segments are dropped. `told`: the time at which a former
-    /// owner did so, which has told all that it knew.
+    /// owner did so, which has told all that it knew, or at which the present owner did.
     pub(crate) fn set_part(
         &mut self,
         slice: usize,
@@ -302,6 +302,7 @@ impl Stage {
             _ if is_strange && is_severed => None,
             Part::Partner if is_known => None,
             Part::None | Part::Partner if is_known => Some(control),
+            Part::Partner if is_strange && is_doubted => None,
             Part::None | Part::Partner => Some(unread),
             Part::Alone | Part::Owner if is_strange && is_doubted => None,
             Part::Alone | Part::Owner if is_left_out && is_new && !is_unread => None,

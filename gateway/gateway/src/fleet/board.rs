@@ -9,6 +9,8 @@ use crate::pcp::CommonEpoch;
 use natgate_engine::Timestamp;
 use natgate_pair::{Epoch, ReceivedCounters, Sent, Stream};
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -102,12 +104,17 @@ struct Messages {
     bytes: usize,
 }
 
+/// Words of a block that change their worker: address, words, and held ports with their protocols.
+pub(super) type GivenBlock = (Ipv4Addr, Range<usize>, Vec<(u8, u16)>);
+
 /// One worker's place on the board.
 #[derive(Debug, Default)]
 struct Place {
     messages: Mutex<Messages>,
     /// Ports that this worker gives out and whose mappings have ended at other workers.
     returned: Mutex<VecDeque<u128>>,
+    /// Blocks that other workers have given to this one, because it has their subscribers.
+    blocks: Mutex<Vec<GivenBlock>>,
     reports: Mutex<Vec<Report>>,
     figures: Mutex<AllFigures>,
     /// Number of turns.
@@ -220,6 +227,18 @@ impl Board {
         let count = returned.len().min(most);
         let ports = returned.drain(..count).collect();
         (ports, returned.is_empty())
+    }
+
+    /// Gives words of a block to a worker.
+    pub(super) fn give_block(&self, worker: usize, block: GivenBlock) {
+        if let Some(place) = self.places.get(worker) {
+            lock(&place.blocks).push(block);
+        }
+    }
+
+    /// Takes the blocks that a worker has been given.
+    pub(super) fn blocks(&self, worker: usize) -> Vec<GivenBlock> {
+        std::mem::take(&mut lock(&self.places[worker].blocks))
     }
 
     pub(super) fn report(&self, worker: usize, reports: impl Iterator<Item = Report>) {

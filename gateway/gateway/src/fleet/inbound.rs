@@ -203,7 +203,8 @@ impl Inbound {
                     return Some(print_with(print, flows));
                 }
                 Copied::Made(_) => {}
-                Copied::NoPlace => {}
+                // What fits stays, and the record counts as missing.
+                Copied::Part | Copied::NoPlace => {}
                 Copied::NoRealm if ports.tells_of_realms() => {
                     refused.without_realm(key, CopyEnds::realm(record).unwrap_or_default());
                 }

@@ -12,6 +12,7 @@ use natgate_ipv6::CopiedHosts;
 use natgate_pair::{
     PACKET_HEAD, Present, RECORD_HEAD, Sender, StreamId, Written, write_ask_refused, write_state,
 };
+use natgate_wire::protocol;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -39,6 +40,10 @@ const ADDRESSES_A_TURN: usize = 8;
 
 /// Ports in one record of held ports.
 const HELD_PORTS: usize = 400;
+
+/// The port, of DCCP, that is held for a whole address: while one is held, no other host gets the
+/// address.
+const FOR_THE_ADDRESS: u16 = 1;
 
 /// Bytes of a datagram that the records of a stream can fill.
 pub(super) const LEAST_ROOM: usize = PACKET_HEAD + RECORD_HEAD + 9 + 2 * HELD_PORTS;
@@ -336,6 +341,9 @@ impl Outbound {
                 let mut taken = [0; 1024];
                 address = engine.taken_ports(place, protocol, &mut taken);
                 let Some(address) = address.filter(|address| has(*address)) else { break };
+                if protocol == protocol::DCCP && engine.is_given_whole(place) {
+                    taken[0] |= 1 << FOR_THE_ADDRESS;
+                }
                 self.held.add(protocol, address, &taken);
             }
             self.held.next = address.map(|_| place + 1);

@@ -19,6 +19,9 @@ use std::sync::Arc;
 const GUARDS_A_TURN: usize = 1024;
 const LOOKS_A_TURN: usize = 1 << 14;
 
+/// What a block that is given to another worker counts as, in such places.
+const LOOKS_A_BLOCK: usize = 1024;
+
 /// Ports that are taken back in one turn.
 const RETURNS_A_TURN: usize = 1024;
 
@@ -264,6 +267,9 @@ impl SharedPorts {
             let (found, word) = partition.strays_in_part(self.worker, (address, next.word), bounds);
             self.left = self.left.saturating_sub(found.len());
             for (protocol, port) in found {
+                if self.cede_block(engine, &partition, (protocol, address, port)) {
+                    continue;
+                }
                 let external = Endpoint { address, port };
                 let remote = Ipv4Addr::UNSPECIFIED;
                 let port = PairPort { protocol, external, remote, number: 0 };
@@ -281,6 +287,41 @@ impl SharedPorts {
             }
         }
         (!self.take_back(engine)).then_some(next)
+    }
+
+    /// Gives the block of a stray to the worker of its mapping, which has the block's subscriber.
+    /// Returns false if the port has to be guarded: it is in no block of whole words, or a port of
+    /// the block rests here.
+    fn cede_block(
+        &mut self,
+        engine: &mut Engine,
+        partition: &Partition,
+        (protocol, address, port): (u8, Ipv4Addr, u16),
+    ) -> bool {
+        let Some(block) = engine.block_words(address, port) else { return false };
+        if partition.giver_of(address, port) != Some(self.worker) {
+            // The block has gone with another of its ports.
+            return true;
+        }
+        let given = || {
+            let (to, board) = partition.stray(protocol, address, port).zip(self.board.as_ref())?;
+            let words = partition.own_words(self.worker, (address, port), block);
+            let held = engine.cede_block(address, words.clone())?;
+            partition.give_block(address, words.clone(), to);
+            board.give_block(to, (address, words, held));
+            Some(())
+        };
+        let is_given = given().is_some();
+        self.looks = self.looks.saturating_sub(LOOKS_A_BLOCK);
+        is_given
+    }
+
+    /// Gives out the words of blocks that other workers have given to this one.
+    pub(super) fn take_blocks(&mut self, engine: &mut Engine) {
+        let Some(board) = &self.board else { return };
+        for (address, words, held) in board.blocks(self.worker) {
+            engine.own_block(address, words, &held);
+        }
     }
 
     /// Number of ports that rest because of a guard.

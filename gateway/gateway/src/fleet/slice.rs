@@ -157,7 +157,8 @@ impl Slice {
     }
 
     /// This node's part in control flows of the slice, and the times since which it does not know
-    /// all of them, and since which the former owner did not.
+    /// all of them, and since which the owner does not, or the former one. The partner has the
+    /// mappings of connections that the owner does not know.
     pub(super) fn part(
         &mut self,
         now: Timestamp,
@@ -170,7 +171,8 @@ impl Slice {
                 if outbound.binding.binds() { Part::Owner } else { Part::Alone }
             }
         };
-        (&self.ranges, part, [self.doubted, self.told])
+        let of_owner = self.inbound.iter().filter_map(|inbound| inbound.doubted).max();
+        (&self.ranges, part, [self.doubted, self.told.max(of_owner)])
     }
 
     /// Tickets of packets that wait no more.

@@ -1,5 +1,6 @@
 //! Two nodes with their engines, over a link that loses, repeats and reorders.
 
+mod blocks;
 mod busy;
 mod controls;
 mod histories;
@@ -11,12 +12,13 @@ mod realms;
 mod requests;
 mod services;
 mod strays;
+mod whole;
 mod workers;
 
 use super::*;
 use natgate_engine::{
-    AddressRange, Allocation, BlockConfig, Change, Config, Cursor, DeterministicConfig, Filter,
-    Packet, PoolConfig, Pooling, Reconfiguration, Side, SideConfig, Verdict,
+    AddressRange, Allocation, Behavior, BlockConfig, Change, Config, Cursor, DeterministicConfig,
+    Filter, Packet, PoolConfig, Pooling, Reconfiguration, Side, SideConfig, Verdict,
 };
 use natgate_pair::Boot;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
@@ -29,6 +31,8 @@ const REMOTE: u32 = 0xc633_6407;
 const SECOND: u64 = 1_000_000_000;
 /// Ports of a block.
 const BLOCK: u16 = 16;
+/// Ports of a block of whole words.
+const WORD: u16 = 64;
 
 /// The two ends of a link. Messages lie here until a node takes them.
 #[derive(Default)]
@@ -137,6 +141,10 @@ enum Allotment {
     Both,
     /// At random, and some hosts are the servers of a service.
     Services,
+    /// Blocks of whole words of ports.
+    Words,
+    /// Whole addresses, three of each node. Remote hosts reach a host only after its own packets.
+    Whole,
 }
 
 impl Allotment {
@@ -144,12 +152,22 @@ impl Allotment {
     fn ports(self) -> (u16, u16) {
         match self {
             Self::Blocks => (2048, 2175),
+            Self::Whole => Allocation::ALL_PORTS,
             _ => (2000, 2063),
+        }
+    }
+
+    /// The addresses of a slice.
+    fn addresses(self, last: u8) -> Vec<AddressRange> {
+        match self {
+            Self::Whole => [last, last + 10, last + 20].map(range).to_vec(),
+            _ => vec![range(last)],
         }
     }
 
     fn allocation(self) -> Allocation {
         match self {
+            Self::Whole => Allocation::Address,
             Self::Random
             | Self::Many
             | Self::Realms
@@ -159,6 +177,11 @@ impl Allotment {
             | Self::Services => Allocation::Random,
             Self::Blocks => Allocation::Block(BlockConfig {
                 size: BLOCK,
+                max_per_subscriber: 1,
+                release_after: Duration::from_secs(1),
+            }),
+            Self::Words => Allocation::Block(BlockConfig {
+                size: WORD,
                 max_per_subscriber: 1,
                 release_after: Duration::from_secs(1),
             }),
@@ -211,7 +234,7 @@ impl Process {
         let partner = if node == "a" { "b" } else { "a" };
         let at = |name: &str| folder.join(name);
         let slice = |last, owner: &str| SliceSettings {
-            addresses: vec![range(last)],
+            addresses: allotment.addresses(last),
             owner: owner.to_owned(),
         };
         let any = ([127, 0, 0, 1], 7600).into();
@@ -229,7 +252,7 @@ impl Process {
         };
         let pool = PoolConfig {
             name: "default".into(),
-            addresses: vec![range(1), range(2)],
+            addresses: [1, 2].map(|last| allotment.addresses(last)).concat(),
             ports: if workers.are_one() { allotment.ports() } else { allotment.wide_ports() },
             allocation: Some(allotment.allocation()),
             ..PoolConfig::default()
@@ -253,6 +276,10 @@ impl Process {
             },
             inside: side(Ipv4Addr::new(10, 0, 0, 1)),
             outside: side(Ipv4Addr::new(192, 0, 2, 1)),
+            filtering: match allotment {
+                Allotment::Whole => Behavior::AddressAndPortDependent,
+                _ => Behavior::default(),
+            },
             pools: vec![pool],
             services: allotment.services(),
             ..Config::default()

@@ -18,7 +18,8 @@ use exchange::{Exchange, Waker, Ways};
 pub(crate) use exchange::{HandedPacket, Kind, OwnerLookup};
 use guide::{Advice, Guide, Waiting};
 use natgate_engine::{Engine, Side, Timestamp};
-use natgate_io::{By, Steering};
+use natgate_io::{By, Exception, Steering};
+use natgate_ipv6::HostKind;
 use natgate_wire::arp::Mac;
 pub(crate) use partition::Partition;
 use partition::{Host, PacketOwner};
@@ -93,8 +94,16 @@ pub fn team_memory(settings: &Settings) -> u64 {
 /// follow it fully, the workers hand packets over.
 pub fn steering(settings: &Settings) -> [Steering; 2] {
     let outside = partition::stretches(&settings.engine, settings.workers.count);
-    let prefix_len = settings.ipv6.shared_length();
-    [By::Source, By::Destination(outside)].map(|by| Steering { by, prefix_len })
+    let [prefix_len, tunneled] =
+        [HostKind::Nat64, HostKind::Dslite].map(|kind| settings.ipv6.divided_length(kind));
+    let end = settings.ipv6.dslite.as_ref().filter(|_| tunneled != prefix_len);
+    let exception =
+        end.map(|dslite| Exception { destination: dslite.address.to_bits(), prefix_len: tunneled });
+    [(By::Source, exception), (By::Destination(outside), None)].map(|(by, exception)| Steering {
+        by,
+        prefix_len,
+        exception,
+    })
 }
 
 /// Bytes of the longest frame that is handed over.

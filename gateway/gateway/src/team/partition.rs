@@ -14,9 +14,7 @@ mod strays;
 
 use crate::limits::MOST_WORKERS;
 use crate::settings::Settings;
-use natgate_engine::{
-    Allocation, BlockConfig, Config, HostIdentity, Plan, PoolConfig, RecordHost, Side, bucket,
-};
+use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, RecordHost, Side, bucket};
 use natgate_io::{MOST_STRETCHES, Share, Stretch};
 use natgate_ipv6::{Division, HostRealms};
 use natgate_wire::protocol;
@@ -328,9 +326,9 @@ impl Partition {
     pub(crate) fn of_record(&self, host: RecordHost) -> usize {
         match host {
             RecordHost::Address(realm, address) => self.of_host(realm, address.to_bits()),
-            RecordHost::Identity(HostIdentity { address, .. }) => {
+            RecordHost::Identity(host) => {
                 let division = self.ipv6.as_ref().map(|(division, _)| division);
-                division.map_or(0, |division| division.worker_of_address(address, self.workers))
+                division.map_or(0, |division| division.worker_of_host(host, self.workers))
             }
         }
     }

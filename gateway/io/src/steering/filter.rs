@@ -6,9 +6,9 @@
 //! unconditional jump.
 
 use super::{
-    By, DESTINATION, DESTINATION_PORT, ERRORS, FRAGMENT, FRAGMENT_OFFSET, ICMP_LEN, IDENTIFIER,
-    MOST_STRETCHES, PROTOCOL, QUERIES, SCATTER, SCATTER_SHIFT, SOURCE, SOURCE_PORT, Share,
-    Steering, Stretch, WITH_PORTS, masks,
+    By, DESTINATION, DESTINATION_IPV6, DESTINATION_PORT, ERRORS, Exception, FRAGMENT,
+    FRAGMENT_OFFSET, ICMP_LEN, IDENTIFIER, MOST_STRETCHES, PROTOCOL, QUERIES, SCATTER,
+    SCATTER_SHIFT, SOURCE, SOURCE_PORT, Share, Steering, Stretch, WITH_PORTS, masks,
 };
 use natgate_wire::link::ethertype;
 use natgate_wire::protocol::ICMP;
@@ -88,7 +88,18 @@ pub(crate) fn assemble(steering: &Steering, count: usize) -> Vec<libc::sock_filt
     }
     program.here(other);
     program.unless_answer(code::IF_EQUAL, ethertype::IPV6.into());
-    by_prefix(&mut program, steering, count);
+    if let Some(Exception { destination, prefix_len }) = steering.exception {
+        let other = program.label();
+        // The last word first: a packet that is cut off there belongs to worker 0.
+        for place in (0..4).rev() {
+            program.say(code::WORD, (DESTINATION_IPV6 + 4 * place) as u32);
+            let word = (destination >> (96 - 32 * place)) as u32;
+            program.go_unless(code::IF_EQUAL, word, other);
+        }
+        by_prefix(&mut program, (steering, prefix_len), count);
+        program.here(other);
+    }
+    by_prefix(&mut program, (steering, steering.prefix_len), count);
     program.finish()
 }
 
@@ -151,10 +162,10 @@ impl Program {
     }
 }
 
-/// Works out the bucket of the prefix of an IPv6 address ([`natgate_wire::ipv6::bucket`]). X is the
+/// Works out the bucket of a prefix of an IPv6 address ([`natgate_wire::ipv6::bucket`]). X is the
 /// hash of the words before.
-fn by_prefix(program: &mut Program, steering: &Steering, count: u32) {
-    for (place, mask) in masks(steering.prefix_len).into_iter().enumerate() {
+fn by_prefix(program: &mut Program, (steering, prefix_len): (&Steering, u8), count: u32) {
+    for (place, mask) in masks(prefix_len).into_iter().enumerate() {
         match mask {
             0 => program.say(code::CONSTANT, 0),
             mask => {

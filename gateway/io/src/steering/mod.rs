@@ -29,6 +29,17 @@ pub struct Steering {
     /// First bits of an IPv6 address that count: of the source inside, of the destination outside.
     /// Packets of one such prefix belong to one worker.
     pub prefix_len: u8,
+    /// IPv6 packets of which other bits count; only with [`By::Source`].
+    pub exception: Option<Exception>,
+}
+
+/// IPv6 packets to one address, of whose sources other bits count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// Destination of the packets.
+    pub destination: u128,
+    /// First bits of the source that count.
+    pub prefix_len: u8,
 }
 
 /// The end of a packet by which it is steered.
@@ -130,7 +141,18 @@ impl Steering {
     /// As [`Self::worker`], for an IPv6 packet.
     pub fn worker_ipv6(&self, packet: &[u8], count: usize) -> usize {
         let mut prefix = 0;
-        for (place, mask) in masks(self.prefix_len).into_iter().enumerate() {
+        let mut prefix_len = self.prefix_len;
+        if let Some(exception) = self.exception {
+            let bytes = packet.get(DESTINATION_IPV6..).and_then(|bytes| bytes.first_chunk());
+            match bytes.copied().map(u128::from_be_bytes) {
+                Some(destination) if destination == exception.destination => {
+                    prefix_len = exception.prefix_len;
+                }
+                Some(_) => {}
+                None => return 0,
+            }
+        }
+        for (place, mask) in masks(prefix_len).into_iter().enumerate() {
             let word = match mask {
                 0 => 0,
                 mask => match address(packet, self.at_ipv6() + 4 * place) {

@@ -94,13 +94,21 @@ fn a_steering() -> impl Strategy<Value = Steering> {
         1 => Just(By::Source),
         5 => prop::collection::vec(a_stretch(), 0..6).prop_map(By::Destination),
     ];
-    (by, 0..=128_u8).prop_map(|(by, prefix_len)| Steering { by, prefix_len })
+    let exception = prop::option::of(0..=128_u8);
+    (by, 0..=128_u8, exception).prop_map(|(by, prefix_len, exception)| {
+        let exception = exception.filter(|_| by == By::Source);
+        let exception = exception.map(|prefix_len| Exception { destination: END, prefix_len });
+        Steering { by, prefix_len, exception }
+    })
 }
 
-const BY_SOURCE: Steering = Steering { by: By::Source, prefix_len: 64 };
+/// An address to which packets are steered by other bits.
+const END: u128 = 0x2001_0db8_ffff << 80 | 1;
+
+const BY_SOURCE: Steering = Steering { by: By::Source, prefix_len: 64, exception: None };
 
 fn by_destination(stretches: Vec<Stretch>) -> Steering {
-    Steering { by: By::Destination(stretches), prefix_len: 64 }
+    Steering { by: By::Destination(stretches), prefix_len: 64, exception: None }
 }
 
 /// A header of an IPv4 packet, perhaps with options, of a relevant protocol.
@@ -157,9 +165,15 @@ proptest! {
     #[test]
     fn the_filter_agrees_with_the_definition_for_ipv6(
         steering in a_steering(),
-        packet in prop::collection::vec(any::<u8>(), 0..48),
+        mut packet in prop::collection::vec(any::<u8>(), 0..48),
+        end in prop::option::of(0..=128_u32),
         count in 1..9_usize,
     ) {
+        if let (Some(bits), Some(destination)) = (end, packet.get_mut(24..40)) {
+            // All bits are those of the exception, or all but one.
+            let other = 1_u128.checked_shl(bits).unwrap_or(0);
+            destination.copy_from_slice(&(END ^ other).to_be_bytes());
+        }
         let program = assemble(&steering, count);
         let worker = steering.worker_ipv6(&packet, count);
         prop_assert!(worker < count);
@@ -172,7 +186,7 @@ proptest! {
 #[test]
 fn prefixes_inside_are_scattered_evenly() {
     for (len, count) in [(48, 2), (56, 3), (64, 4), (128, 7)] {
-        let steering = Steering { by: By::Source, prefix_len: len };
+        let steering = Steering { prefix_len: len, ..BY_SOURCE };
         let mut each = vec![0_usize; count];
         for number in 0..60_000_u128 {
             let source = 0x2001_0db8_u128 << 96 | number << (128 - len) | 1;

@@ -143,11 +143,11 @@ fn by_destination() -> Steering {
         Stretch { first: address(1), last: address(6), share: Share::Whole { place: 1 } },
         Stretch { first: address(7), last: address(10), share: Share::slices(1024, 65_535, COUNT) },
     ]);
-    Steering { by, prefix_len: 64 }
+    Steering { by, prefix_len: 64, exception: None }
 }
 
 /// Steering by sources.
-const BY_SOURCE: Steering = Steering { by: By::Source, prefix_len: 64 };
+const BY_SOURCE: Steering = Steering { by: By::Source, prefix_len: 64, exception: None };
 
 #[test]
 fn packet_sockets_get_what_their_worker_owns() {

@@ -82,23 +82,8 @@ fn warn_of_shared(dslite: &DsliteDraft, report: &Report<'_>) {
     report.unwise(&b4.place, format!("{message}; {advice}"));
 }
 
-/// Reports what disagrees with `[nat64]`. A packet from one of its prefixes would turn round, and
-/// several workers have packets of prefixes of one length.
-fn agrees_with_nat64(
-    draft: &Draft,
-    (dslite, nat64): (&DsliteDraft, &Nat64Draft),
-    report: &Report<'_>,
-) {
-    let (own, other) = (dslite.subscriber_length, nat64.subscriber_length);
-    if draft.workers.count > 1 && own != other {
-        let line = report.line(nat64.place.offset);
-        let message = format!(
-            "has subscribers of /{own}, and [nat64] in line {line} of /{other}, but several \
-             workers divide packets by one length"
-        );
-        let advice = "write the same subscriber_length in both, or workers.count = 1";
-        report.wrong(&dslite.place, format!("{message}; {advice}"));
-    }
+/// Reports what disagrees with `[nat64]`. A packet from one of its prefixes would turn round.
+fn agrees_with_nat64(dslite: &DsliteDraft, nat64: &Nat64Draft, report: &Report<'_>) {
     for prefix in nat64.prefixes.iter().map(|prefix| prefix.value.prefix()) {
         let advice = "addresses there stand for IPv4 ones; write another";
         if let Some(address) = dslite.address.as_ref().filter(|own| prefix.contains(own.value)) {
@@ -119,7 +104,7 @@ fn agrees_with_nat64(
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     let Some(dslite) = &draft.ipv6.dslite else { return };
     if let Some(nat64) = &draft.ipv6.nat64 {
-        agrees_with_nat64(draft, (dslite, nat64), report);
+        agrees_with_nat64(dslite, nat64, report);
     }
     warn_of_shared(dslite, report);
     let Some(address) = &dslite.address else { return };

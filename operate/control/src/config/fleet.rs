@@ -229,18 +229,13 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
     if draft.alg != Default::default() {
         wrong("the state of application-level gateways", "take [alg] out");
     }
-    // Subscribers of NAT64 may be prefixes, and a worker has a part of each table.
-    if are_several && draft.ipv6.nat64.is_some() && draft.ipv6.dslite.is_some() {
-        wrong("hosts of NAT64 beside DS-Lite among several workers", ONE);
-    }
     if draft.ipv6.dslite.as_ref().is_some_and(|dslite| dslite.subscriber_length < 128) {
         wrong("tunnels that move within a prefix", "take dslite.subscriber_length out");
     }
     for pool in &draft.pools {
         let allocation = draft.allocation(pool);
         let (what, remedy) = match allocation {
-            Allocation::Address => ("addresses of subscribers", "write allocation = \"block\""),
-            Allocation::Block(_) if are_several => ("blocks of ports among several workers", ONE),
+            Allocation::Address if are_several => ("whole addresses among several workers", ONE),
             _ if pool.overloading => ("overloaded ports", "take overloading out"),
             _ => continue,
         };

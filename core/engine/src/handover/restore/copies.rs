@@ -12,7 +12,9 @@ use crate::config::RealmConfig;
 use crate::endpoint::{AddressPort, External};
 use crate::engine::Engine;
 use crate::handover::number_of;
-use crate::handover::record::{HEAD, Kind, MappingFields, Reader, Writer, fingerprint, times_of};
+use crate::handover::record::{
+    HEAD, Kind, MappingFields, Reader, STATIC, Writer, fingerprint, times_of,
+};
 use crate::host::Host;
 use crate::protocols::has_ports;
 use crate::time::{TICK, nanos};
@@ -43,6 +45,9 @@ pub struct Copies {
 pub enum Copied {
     /// The key has its mapping. The fingerprint of the record.
     Made(u64),
+    /// There is no room for all sessions and requests of the mapping. The key has a copy with those
+    /// that fit.
+    Part,
     /// The configuration has no place for the mapping, or a mapping of this engine has its port.
     /// The key has no copy.
     NoPlace,
@@ -50,6 +55,15 @@ pub enum Copied {
     NoRealm,
     /// There is no number for the host that the record tells. The key has no copy.
     NoNumber(NoNumber),
+}
+
+/// Place of a copy in the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placed {
+    Whole,
+    /// Some sessions or holds had no room.
+    Part,
+    Nowhere,
 }
 
 /// Realm of a record: realm 0; the one whose name follows; a realm of numbers whose name and the
@@ -300,11 +314,13 @@ impl Engine {
             }
         }
         let number = (fields.realm, Ipv4Addr::from_bits(fields.internal.address));
-        let is_placed = self.place_copy(copies, &mut fields, &parts);
-        if names.host.is_some() && realm.is_some() && !matches!(is_placed, Ok(true)) {
+        let placed = self.place_copy(copies, &mut fields, &parts);
+        let has_copy = matches!(placed, Ok(Placed::Whole | Placed::Part));
+        if names.host.is_some() && realm.is_some() && !has_copy {
             hosts.take_back(number);
         }
-        if !is_placed? {
+        let placed = placed?;
+        if !has_copy {
             return Ok(if realm.is_some() { Copied::NoPlace } else { Copied::NoRealm });
         }
         if names.host.is_some() {
@@ -313,31 +329,34 @@ impl Engine {
                 hosts.note_path(number, Ipv4Addr::from_bits(remote), *path);
             }
         }
-        Ok(Copied::Made(essence))
+        Ok(if placed == Placed::Whole { Copied::Made(essence) } else { Copied::Part })
     }
 
-    /// Puts a copy in its place. Returns `false`: there is none, and the key has no copy.
+    /// Puts a copy in its place. Without a place, the key has no copy.
     fn place_copy(
         &mut self,
         copies: &mut Copies,
         fields: &mut MappingFields,
         parts: &MappingParts,
-    ) -> Result<bool, RestoreError> {
+    ) -> Result<Placed, RestoreError> {
         self.forget_owner(copies, fields);
         self.adopt(copies, fields);
         copies.restoration.tick = self.tick;
         let restoration = &mut copies.restoration;
-        if !self.place_restored(restoration, fields, parts)? {
-            self.drop_restored(restoration, fields.number);
-            return Ok(false);
-        }
+        let is_whole = self.place_restored(restoration, fields, parts)?;
         let slot = restoration.slot(fields.number);
-        if slot >= LEFT_OUT {
-            restoration.put(fields.number, ABSENT);
-            return Ok(false);
+        if slot >= LEFT_OUT || !is_whole && !self.has_any_part(slot) {
+            self.drop_restored(restoration, fields.number);
+            return Ok(Placed::Nowhere);
         }
         copies.note(fields.number, Some(self.identity_of(slot)));
-        Ok(true)
+        Ok(if is_whole { Placed::Whole } else { Placed::Part })
+    }
+
+    /// True if a mapping stands without further sessions and holds.
+    fn has_any_part(&self, slot: u32) -> bool {
+        let mapping = self.table.mapping(slot);
+        mapping.is_fixed() || mapping.sessions > 0 || mapping.is_explicit()
     }
 
     /// The remote addresses of a mapping's sessions, as its host sees them, with the places of the
@@ -398,7 +417,7 @@ impl Engine {
         self.drop_restored(&mut copies.restoration, key);
         if let Some((protocol, External { index, port }, false)) = ended
             && has_ports(protocol)
-            && self.external.has_hold_down(protocol)
+            && self.external.has_hold_down(protocol, index)
         {
             let until = self.deadline(self.now, self.timeouts.hold_down);
             self.external.hold(protocol, index, port, until);
@@ -452,8 +471,10 @@ impl Engine {
         let Some(slot) = self.owner_of(fields) else { return };
         let mapping = self.table.mapping(slot);
         let of_internal = AddressPort::new(mapping.host().address(), mapping.internal().port);
-        if mapping.is_static()
+        // Either engine makes the mappings of a static mapping of a whole address.
+        if mapping.is_fixed()
             || fields.is_fixed()
+            || mapping.is_static() != (fields.flags & STATIC != 0)
             || of_internal != fields.internal
             || fields.realm != mapping.host().realm()
         {

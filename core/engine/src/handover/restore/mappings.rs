@@ -57,7 +57,7 @@ impl Engine {
     }
 
     /// Makes a mapping with these fields, whose realm and set of timeouts have this engine's
-    /// numbers. Returns `false` if there is no room.
+    /// numbers. Returns `false` if there is no room for all of it; a part of it may be there.
     pub(super) fn place_restored(
         &mut self,
         restoration: &mut Restoration,
@@ -79,7 +79,9 @@ impl Engine {
             }
         };
         restoration.put(fields.number, slot);
-        Ok(self.restore_sessions(slot, &parts.sessions)? && self.restore_holds(slot, &parts.holds))
+        let fit =
+            [self.restore_sessions(slot, &parts.sessions)?, self.restore_holds(slot, &parts.holds)];
+        Ok(fit == [true; 2])
     }
 
     /// The slot that a mapping has or gets.
@@ -294,6 +296,9 @@ impl Engine {
             }
         } else {
             self.external.begin_portless(index);
+            if restoration.is_running && self.external.is_whole(pool) {
+                self.copy_block(external, internal.host);
+            }
         }
         Place::At(slot)
     }

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 impl Engine {
     /// Makes the sessions of a mapping equal to a record. Returns `false` if there is no room for
-    /// all.
+    /// all: those that fit are there.
     pub(super) fn restore_sessions(
         &mut self,
         slot: u32,
@@ -22,20 +22,28 @@ impl Engine {
         if usize::from(self.table.mapping(slot).sessions) > 0 {
             self.end_other_sessions(slot, sessions);
         }
+        let mut fit_all = true;
         for fields in sessions {
             match self.table.find_session(slot, fields.remote) {
                 Some(session) => self.renew_session(session, fields)?,
                 None if self.add_restored_session(slot, fields)? => {}
-                None => return Ok(false),
+                None => {
+                    fit_all = false;
+                    continue;
+                }
             }
             if !self.restore_seen(slot, fields) {
-                return Ok(false);
+                fit_all = false;
+                // Without its name inside, its packets would go to another host.
+                if let Some(session) = self.table.find_session(slot, fields.remote) {
+                    self.end_session(session, slot, self.tick);
+                }
             }
         }
         // Rules may have changed since the copy was made.
         let answers = self.first_answers(slot);
         self.set_answers(slot, answers);
-        Ok(true)
+        Ok(fit_all)
     }
 
     /// Ends the sessions of a mapping that are not in a record.
@@ -117,7 +125,8 @@ impl Engine {
         true
     }
 
-    /// Makes the holds on a mapping equal to a record. Returns `false` if there is no room for all.
+    /// Makes the holds on a mapping equal to a record. Returns `false` if there is no room for all:
+    /// those that fit are there.
     pub(super) fn restore_holds(&mut self, slot: u32, holds: &[HoldFields]) -> bool {
         let mapping = self.table.mapping(slot);
         if mapping.is_static() {
@@ -128,8 +137,9 @@ impl Engine {
             self.holds.remove_all(host, slot);
         }
         self.table.set_permanent(slot, !holds.is_empty());
-        for fields in holds {
+        for (place, fields) in holds.iter().enumerate() {
             if self.holds.is_full() {
+                self.table.set_permanent(slot, place > 0);
                 return false;
             }
             let HoldFields { remote, nonce, until, filters } = *fields;

@@ -7,6 +7,7 @@ use crate::endpoint::{AddressPort, External, Internal};
 use crate::host::Host;
 use crate::packet::{Side, Verdict};
 use crate::parse::Kind;
+use crate::protocols::has_ports;
 use crate::session::{State, Way};
 use crate::table::{Mapping, SessionRef};
 use crate::translate::Engine;
@@ -155,6 +156,7 @@ impl<R: Recorder> Decision<'_, R> {
         // The host may use the port at an address that it had before, or at one that a static
         // mapping gives it.
         let is_free = engine.external.is_free_whole(protocol, index, port)
+            && (has_ports(protocol) || engine.may_begin_portless())
             && engine.statics.external(host, protocol).is_none()
             && self.find_internal(protocol, internal, remote)?.is_none();
         let admitted = is_free

@@ -244,6 +244,9 @@ impl Engine {
         generator: &mut Generator,
         recorder: &mut R,
     ) -> Result<Chosen, DropReason> {
+        if !self.may_begin_portless() {
+            return Err(DropReason::Ambiguous);
+        }
         let chosen = self.external.choose_whole_portless(wish, host, generator)?;
         if R::KEEPS {
             if chosen.block.is_some() {

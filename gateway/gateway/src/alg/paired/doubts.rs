@@ -160,8 +160,8 @@ impl Stage {
     /// The gateway's protocol of a packet from outside, if its address has had doubted connections.
     pub(in crate::alg) fn may_be_astray(&self, ends: Ends) -> Option<Kind> {
         let share = self.paired.as_ref()?.share(*ends.destination.ip())?;
-        let is_reader = matches!(share.part, Part::Alone | Part::Owner);
-        let is_doubted = ends.protocol == protocol::TCP && is_reader && share.doubted.is_some();
+        let is_of_pair = share.part != Part::None;
+        let is_doubted = ends.protocol == protocol::TCP && is_of_pair && share.doubted.is_some();
         is_doubted.then(|| self.settings.kind(protocol::TCP, ends.source.port()))?
     }
 }

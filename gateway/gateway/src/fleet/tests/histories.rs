@@ -24,6 +24,7 @@ fn history(seed: u64) {
         Allotment::Nat64,
         Allotment::Dslite,
         Allotment::Both,
+        Allotment::Whole,
     ];
     let pair = Pair::with(all[seed as usize % all.len()]);
     run_history(pair, (seed, seed / all.len() as u64 % 4));
@@ -97,7 +98,7 @@ pub(super) fn run_history(mut pair: Pair, (seed, faults): (u64, u64)) {
 pub(super) struct Judge {
     users: BTreeMap<(External, bool), (u64, (u8, u16))>,
     pub(super) allotment: Allotment,
-    /// The host that had each block of ports, and the time of its last packet.
+    /// The host that had each block of ports, or whole address, and the time of its last packet.
     blocks: BTreeMap<External, (u64, u8)>,
     pub(super) grants: requests::Grants,
     pub(super) tunnels: portless::Tunnels,
@@ -112,6 +113,7 @@ impl Judge {
         now: u64,
     ) {
         let Some(external) = out else { return };
+        self.note_whole(external.0, flow.0, now);
         let before = self.users.insert((external, is_tcp), (now, flow));
         let (last, user) = before.unwrap_or((now, flow));
         let is_other = user != flow && !is_tcp && now - last < 100 * SECOND;
@@ -123,11 +125,27 @@ impl Judge {
             let of = computed(external);
             assert!(of.is_none_or(|of| of == flow.0), "{external:?} is of {of:?}, not {flow:?}");
         }
-        if self.allotment == Allotment::Blocks && !is_tcp {
-            let block = (external.0, external.1 / BLOCK);
+        let size = match self.allotment {
+            Allotment::Blocks => Some(BLOCK),
+            Allotment::Words => Some(WORD),
+            _ => None,
+        };
+        if let Some(size) = size.filter(|_| !is_tcp) {
+            let block = (external.0, external.1 / size);
             let (last, user) = self.blocks.insert(block, (now, flow.0)).unwrap_or((now, flow.0));
             let is_other = user != flow.0 && now - last < 100 * SECOND;
             assert!(!is_other, "block {block:?} of {user} has a port of {}", flow.0);
+        }
+    }
+
+    /// Notes a packet of a host from an address. A whole address changes its host only after a
+    /// hold-down.
+    pub(super) fn note_whole(&mut self, address: Ipv4Addr, host: u8, now: u64) {
+        if self.allotment == Allotment::Whole {
+            let of_address = (address, 0);
+            let (last, user) = self.blocks.insert(of_address, (now, host)).unwrap_or((now, host));
+            let is_other = user != host && now - last < 100 * SECOND;
+            assert!(!is_other, "{address} of {user} is {host}'s");
         }
     }
 

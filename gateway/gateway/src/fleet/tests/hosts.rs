@@ -251,9 +251,9 @@ fn hosts_go_on_at_the_partner_with_other_numbers() {
 /// Each worker has numbers of its own, and the nodes may have other numbers of workers.
 #[test]
 fn hosts_of_several_workers_go_on_at_the_partner() {
-    for (workers, allotment) in COUNTS
-        .into_iter()
-        .flat_map(|workers| [(workers, Allotment::Nat64), (workers, Allotment::Dslite)])
+    let kinds = [Allotment::Nat64, Allotment::Dslite, Allotment::Both];
+    for (workers, allotment) in
+        COUNTS.into_iter().flat_map(|workers| kinds.map(|allotment| (workers, allotment)))
     {
         let mut pair = Pair::of(allotment, workers);
         // Hosts of b come first, as far as its workers have ports.

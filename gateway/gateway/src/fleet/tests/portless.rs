@@ -40,6 +40,7 @@ impl Judge {
     pub(super) fn tunnel(&mut self, pair: &mut Pair, to_a: bool, host: u8) {
         let peer = PEERS[usize::from(host % 3)];
         if let Some(address) = pair.either(to_a).tunnel(host, peer) {
+            self.note_whole(address, host, pair.now);
             self.tunnels.insert((address, peer), host);
         }
         let at = (if pair.below(2) == 0 { A1 } else { B2 }, peer);

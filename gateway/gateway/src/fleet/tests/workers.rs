@@ -57,7 +57,8 @@ impl Allotment {
     pub(super) fn wide_ports(self) -> (u16, u16) {
         match self {
             Self::Arithmetic => self.ports(),
-            Self::Many | Self::Nat64 | Self::Dslite => (2048, 6143),
+            Self::Words => (2048, 2815),
+            Self::Many | Self::Nat64 | Self::Dslite | Self::Both => (2048, 6143),
             _ => (2048, 2239),
         }
     }
@@ -421,7 +422,10 @@ fn no_port_is_two_subscribers_in_any_history_of_several_workers() {
                 Allotment::Realms,
                 Allotment::Nat64,
                 Allotment::Dslite,
+                Allotment::Both,
                 Allotment::Services,
+                Allotment::Blocks,
+                Allotment::Words,
             ];
             let workers = COUNTS[seed as usize % COUNTS.len()];
             let allotment = all[seed as usize / COUNTS.len() % all.len()];

@@ -7,6 +7,7 @@
 use super::{PacketOwner, Partition, WORDS};
 use natgate_wire::protocol;
 use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -103,6 +104,33 @@ impl Partition {
     pub(crate) fn note_end(&self, worker: usize, own: u8, address: Ipv4Addr, port: u16) -> bool {
         let row = self.row(address.to_bits());
         row.is_some_and(|row| row.owners.strays.clear_of(own, port, worker))
+    }
+
+    /// Words of a block around the word of a port that a worker gives out.
+    pub(crate) fn own_words(
+        &self,
+        worker: usize,
+        (address, port): (Ipv4Addr, u16),
+        block: Range<usize>,
+    ) -> Range<usize> {
+        let word = usize::from(port) / 64;
+        let Some(row) = self.row(address.to_bits()) else { return word..word };
+        let is_own = |word: &usize| row.owners.of(*word) == worker;
+        let before = (block.start..word).rev().take_while(is_own).count();
+        let after = (word..block.end).take_while(is_own).count();
+        word - before..word + after
+    }
+
+    /// Gives words of a block to the worker that has its subscriber. Its ports there are no strays
+    /// any more.
+    pub(crate) fn give_block(&self, address: Ipv4Addr, words: Range<usize>, worker: usize) {
+        self.give(address, words.clone(), worker);
+        let Some(row) = self.row(address.to_bits()) else { return };
+        for port in words.start * 64..words.end * 64 {
+            for own in PROTOCOLS {
+                row.owners.strays.clear_of(own, port as u16, worker);
+            }
+        }
     }
 
     /// Worker of a port's mapping, if it is a stray.
