@@ -518,7 +518,12 @@ impl Fleet {
     fn send(&mut self, now: Timestamp, engine: &Engine, hosts: &CopiedHosts<'_>) {
         if now >= self.next_look {
             self.next_look = now.plus(LOOKS);
-            self.link_status = self.link.status();
+            let status = self.link.status();
+            if status.connections != self.link_status.connections {
+                let outbound = self.slices.iter_mut().filter_map(|slice| slice.outbound.as_mut());
+                outbound.for_each(|outbound| outbound.sender.note_new_connection());
+            }
+            self.link_status = status;
         }
         if self.link_status.connected.is_none() {
             return;

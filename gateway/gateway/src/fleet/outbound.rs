@@ -197,6 +197,7 @@ impl Outbound {
                 Written::Packet(packet) => {
                     if !send(packet) {
                         // It counts as lost, and its keys are sent again.
+                        sender.note_unsent();
                         break;
                     }
                 }
