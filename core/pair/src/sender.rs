@@ -24,6 +24,20 @@ use alloc::vec::Vec;
 /// Packets after which an unconfirmed packet counts as lost, if later ones have arrived.
 const REORDERED: u64 = 3;
 
+/// Time of a packet with a long record, nanoseconds: it goes in a stream, which other packets
+/// overtake. And the time of each of its bytes, and of those that are on their way before it.
+const LONG: u64 = 300_000_000;
+const LONG_BYTE: u64 = 2_000;
+
+/// Longest time of such a packet. The link gives a stream up before.
+const LONGEST: u64 = 32_000_000_000;
+
+/// Most doublings of a long record's time.
+const MOST_PATIENCE: u32 = 7;
+
+/// Most long records on their way.
+const MOST_LONG: usize = 8;
+
 /// Packets of awaited keys after which one begins with other changes.
 const AWAITED_PACKETS: u8 = 3;
 
@@ -68,6 +82,17 @@ struct Flying {
     /// A bit for each reader that has confirmed the packet.
     confirmed: u64,
     is_settled: bool,
+    /// Of a long record the number of bytes, and the time at which it counts as lost.
+    long: Option<(usize, u64)>,
+}
+
+/// A key whose next record waits for the end of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blocked {
+    /// For that of its last record, in the packet with this number.
+    By(u64),
+    /// For that of any long record: there are too many.
+    ByAny,
 }
 
 /// A time of the owner's table. It has arrived when all readers have confirmed the record of that
@@ -119,9 +144,16 @@ pub struct Sender {
     awaited: Awaited,
     /// Packets since the last one that began with a key for which no ticket waits.
     awaited_packets: u8,
-    /// Keys on their way with a record that has no room beside others, and the packet's number. The
-    /// next record of such a key waits for that packet's end: a host could change it all the time.
-    long: BTreeMap<u32, u64>,
+    /// Keys whose last record has no room beside others and is on its way. The next record of such
+    /// a key waits for that packet's end: a host could change it all the time. And keys for whose
+    /// long record there is no place.
+    long: BTreeMap<u32, Blocked>,
+    /// Number of long records on their way, and their bytes.
+    long_packets: usize,
+    long_bytes: usize,
+    /// Doublings of the time of a long record, because one has counted as lost by its time. They
+    /// become as few as the next one needs that arrives.
+    patience: u32,
     /// The workers of the partner. What counts is what all of them have confirmed.
     readers: Vec<Reader>,
     is_swept: bool,
@@ -163,6 +195,9 @@ impl Sender {
             awaited: Awaited::default(),
             awaited_packets: 0,
             long: BTreeMap::new(),
+            long_packets: 0,
+            long_bytes: 0,
+            patience: 0,
             readers: vec![Reader::default(); readers.clamp(1, MOST_READERS)],
             is_swept: false,
             checkpoint: None,
@@ -260,7 +295,7 @@ impl Sender {
         let mut packet = packet::begin_packet(self.id, self.next, self.floor, now);
         let (mut keys, mut record, mut looks) = (Vec::new(), Vec::new(), 0);
         let is_for_others = self.awaited_packets >= AWAITED_PACKETS;
-        let mut is_awaited = false;
+        let (mut is_awaited, mut long) = (false, None);
         while looks < LOOKS
             && packet.len() + RECORD_HEAD <= room
             && let Some(key) = self.next_key(is_for_others)
@@ -280,6 +315,10 @@ impl Sender {
             if !is_known && !fits && !keys.is_empty() {
                 break;
             }
+            if !is_known && !fits && self.long_packets >= MOST_LONG {
+                self.long.insert(key, Blocked::ByAny);
+                continue;
+            }
             self.changed.remove(key);
             if self.awaited.note_sent(key) {
                 is_awaited = true;
@@ -293,7 +332,8 @@ impl Sender {
                 keys.push(key);
                 self.note_sent(key, fingerprint);
                 if !fits {
-                    self.long.insert(key, self.next);
+                    self.long.insert(key, Blocked::By(self.next));
+                    long = Some(self.begin_long(packet.len(), now));
                 }
             }
         }
@@ -309,10 +349,41 @@ impl Sender {
         self.counters.packets += 1;
         self.counters.records += keys.len() as u64;
         self.counters.bytes += packet.len() as u64;
-        self.flying.push_back(Flying { keys, sent: now, confirmed: 0, is_settled: false });
+        self.flying.push_back(Flying { keys, sent: now, confirmed: 0, is_settled: false, long });
         self.next += 1;
         debug_assert!(packet.len() >= PACKET_HEAD);
         Written::Packet(packet)
+    }
+
+    /// A long record goes: its length, and the time at which it counts as lost.
+    fn begin_long(&mut self, len: usize, now: u64) -> (usize, u64) {
+        self.long_packets += 1;
+        self.long_bytes += len;
+        let time = LONG.saturating_add(LONG_BYTE.saturating_mul(self.long_bytes as u64));
+        let time = time.saturating_mul(1 << self.patience).min(LONGEST);
+        (len, now.saturating_add(time))
+    }
+
+    /// The last packet was not sent: it counts as lost as soon as a short one.
+    pub fn note_unsent(&mut self) {
+        if let Some(at) = self.flying.len().checked_sub(1) {
+            self.shorten(at);
+        }
+    }
+
+    /// Long records on their way may be lost, because the link has another connection: they count
+    /// as lost as soon as short ones.
+    pub fn note_new_connection(&mut self) {
+        (0..self.flying.len()).for_each(|at| self.shorten(at));
+    }
+
+    /// The packet at a place has the time of a short one.
+    fn shorten(&mut self, at: usize) {
+        if let Some((len, _)) = self.flying[at].long.take() {
+            self.long_packets -= 1;
+            self.long_bytes -= len;
+            self.long.retain(|_, blocked| *blocked != Blocked::ByAny);
+        }
     }
 
     /// The next key to look at: one for which tickets wait, unless the packet is for others.
@@ -414,22 +485,25 @@ impl Sender {
                 let confirmed = &mut self.flying[at].confirmed;
                 *confirmed |= 1 << reader;
                 if *confirmed == all {
-                    self.settle(at, number);
+                    self.settle(at, number, now);
                 }
-            } else if number + REORDERED <= greatest {
+            } else if number + REORDERED <= greatest && self.flying[at].long.is_none() {
                 self.lose(at, now);
             }
         }
         self.advance();
     }
 
-    /// Packets that were sent before a time, and are unconfirmed, count as lost.
+    /// Packets that were sent before a time, and are unconfirmed, count as lost. A long record has
+    /// a time of its own.
     pub fn expire(&mut self, before: u64, now: u64) {
         for at in 0..self.flying.len() {
-            if self.flying[at].sent >= before {
+            let Flying { sent, is_settled, long, .. } = self.flying[at];
+            if sent >= before {
                 break;
             }
-            if !self.flying[at].is_settled {
+            if !is_settled && long.is_none_or(|(_, until)| now >= until) {
+                self.patience = (self.patience + u32::from(long.is_some())).min(MOST_PATIENCE);
                 self.lose(at, now);
             }
         }
@@ -437,7 +511,14 @@ impl Sender {
     }
 
     /// A packet has arrived at all readers.
-    fn settle(&mut self, at: usize, number: u64) {
+    fn settle(&mut self, at: usize, number: u64, now: u64) {
+        let Flying { sent, long, .. } = self.flying[at];
+        if long.is_some() {
+            let took = now.saturating_sub(sent);
+            let needed = (0..self.patience).find(|doublings| LONG << doublings >= 2 * took);
+            self.patience = needed.unwrap_or(self.patience);
+        }
+        self.shorten(at);
         let flying = &mut self.flying[at];
         flying.is_settled = true;
         for key in core::mem::take(&mut flying.keys) {
@@ -463,12 +544,13 @@ impl Sender {
 
     /// A packet with a key has ended. If its record was long, the next one may go.
     fn end_long(&mut self, key: u32, number: u64) {
-        if self.long.get(&key) == Some(&number) {
+        if self.long.get(&key) == Some(&Blocked::By(number)) {
             self.long.remove(&key);
         }
     }
 
     fn lose(&mut self, at: usize, now: u64) {
+        self.shorten(at);
         let flying = &mut self.flying[at];
         flying.is_settled = true;
         let number = self.floor + at as u64;

@@ -20,6 +20,9 @@ type Mapping = (u64, u64);
 
 const PORTS: u64 = 12;
 
+/// Longer than any packet's time.
+const LATER: u64 = 40_000_000_000;
+
 const KEYS: u32 = 8;
 
 fn fingerprint(record: &[u8]) -> u64 {
@@ -204,7 +207,7 @@ impl Pair {
     /// Works without loss until nothing is left to do.
     fn settle(&mut self) {
         for _ in 0..100 {
-            self.now += 1_000;
+            self.now += LATER;
             self.sender.expire(self.now, self.now);
             while self.write(80) {}
             for message in std::mem::take(&mut self.to_partner) {
@@ -234,6 +237,9 @@ enum Step {
     /// A mapping becomes as a young one: its connection opens again.
     Reopen(u32),
     Write(usize),
+    /// The link has no room for the packet that is written.
+    WriteUnsent(usize),
+    NewConnection,
     /// A message arrives, from a place in the queue; perhaps it stays there, to arrive again.
     Partner(usize, bool),
     Owner(usize, bool),
@@ -252,6 +258,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::GrowUp),
         1 => (0..KEYS).prop_map(Step::Reopen),
         5 => (60_usize..160).prop_map(Step::Write),
+        1 => (60_usize..160).prop_map(Step::WriteUnsent),
+        1 => Just(Step::NewConnection),
         5 => (any::<usize>(), any::<bool>()).prop_map(|(at, again)| Step::Partner(at, again)),
         5 => (any::<usize>(), any::<bool>()).prop_map(|(at, again)| Step::Owner(at, again)),
         2 => any::<usize>().prop_map(Step::Lose),
@@ -275,6 +283,13 @@ fn run(pair: &mut Pair, step: Step) {
         Step::GrowUp => pair.grow_up(),
         Step::Reopen(key) => pair.reopen(key),
         Step::Write(room) => _ = pair.write(room),
+        Step::WriteUnsent(room) => {
+            if pair.write(room) {
+                pair.to_partner.pop();
+                pair.sender.note_unsent();
+            }
+        }
+        Step::NewConnection => pair.sender.note_new_connection(),
         Step::Partner(at, again) => {
             if let Some(message) = pick(&mut pair.to_partner, at, again) {
                 pair.at_partner(&message);
@@ -580,13 +595,124 @@ fn a_long_record_is_written_once_in_a_round_trip() {
             count += 1;
         }
         assert_eq!(count, 1);
-        sender.expire(if turn == 0 { 6 } else { 0 }, 6);
+        sender.expire(if turn == 0 { 6 } else { 0 }, LATER);
     }
     let answer = receiver.receive(&packets[2], 0, |_, _, _| Some(1));
     let bytes = answer.expect("a confirmation");
     let Some((_, Message::Confirmation(confirmation))) = read(&bytes) else { panic!("{bytes:?}") };
     sender.confirm(0, &confirmation, 0);
     assert_eq!(sender.arrived().collect::<Vec<_>>(), (2..=10).collect::<Vec<_>>());
+}
+
+/// Writes a packet in which keys up to `longs` have a long record.
+fn write_long(sender: &mut Sender, now: u64, longs: u32) -> Option<Vec<u8>> {
+    let written = sender.write(now, (1_200, 100_000), |key, out| {
+        out.resize(if key <= longs { 5_000 } else { 40 }, 0);
+        Present::Record { fingerprint: now + 1 }
+    });
+    match written {
+        Written::Packet(packet) => Some(packet),
+        _ => None,
+    }
+}
+
+/// Gives a packet to the partner, and its answer to the owner.
+fn confirm((sender, receiver): &mut (Sender, Receiver), packet: &[u8], now: u64) {
+    let answer = receiver.receive(packet, now, |_, _, _| Some(1)).expect("a confirmation");
+    let Some((_, Message::Confirmation(confirmation))) = read(&answer) else { panic!() };
+    sender.confirm(0, &confirmation, now);
+}
+
+/// It goes in a stream, and datagrams are faster.
+#[test]
+fn packets_that_overtake_a_long_record_do_not_make_it_lost() {
+    let mut ends = ends();
+    ends.0.wait_for(1, 7, 0);
+    let long = write_long(&mut ends.0, 0, 1).expect("the long record");
+    for now in 1..100 {
+        ends.0.wait_for(1, 7 + now, now);
+        ends.0.change(2, now);
+        let packet = write_long(&mut ends.0, now, 1).expect("a short record");
+        assert!(packet.len() < 1_200);
+        ends.0.expire(now, 1_000_000_000);
+        confirm(&mut ends, &packet, now);
+    }
+    assert_eq!((ends.0.counters().lost, ends.0.arrived().count()), (0, 0));
+    confirm(&mut ends, &long, 100);
+    assert_eq!(ends.0.arrived().collect::<Vec<_>>(), [7]);
+    let next = write_long(&mut ends.0, 101, 1).expect("the next long record");
+    confirm(&mut ends, &next, 102);
+    assert_eq!((ends.0.counters().lost, ends.0.arrived().count()), (0, 99));
+    assert!(ends.0.is_complete());
+}
+
+#[test]
+fn a_long_record_has_a_time_that_grows_with_losses() {
+    let mut ends = ends();
+    ends.0.change(1, 0);
+    let (mut now, mut times) = (0, Vec::new());
+    for _ in 0..8 {
+        write_long(&mut ends.0, now, 1).expect("it is written again");
+        let (sent, lost) = (now, ends.0.counters().lost);
+        while ends.0.counters().lost == lost {
+            now += 10_000_000;
+            ends.0.expire(now, now);
+        }
+        times.push((now - sent) / 1_000_000);
+    }
+    assert_eq!(times, [320, 630, 1250, 2490, 4970, 9930, 19_850, 32_000], "milliseconds");
+    let packet = write_long(&mut ends.0, now, 1).expect("it is written again");
+    confirm(&mut ends, &packet, now);
+    ends.0.change(1, now);
+    write_long(&mut ends.0, now + 1, 1).expect("the next one");
+    ends.0.expire(now + 2, now + 3_000_000_000);
+    assert_eq!(ends.0.counters().lost, 9, "one that has arrived ends the patience");
+}
+
+/// Without a place in the link, or with another connection, nobody waits for its time.
+#[test]
+fn a_long_record_that_was_not_sent_is_lost_as_a_short_one() {
+    for is_refused in [true, false] {
+        let mut ends = ends();
+        ends.0.change(1, 0);
+        write_long(&mut ends.0, 0, 1).expect("the long record");
+        if is_refused {
+            ends.0.note_unsent();
+        } else {
+            ends.0.change(2, 0);
+            write_long(&mut ends.0, 0, 1).expect("a short record");
+            ends.0.note_new_connection();
+        }
+        ends.0.expire(1, 1);
+        assert_eq!(ends.0.counters().lost, if is_refused { 1 } else { 2 });
+        let packet = write_long(&mut ends.0, 2, 1).expect("it is written again");
+        confirm(&mut ends, &packet, 3);
+        if let Some(packet) = write_long(&mut ends.0, 4, 1) {
+            confirm(&mut ends, &packet, 5);
+        }
+        assert!(ends.0.is_complete());
+    }
+}
+
+#[test]
+fn few_long_records_are_on_their_way_and_short_ones_pass_them() {
+    let mut ends = ends();
+    (1..=20).for_each(|key| ends.0.wait_for(key, key.into(), 0));
+    ends.0.change(30, 0);
+    let mut packets = Vec::new();
+    while let Some(packet) = write_long(&mut ends.0, 0, 20) {
+        packets.push(packet);
+    }
+    assert_eq!(packets.iter().filter(|packet| packet.len() > 1_200).count(), 8);
+    assert_eq!(packets.len(), 9, "the short one has gone");
+    for _ in 0..40 {
+        for packet in std::mem::take(&mut packets) {
+            confirm(&mut ends, &packet, 1);
+            packets.extend(write_long(&mut ends.0, 1, 20));
+        }
+    }
+    assert!(ends.0.is_complete());
+    assert_eq!(ends.0.arrived().count(), 20);
 }
 
 /// Keys that are awaited all the time keep neither other awaited ones nor the rest waiting.

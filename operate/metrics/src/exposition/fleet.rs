@@ -46,7 +46,7 @@ fn link(page: &mut Page, status: &FleetStatus) {
 fn tunnel(page: &mut Page, counters: &TunnelCounters) {
     let TunnelCounters { passed, full, long, taken, foreign, unknown, partial, damaged } =
         *counters;
-    let mut count = |name: &str, help: &str, label: &str, counts: &[(&str, u64)]| {
+    let mut count = |name: &str, help: &str, label: &'static str, counts: &[(&str, u64)]| {
         page.counter(name, help, |series| {
             counts.iter().for_each(|(of, count)| series.add(&[(label, *of)], *count as f64));
         });
