@@ -26,14 +26,14 @@ const REORDERED: u64 = 3;
 
 /// Time of a packet with a long record, nanoseconds: it goes in a stream, which other packets
 /// overtake. And the time of each of its bytes, and of those that are on their way before it.
-const LONG: u64 = 2_000_000_000;
+const LONG: u64 = 300_000_000;
 const LONG_BYTE: u64 = 2_000;
 
 /// Longest time of such a packet. The link gives a stream up before.
 const LONGEST: u64 = 32_000_000_000;
 
 /// Most doublings of a long record's time.
-const MOST_PATIENCE: u32 = 4;
+const MOST_PATIENCE: u32 = 7;
 
 /// Most long records on their way.
 const MOST_LONG: usize = 8;
@@ -151,7 +151,8 @@ pub struct Sender {
     /// Number of long records on their way, and their bytes.
     long_packets: usize,
     long_bytes: usize,
-    /// Doublings of the time of a long record, because one has counted as lost by its time.
+    /// Doublings of the time of a long record, because one has counted as lost by its time. They
+    /// become as few as the next one needs that arrives.
     patience: u32,
     /// The workers of the partner. What counts is what all of them have confirmed.
     readers: Vec<Reader>,
@@ -484,7 +485,7 @@ impl Sender {
                 let confirmed = &mut self.flying[at].confirmed;
                 *confirmed |= 1 << reader;
                 if *confirmed == all {
-                    self.settle(at, number);
+                    self.settle(at, number, now);
                 }
             } else if number + REORDERED <= greatest && self.flying[at].long.is_none() {
                 self.lose(at, now);
@@ -510,9 +511,12 @@ impl Sender {
     }
 
     /// A packet has arrived at all readers.
-    fn settle(&mut self, at: usize, number: u64) {
-        if self.flying[at].long.is_some() {
-            self.patience = 0;
+    fn settle(&mut self, at: usize, number: u64, now: u64) {
+        let Flying { sent, long, .. } = self.flying[at];
+        if long.is_some() {
+            let took = now.saturating_sub(sent);
+            let needed = (0..self.patience).find(|doublings| LONG << doublings >= 2 * took);
+            self.patience = needed.unwrap_or(self.patience);
         }
         self.shorten(at);
         let flying = &mut self.flying[at];
