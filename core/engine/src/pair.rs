@@ -82,6 +82,8 @@ pub struct CopyFacts {
     pub is_static: bool,
     /// Realm and address of the internal host.
     pub host: (u16, Ipv4Addr),
+    /// Internal port.
+    pub port: u16,
 }
 
 /// State of an engine that is one of a pair.
@@ -221,6 +223,7 @@ impl Engine {
             is_tcp,
             is_static: mapping.is_static() || mapping.is_fixed(),
             host: (mapping.host().realm(), Ipv4Addr::from_bits(mapping.host().address())),
+            port: mapping.internal().port,
         })
     }
 
@@ -234,6 +237,27 @@ impl Engine {
     pub fn copy_key(&self, protocol: u8, Endpoint { address, port }: Endpoint) -> Option<u32> {
         let index = self.external.index(address.to_bits()).filter(|_| has_ports(protocol))?;
         self.external.owner(protocol, index, port)
+    }
+
+    /// [`Engine::copy_key`] of the mapping with an internal endpoint: the servers of a service have
+    /// one external port. If no server has the endpoint, it is the key of the first mapping.
+    pub fn copy_key_of(
+        &self,
+        protocol: u8,
+        external: Endpoint,
+        Endpoint { address, port }: Endpoint,
+    ) -> Option<u32> {
+        let key = self.copy_key(protocol, external)?;
+        let index = self.external.index(external.address.to_bits())?;
+        let external = External::new(index, external.port);
+        let server = self.services.server(protocol, external, (address, port));
+        Some(server.unwrap_or(key))
+    }
+
+    /// The first address or number of a subscriber, by one of its hosts.
+    pub fn subscriber_of(&self, (realm, address): (u16, Ipv4Addr)) -> Ipv4Addr {
+        let subscriber = self.subscribers.subscriber_of(Host::new(realm, address.to_bits()));
+        Ipv4Addr::from_bits(subscriber.address())
     }
 
     /// True if a port rests.

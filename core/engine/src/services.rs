@@ -15,6 +15,7 @@ use crate::config::{Affinity, Config, Server};
 use crate::endpoint::External;
 use crate::random::{Generator, HashKey};
 use alloc::vec::Vec;
+use core::net::Ipv4Addr;
 
 /// A server of a service.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +49,11 @@ struct Entry {
 /// Protocol, index of the external address, port.
 fn key(protocol: u8, External { index, port }: External) -> u64 {
     u64::from(index) << 24 | u64::from(port) << 8 | u64::from(protocol)
+}
+
+/// The endpoint of a server as a number.
+fn number_of((address, port): (Ipv4Addr, u16)) -> u64 {
+    u64::from(address.to_bits()) << 16 | u64::from(port)
 }
 
 /// All services.
@@ -95,8 +101,7 @@ impl Services {
 
     /// Adds a server to the latest service. It is up.
     pub(crate) fn add_server(&mut self, slot: u32, server: &Server) {
-        let (address, port) = server.internal;
-        let endpoint = u64::from(address.to_bits()) << 16 | u64::from(port);
+        let endpoint = number_of(server.internal);
         let (weight, is_backup) = (server.share(), server.backup);
         self.members.push(Member { slot, endpoint, weight, is_backup, is_up: true, share: 0 });
         let entry = self.entries.last_mut().expect("a service was begun");
@@ -141,6 +146,19 @@ impl Services {
         };
         let members = &self.members[first..first + count];
         members.iter().any(|member| member.slot == slot && member.share == 0)
+    }
+
+    /// The slot of the mapping of a server. `None`: it is none of a service with this endpoint.
+    pub(crate) fn server(
+        &self,
+        protocol: u8,
+        external: External,
+        internal: (Ipv4Addr, u16),
+    ) -> Option<u32> {
+        let &Entry { first, count, .. } = self.entry(protocol, external)?;
+        let endpoint = number_of(internal);
+        let members = &self.members[first..first + count];
+        members.iter().find(|member| member.endpoint == endpoint).map(|member| member.slot)
     }
 
     fn entry(&self, protocol: u8, external: External) -> Option<&Entry> {
@@ -244,7 +262,6 @@ mod tests {
     use super::*;
     use crate::random::Generator;
     use alloc::vec;
-    use core::net::Ipv4Addr;
 
     fn services(shares: &[u16], affinity: Affinity) -> (Services, Generator) {
         let servers: Vec<_> = shares.iter().map(|&weight| (weight, false)).collect();

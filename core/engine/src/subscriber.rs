@@ -219,6 +219,11 @@ impl Subscribers {
         Some((paired != NONE).then_some(paired))
     }
 
+    /// The subscriber of a host: its first possible host.
+    pub(crate) fn subscriber_of(&self, host: Host) -> Host {
+        self.grouping.subscriber(host)
+    }
+
     /// Finds the record of a subscriber.
     pub(crate) fn find(&self, host: Host) -> Option<u32> {
         self.find_record(self.grouping.subscriber(host), NONE)

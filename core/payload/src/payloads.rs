@@ -261,6 +261,13 @@ impl Payloads {
         flow.is_some_and(|flow| !flow.is_closed())
     }
 
+    /// True if a flow is known, and the host inside has begun or answered it. Anybody outside can
+    /// forge another beginning.
+    pub fn has_host(&self, (number, external, remote): FlowKey) -> bool {
+        let at = self.index.get(Key::new(number, external, remote));
+        at.and_then(|at| self.flows[at as usize].as_ref()).is_some_and(Flow::has_host)
+    }
+
     /// The flow of a packet, if it is known.
     pub(crate) fn known(&self, number: u8, packet: &ControlPacket) -> Option<&Flow> {
         let Endpoints { external, remote, .. } = packet.endpoints;
@@ -461,15 +468,17 @@ impl Payloads {
     }
 
     /// Looks at the next flows, and forgets those without packets for too long. After 64 sweeps it
-    /// has looked at each flow. Flows that are `kept` last on, and their time begins anew.
+    /// has looked at each flow. Copies that are `kept` last on, and their time begins anew: the
+    /// other node ends them.
     pub fn sweep(&mut self, now: u32, kept: impl Fn(&Endpoints) -> bool) {
         for _ in 0..self.flows.len().min(64).max(self.flows.len().div_ceil(64)) {
             self.swept = (self.swept + 1) % self.flows.len();
             let Some(flow) = self.flows[self.swept].as_mut() else { continue };
+            let is_copy = self.tracking.as_ref().is_some_and(|tracking| tracking.is_copy(flow));
             let now = now.wrapping_add(flow.shift);
             // A time beyond that of any flow is none.
             let is_over = flow.expires <= now || flow.expires - now > LONGEST;
-            if kept(&flow.endpoints()) {
+            if is_copy && kept(&flow.endpoints()) {
                 flow.expires = now.saturating_add(LONGEST);
             } else if is_over {
                 self.remove(self.swept as u32);

@@ -517,7 +517,9 @@ fn a_mapping_of_a_pair_has_a_limit_of_flows() {
     assert_eq!(begin(2121, 1000, true), 329, "another mapping");
     let mut external = server_inside(21).external;
     external.set_port(21);
-    let ports = |external| payloads.remotes(6, external).map(|end| end.port()).collect::<Vec<_>>();
+    let ports = |external| {
+        payloads.flows_at(6, external).map(|ends| ends.remote.port()).collect::<Vec<_>>()
+    };
     assert_eq!(ports(external), (1000..1128).collect::<Vec<_>>());
     external.set_port(2121);
     assert_eq!(ports(external), [1000]);

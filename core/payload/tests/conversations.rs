@@ -284,16 +284,21 @@ const AHEAD: u32 = 777;
 /// Brings what has changed to the partner. Equal fingerprints are no change.
 fn replicate(link: &mut Link, copies: &mut Copies) {
     link.payloads.track();
-    for key in link.payloads.take_changed() {
+    for (key, _) in link.payloads.take_changed() {
         let Some(print) = link.payloads.print(key) else {
             copies.remove(&key);
             continue;
         };
         if copies.get(&key).is_none_or(|(known, _)| *known != print) {
-            link.payloads.records(link.now, (key.0, key.1), |record, of_record| {
-                assert_eq!(of_record, print);
-                copies.insert(key, (print, record.to_vec()));
-            });
+            link.payloads.records(
+                link.now,
+                (key.0, key.1),
+                |_| true,
+                |record, of_record| {
+                    assert_eq!(of_record, print);
+                    copies.insert(key, (print, record.to_vec()));
+                },
+            );
         }
     }
 }

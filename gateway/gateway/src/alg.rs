@@ -41,7 +41,7 @@ use natgate_payload::{ControlPacket, Endpoints, Fate, Limits, NewFlow, Payloads,
 pub use natgate_payload::{Counters as AlgCounters, Kind};
 use natgate_wire::{Ipv4, protocol};
 use paired::Paired;
-pub(crate) use paired::{Part, divide, print_with};
+pub(crate) use paired::{MappingEnds, Part, divide, internal_of, print_with};
 use ports::EnginePorts;
 pub use settings::{AlgSettings, RuleAlgs};
 use std::collections::{HashMap, VecDeque};
@@ -431,7 +431,11 @@ impl Stage {
         let host = Host::of((&*engine, translator), from, &control, room.bytes());
         let control = control.under_rules(engine, host);
         let wanted = control;
-        let Some(control) = self.admit_paired(now, control, room.bytes()) else {
+        let subscriber = match &self.paired {
+            Some(_) => paired::subscriber(engine, host, &control.endpoints),
+            None => paired::NOBODY,
+        };
+        let Some(control) = self.admit_paired(arrived, (control, subscriber), room.bytes()) else {
             return self.drop_paired(control.kind);
         };
         let Control { kind, endpoints, new_flow, .. } = control;
@@ -466,8 +470,8 @@ impl Stage {
         {
             self.calls.end_flow(&endpoints);
         }
-        self.await_partner((room.bytes(), &endpoints), &expected);
-        if !self.note_unread(arrived, &wanted, room.bytes()) {
+        self.await_partner((room.bytes(), &endpoints, subscriber), &expected);
+        if !self.note_unread(arrived, (&wanted, subscriber), room.bytes()) {
             return self.drop_paired(kind);
         }
         fate

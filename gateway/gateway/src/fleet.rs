@@ -27,7 +27,7 @@ pub use natgate_pair::{Node, ReceivedCounters, Sent};
 pub use refusal::Refusal;
 pub use status::{FleetStatus, LinkStatus, SliceChange, SliceOwner, SliceStatus};
 
-use crate::alg::Algs;
+use crate::alg::{Algs, MappingEnds};
 use crate::pcp::CommonEpoch;
 use crate::team::Partition;
 use board::{AllFigures, Board, Order};
@@ -317,17 +317,17 @@ impl Fleet {
     fn note_flows(&mut self, now: Timestamp, engine: &Engine) {
         let Self { ports, slices, .. } = self;
         let Some(stage) = ports.stage() else { return };
-        for (protocol, external) in stage.changed_flows() {
-            if let Some(key) = engine.copy_key(protocol, external)
-                && let Some(outbound) = outbound_of(slices, external.address)
+        for mapping in stage.changed_flows() {
+            if let Some(key) = key_of(engine, mapping)
+                && let Some(outbound) = outbound_of(slices, mapping.1.address)
             {
                 outbound.sender.change(key, now.0);
             }
         }
         for (ticket, awaited) in stage.new_tickets() {
-            for (protocol, external) in awaited {
-                let outbound = outbound_of(slices, external.address);
-                match engine.copy_key(protocol, external).zip(outbound) {
+            for mapping in awaited {
+                let outbound = outbound_of(slices, mapping.1.address);
+                match key_of(engine, mapping).zip(outbound) {
                     Some((key, outbound)) => {
                         outbound.wait_for(key, ticket, now);
                     }
@@ -578,6 +578,14 @@ impl Fleet {
 
 fn no_worker() -> io::Error {
     io::Error::other("a node has a worker")
+}
+
+/// The key of a mapping.
+fn key_of(engine: &Engine, (protocol, external, internal): MappingEnds) -> Option<u32> {
+    match internal {
+        Some(internal) => engine.copy_key_of(protocol, external, internal),
+        None => engine.copy_key(protocol, external),
+    }
 }
 
 /// The stream that this worker sends of the slice with an address.

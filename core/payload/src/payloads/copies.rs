@@ -7,17 +7,20 @@
 //! neither has a flow that began outside before the host inside has answered: it may be forged.
 
 use super::{Payloads, RestoreError};
+use crate::Side;
 use crate::expectation::Endpoints;
 use crate::flow::{Fate, Flow};
 use crate::index::Key;
 use crate::kind::Kind;
 use crate::reason::Reason;
 use crate::saved::Saved;
+use crate::stream::segment::{self, Segment};
 use crate::stream::work::Pool;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
-use natgate_wire::protocol;
+use natgate_wire::tcp::flags::{ACK, RST};
+use natgate_wire::{Ipv4, protocol};
 
 /// A flow as it is known outside: IP protocol number, external endpoint, remote endpoint.
 pub type FlowKey = (u8, SocketAddrV4, SocketAddrV4);
@@ -40,11 +43,17 @@ const MOST_CONNECTIONS: usize = 128;
 /// Most flows of datagrams with one external endpoint. A record of one has some hundred bytes.
 const MOST_OF_DATAGRAMS: usize = 1024;
 
-/// Flows with records: the place of each, and its fingerprint; and those that have changed.
+/// A flow that has changed, with the internal endpoint by which the tables of the translator know
+/// its host. `None`: the host has an IPv6 address.
+type ChangedFlow = (FlowKey, Option<SocketAddrV4>);
+
+/// Flows with records: the place of each, and its fingerprint; those that have changed, and those
+/// that are copies of the other node's.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
     flows: BTreeMap<FlowKey, (u32, u64)>,
-    changed: BTreeSet<FlowKey>,
+    changed: BTreeSet<ChangedFlow>,
+    copies: BTreeSet<FlowKey>,
 }
 
 impl Tracking {
@@ -52,7 +61,7 @@ impl Tracking {
     pub(crate) fn add(&mut self, flow: &Flow, at: u32, pool: &Pool) {
         if has_record(flow.alg.kind(), flow.protocol) && flow.has_host() {
             self.flows.insert(key_of(flow), (at, flow.print(pool)));
-            self.changed.insert(key_of(flow));
+            self.changed.insert(changed(flow));
         }
     }
 
@@ -69,16 +78,22 @@ impl Tracking {
         };
         let print = flow.print(pool);
         if core::mem::replace(known, print) != print {
-            self.changed.insert(key_of(flow));
+            self.changed.insert(changed(flow));
         }
         true
     }
 
     /// A flow is no more.
     pub(crate) fn remove(&mut self, flow: &Flow) {
+        self.copies.remove(&key_of(flow));
         if self.flows.remove(&key_of(flow)).is_some() {
-            self.changed.insert(key_of(flow));
+            self.changed.insert(changed(flow));
         }
+    }
+
+    /// True if a flow is a copy of the other node's.
+    pub(crate) fn is_copy(&self, flow: &Flow) -> bool {
+        self.copies.contains(&key_of(flow))
     }
 
     /// Places and fingerprints of the flows with an external endpoint.
@@ -100,6 +115,10 @@ fn key_of(flow: &Flow) -> FlowKey {
     (flow.protocol, external, remote)
 }
 
+fn changed(flow: &Flow) -> ChangedFlow {
+    (key_of(flow), flow.endpoints().numbered())
+}
+
 fn has_record(kind: Kind, number: u8) -> bool {
     kind != Kind::Dns || number == protocol::TCP
 }
@@ -117,8 +136,12 @@ impl Payloads {
         self.tracking = Some(tracking);
     }
 
-    /// The flows that may have changed, come or ended since the last call.
-    pub fn take_changed(&mut self) -> impl Iterator<Item = FlowKey> + use<> {
+    /// The flows that may have changed, come or ended since the last call, each with the internal
+    /// endpoint by which the tables of the translator know its host. `None`: the host has an IPv6
+    /// address.
+    pub fn take_changed(
+        &mut self,
+    ) -> impl Iterator<Item = (FlowKey, Option<SocketAddrV4>)> + use<> {
         let changed = self.tracking.as_mut().map(|tracking| core::mem::take(&mut tracking.changed));
         changed.into_iter().flatten()
     }
@@ -128,26 +151,34 @@ impl Payloads {
         self.tracking.iter().flat_map(move |all| all.places(number, external))
     }
 
-    /// Remote endpoints of the flows with an external endpoint, in their order.
-    pub fn remotes(
+    /// External endpoints of the connections with records, one after the other.
+    pub fn connections(&self) -> impl Iterator<Item = SocketAddrV4> + '_ {
+        let keys = self.tracking.iter().flat_map(|tracking| tracking.flows.keys());
+        keys.filter(|(number, ..)| *number == protocol::TCP).map(|(_, external, _)| *external)
+    }
+
+    /// Endpoints of the flows with an external endpoint, in the order of remote endpoints.
+    pub fn flows_at(
         &self,
         number: u8,
         external: SocketAddrV4,
-    ) -> impl Iterator<Item = SocketAddrV4> + '_ {
+    ) -> impl Iterator<Item = Endpoints> + '_ {
         let flows = self.places(number, external);
-        flows.filter_map(|(at, _)| Some(self.flows[at as usize].as_ref()?.endpoints().remote))
+        flows.filter_map(|(at, _)| Some(self.flows[at as usize].as_ref()?.endpoints()))
     }
 
-    /// Calls `each` with the record of each flow with an external endpoint, and its fingerprint, in
-    /// the order of remote endpoints.
+    /// Calls `each` with the record of each flow with an external endpoint that `is_its`, and its
+    /// fingerprint, in the order of remote endpoints.
     pub fn records(
         &self,
         now: u32,
         (number, external): (u8, SocketAddrV4),
+        is_its: impl Fn(&Endpoints) -> bool,
         mut each: impl FnMut(&[u8], u64),
     ) {
         for (at, print) in self.places(number, external) {
-            let Some(flow) = self.flows[at as usize].as_ref() else { continue };
+            let flow = self.flows[at as usize].as_ref();
+            let Some(flow) = flow.filter(|flow| is_its(&flow.endpoints())) else { continue };
             let mut record = Vec::new();
             now.wrapping_add(flow.shift).save(&mut record);
             if let Some(saved) = flow.save(&self.pool, |_| Some(0)) {
@@ -195,6 +226,9 @@ impl Payloads {
         self.forget((number, external, ends.remote));
         let print = flow.print(&self.pool);
         self.admit(flow, wanted)?;
+        if let Some(tracking) = &mut self.tracking {
+            tracking.copies.insert((number, external, ends.remote));
+        }
         Ok(print)
     }
 
@@ -205,29 +239,54 @@ impl Payloads {
         }
     }
 
-    /// Forgets all flows with an external endpoint.
-    pub fn forget_all(&mut self, number: u8, external: SocketAddrV4) {
-        while let Some((at, _)) = { self.places(number, external).next() } {
-            self.remove(at);
-        }
+    /// Forgets the flows with an external endpoint that are `its`.
+    pub fn forget_those(
+        &mut self,
+        number: u8,
+        external: SocketAddrV4,
+        is_its: impl Fn(&Endpoints) -> bool,
+    ) {
+        let is_its = |at: u32| {
+            self.flows[at as usize].as_ref().is_some_and(|flow| is_its(&flow.endpoints()))
+        };
+        let places = self.places(number, external).map(|(at, _)| at);
+        let its: Vec<u32> = places.filter(|at| is_its(*at)).collect();
+        its.into_iter().for_each(|at| self.remove(at));
     }
 
-    /// Ends a connection with an external endpoint that has another length outside than inside. Its
-    /// resets for both hosts are packets of the framework's own. Returns false if there is none, or
-    /// no room for the packets.
-    pub fn reset_changed(&mut self, external: SocketAddrV4) -> bool {
+    /// Ends a connection with an external endpoint that has another length outside than inside, and
+    /// returns it. Its resets for both hosts are packets of the framework's own; without room they
+    /// are not sent. `None`: there is no such connection.
+    pub fn reset_changed(&mut self, external: SocketAddrV4) -> Option<FlowKey> {
         let Self { tracking, flows, pool, .. } = self;
         let resets = |(at, _): (u32, u64)| Some((at, flows[at as usize].as_ref()?.resets(pool)?));
         let mut places = tracking.iter().flat_map(|all| all.places(protocol::TCP, external));
         let found = places.find_map(resets);
         drop(places);
-        let Some((at, resets)) = found else { return false };
-        let mut has_room = true;
+        let (at, resets) = found?;
         for (side, packet) in resets {
-            has_room &= self.outbox.push(side, &packet, |_| ());
+            self.outbox.push(side, &packet, |_| ());
         }
+        let key = self.flows[at as usize].as_ref().map(key_of);
         self.remove(at);
-        has_room
+        key
+    }
+
+    /// Answers a segment, as it is outside, with a reset for its sender (RFC 9293 section
+    /// 3.10.7.1). The reset is a packet of the framework's own. A reset gets no answer, and neither
+    /// does a segment that acknowledges nothing.
+    pub fn refuse(&mut self, from: Side, packet: &[u8]) {
+        let Ok(ip) = Ipv4::new_checked(packet) else { return };
+        let segment = (ip.protocol() == protocol::TCP && !ip.is_fragment())
+            .then(|| Segment::parse(packet))
+            .flatten();
+        let Some(segment) = segment.filter(|one| one.has(ACK) && !one.has(RST)) else { return };
+        let port = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+        let end = |address, at| SocketAddrV4::new(Ipv4Addr::from_bits(address), port(at));
+        let (source, destination) = (ip.source(), ip.destination());
+        let (source, destination) = (end(source, segment.tcp), end(destination, segment.tcp + 2));
+        let reset = segment::reset(destination, source, segment.acknowledgment);
+        self.outbox.push(from, &reset, |_| ());
     }
 
     /// Counts a segment that was not let through. TCP sends it again.

@@ -99,6 +99,7 @@ impl Aside {
     pub(crate) fn put(&mut self, on: &mut Option<Box<Algs>>) {
         if on.as_ref().is_some_and(|algs| algs.stage.is_over()) {
             self.algs = on.take();
+            self.algs.iter_mut().for_each(|algs| algs.stage.forget_connections());
         }
     }
 }

@@ -12,16 +12,20 @@
 //! owner's word to the partner says so before ([`Part::Alone`]).
 
 mod doubts;
+mod marks;
 mod tickets;
 
-use super::{Control, Kind, Stage, seconds};
+use super::tunneled::Host;
+use super::{Arrived, Control, Kind, Stage, seconds};
 use doubts::Severed;
-use natgate_engine::{AddressPort, AddressRange, Endpoint, Engine, Side, Timestamp};
+use marks::Marks;
+use natgate_engine::{AddressPort, AddressRange, CopyFacts, Endpoint, Engine, Side, Timestamp};
 use natgate_payload::{CopiedHost, Endpoints, Fate, FlowKey, NewFlow};
 use natgate_wire::tcp::flags::SYN;
 use natgate_wire::{Ipv4, Tcp, protocol};
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Most tickets that wait. A packet that may get one more is dropped.
@@ -35,6 +39,9 @@ const FORGOTTEN: Duration = Duration::from_secs(7_700);
 
 /// Time without new flows at an external endpoint whose flows keep a slice from moving.
 const LEFT_OUT: Duration = Duration::from_secs(60);
+
+/// States of connections that are kept before those of ended ones are searched for.
+const FEW: usize = 64;
 
 /// Beginning of a record with flows. A mapping's record begins with a smaller number.
 const FLOWS: [u8; 4] = [0xfe, 0xff, 0xff, 0xff];
@@ -62,20 +69,33 @@ struct Share {
     doubted: Option<Timestamp>,
     /// The same, if this node took the slice then: flows that it knew are in doubt as well.
     taken: Option<Timestamp>,
+    /// Time at which an endpoint with refused connections had no room in the list of those.
+    overflowed: Option<Timestamp>,
 }
 
 impl Share {
+    /// Time since which this node does not know all connections.
+    fn doubted(&self) -> Option<Timestamp> {
+        self.doubted.max(self.overflowed)
+    }
+
     fn has(&self, address: Ipv4Addr) -> bool {
         self.ranges.iter().any(|range| range.contains(address))
     }
 }
 
-/// A host inside: its realm, and its number or address. Hosts of IPv6 with one network are one.
-type HostKey = (u16, IpAddr);
+/// A subscriber: its realm, and its address or first number. The hosts of a prefix of NAT64 are
+/// one, and so are those behind one B4.
+pub(super) type HostKey = (u16, IpAddr);
 
-fn host_of(ends: &Endpoints) -> HostKey {
-    let address = match (ends.number, ends.internal.ip()) {
-        (Some(number), _) => number.into(),
+/// No subscriber.
+pub(super) const NOBODY: HostKey = (0, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+
+/// The subscriber of a flow. A host of IPv6 without a number counts for its network.
+pub(super) fn subscriber(engine: &Engine, host: Host<'_>, ends: &Endpoints) -> HostKey {
+    let number = host.in_engine(engine, ends.internal).map(|end| *end.ip()).or(ends.number);
+    let address = match (number, ends.internal.ip()) {
+        (Some(number), _) => engine.subscriber_of((ends.realm, number)).into(),
         (None, IpAddr::V4(address)) => address.into(),
         (None, IpAddr::V6(address)) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     };
@@ -95,8 +115,26 @@ struct Waiting {
 /// Flows in a record, with their fingerprint.
 pub(crate) type Flows<'r> = (u64, &'r [u8]);
 
-/// What a ticket waits for: protocols and external ports of mappings.
-pub(crate) type Awaited = (u64, Vec<(u8, Endpoint)>);
+/// A mapping: its protocol, and its external and internal endpoint. The servers of a service have
+/// one external endpoint. `None`: there is one mapping with that.
+pub(crate) type MappingEnds = (u8, Endpoint, Option<Endpoint>);
+
+/// The internal endpoint of a mapping.
+pub(crate) fn internal_of(facts: &CopyFacts) -> Option<Endpoint> {
+    Some(Endpoint { address: facts.host.1, port: facts.port })
+}
+
+/// True if a flow with the external endpoint of a mapping is the mapping's. Hosts with numbers
+/// share no endpoint.
+fn is_of(ends: &Endpoints, internal: Option<Endpoint>) -> bool {
+    match (ends.internal, internal) {
+        (SocketAddr::V4(own), Some(internal)) if ends.number.is_none() => end(own) == internal,
+        _ => true,
+    }
+}
+
+/// What a ticket waits for.
+pub(crate) type Awaited = (u64, Vec<MappingEnds>);
 
 /// What the gateways of a node of a pair need besides their flows.
 #[derive(Debug, Default)]
@@ -107,9 +145,12 @@ pub(super) struct Paired {
     /// External endpoints whose connections are refused: of static mappings, or of any if segments
     /// begin mappings.
     severed: HashMap<SocketAddrV4, Severed>,
-    /// Connections that pass unread from their SYN on, and the time up to which they are remembered
-    /// without a segment of their host. Their numbers are right, so they are in no doubt.
-    unread: HashMap<FlowKey, Timestamp>,
+    /// Connections that this node has reset, because the partner's version of the link does not
+    /// take them. Their segments are answered with resets, until the host inside begins or answers
+    /// another one with the same endpoints, or the mapping ends.
+    resets: BTreeSet<FlowKey>,
+    /// Connections that pass unread from their SYN on.
+    unread: Marks,
     /// The state of each connection at its last packet, and its last ticket.
     flows: HashMap<FlowKey, (u64, u64)>,
     tickets: u64,
@@ -141,16 +182,21 @@ impl Paired {
         self.share(address).map_or(Part::None, |share| share.part)
     }
 
-    /// True if a packet that may get a ticket has no room.
-    fn is_full(&self, ends: &Endpoints) -> bool {
-        let of_host = self.of_hosts.get(&host_of(ends)).copied().unwrap_or(0);
+    /// True if a connection with an external endpoint was reset.
+    fn has_reset(&self, protocol: u8, external: SocketAddrV4) -> bool {
+        self.resets.range(keys_at(protocol, external)).next().is_some()
+    }
+
+    /// True if a packet of a host that may get a ticket has no room.
+    fn is_full(&self, host: HostKey, external: Ipv4Addr) -> bool {
+        let of_host = self.of_hosts.get(&host).copied().unwrap_or(0);
         let is_full = self.waits.len() >= MOST_TICKETS || of_host >= MOST_OF_HOST;
-        is_full && self.part(*ends.external.ip()) == Part::Owner
+        is_full && self.part(external) == Part::Owner
     }
 
     /// A ticket of a host for records. It is the flow's `last` one if the fleet does not have that
     /// yet: the records are written later.
-    fn ticket(&mut self, host: HostKey, last: Option<u64>, records: &[(u8, Endpoint)]) -> u64 {
+    fn ticket(&mut self, host: HostKey, last: Option<u64>, records: &[MappingEnds]) -> u64 {
         let first = self.new.first().map(|(ticket, _)| *ticket);
         let place = last.zip(first).and_then(|(last, first)| last.checked_sub(first));
         let place = place.map(|place| place as usize).filter(|place| *place < self.new.len());
@@ -180,6 +226,12 @@ fn tcp_flags(packet: &[u8]) -> Option<u8> {
 
 fn key_of(protocol: u8, ends: &Endpoints) -> FlowKey {
     (protocol, ends.external, ends.remote)
+}
+
+/// All flows with an external endpoint.
+fn keys_at(protocol: u8, external: SocketAddrV4) -> RangeInclusive<FlowKey> {
+    let end = |address, port| SocketAddrV4::new(Ipv4Addr::from_bits(address), port);
+    (protocol, external, end(0, 0))..=(protocol, external, end(u32::MAX, u16::MAX))
 }
 
 fn end(end: SocketAddrV4) -> Endpoint {
@@ -263,13 +315,16 @@ impl Stage {
         };
         let doubted: Vec<_> = payloads.each().filter(is_its).collect();
         doubted.iter().for_each(|(_, number, ends)| payloads.forget(key_of(*number, ends)));
+        // The former owner may have read a later connection with the same endpoints.
+        paired.unread.retain(|(_, external, _), _| !share.has(*external.ip()));
     }
 
-    /// What becomes of a packet of a control flow in a pair. `None`: the packet is dropped.
+    /// What becomes of a packet of a control flow of a host in a pair. `None`: the packet is
+    /// dropped, or answered with a reset.
     pub(super) fn admit_paired(
         &mut self,
-        now: Timestamp,
-        control: Control,
+        Arrived { now, from, .. }: Arrived,
+        (control, host): (Control, HostKey),
         packet: &[u8],
     ) -> Option<Control> {
         let Some(paired) = &mut self.paired else { return Some(control) };
@@ -282,24 +337,30 @@ impl Stage {
         let has_copy = is_known || !paired.lacks_flows || !has_record;
         let own = if has_copy { control } else { unread };
         paired.replaces = false;
-        if paired.is_full(&ends) {
+        if paired.is_full(host, *ends.external.ip()) {
             return None;
         }
         let Some(flags) = tcp_flags(packet) else { return Some(own) };
         let is_open = self.payloads.is_open(protocol::TCP, ends.external, ends.remote);
         paired.replaces = is_known && !is_open && flags & SYN != 0;
         let share = paired.share(*ends.external.ip());
-        let doubted = share.and_then(|share| share.doubted);
+        let doubted = share.and_then(Share::doubted);
         let is_doubted = doubted.is_some_and(|since| now.since(since) < FORGOTTEN);
-        let severed = paired.severed.get(&ends.external).filter(|_| !is_known);
-        let is_severed = severed.is_some_and(|severed| now.since(severed.since) < FORGOTTEN);
+        let key = key_of(number, &ends);
+        // Anybody outside can forge the beginning of a flow.
+        let is_new = !self.payloads.has_host(key) && control.new_flow == NewFlow::Read;
+        let severed = paired.severed.get(&ends.external).filter(|_| is_new);
+        let severed = severed.filter(|severed| now.since(severed.since) < FORGOTTEN);
         let is_left_out = severed
             .is_some_and(|severed| severed.leaves_out && now.since(severed.since) < LEFT_OUT);
-        let is_new = !is_known && control.new_flow == NewFlow::Read;
-        let is_unread = paired.unread.contains_key(&key_of(number, &ends));
+        let is_unread = paired.unread.has(&key);
         let is_strange = is_new && flags & SYN == 0 && !is_unread;
+        let is_reset = is_strange && paired.resets.contains(&key);
+        if is_reset {
+            self.payloads.refuse(from, packet);
+        }
         match share.map_or(Part::None, |share| share.part) {
-            _ if is_strange && is_severed => None,
+            _ if is_reset || is_strange && severed.is_some() => None,
             Part::Partner if is_known => None,
             Part::None | Part::Partner if is_known => Some(control),
             Part::None | Part::Partner => Some(unread),
@@ -309,11 +370,12 @@ impl Stage {
         }
     }
 
-    /// Gives the packet in hand a ticket, if it tells of something that the partner has to have
-    /// before: a change of its connection, or expectations with these external ports.
+    /// Gives the packet in hand, of a flow of a host, a ticket, if it tells of something that the
+    /// partner has to have before: a change of its connection, or expectations with these external
+    /// ports.
     pub(super) fn await_partner(
         &mut self,
-        (packet, ends): (&[u8], &Endpoints),
+        (packet, ends, host): (&[u8], &Endpoints, HostKey),
         expectations: &[(u8, Endpoint)],
     ) {
         let Self { paired: Some(paired), payloads, .. } = self else { return };
@@ -333,7 +395,11 @@ impl Stage {
         if is_changed || !expectations.is_empty() {
             // An expectation may be the flow's own mapping, and a message may tell one twice.
             let own = (key.0, end(key.1));
-            ticket = Some(paired.ticket(host_of(ends), last, &[expectations, &[own]].concat()));
+            let others = expectations.iter().filter(|expected| **expected != own);
+            let others = others.map(|(number, external)| (*number, *external, None));
+            let own = (own.0, own.1, ends.numbered().map(end));
+            let records: Vec<MappingEnds> = others.chain([own]).collect();
+            ticket = Some(paired.ticket(host, last, &records));
         }
         // A flow without an answer has no record, and yet may wait for the end of the former one.
         let print = print.or(ticket.filter(|_| key.0 == protocol::TCP).map(|_| 0));
@@ -341,41 +407,49 @@ impl Stage {
             Some(print) => _ = paired.flows.insert(key, (print, ticket.unwrap_or_default())),
             None => _ = paired.flows.remove(&key),
         }
-        paired.in_hand = ticket.map(|ticket| (ticket, host_of(ends)));
+        paired.in_hand = ticket.map(|ticket| (ticket, host));
     }
 
-    /// External ports of mappings whose flows may have changed since the last call. Forgets what is
-    /// kept of flows that are no more.
-    pub(crate) fn changed_flows(&mut self) -> impl Iterator<Item = (u8, Endpoint)> + use<> {
-        let changed: Vec<FlowKey> = self.payloads.take_changed().collect();
+    /// Mappings whose flows may have changed since the last call. Forgets what is kept of flows
+    /// that are no more.
+    pub(crate) fn changed_flows(&mut self) -> impl Iterator<Item = MappingEnds> + use<> {
+        let changed: Vec<_> = self.payloads.take_changed().collect();
         let Self { paired, payloads, .. } = self;
         if let Some(paired) = paired {
-            let is_gone = |key: &&FlowKey| payloads.find(key.0, key.1, key.2).is_none();
-            changed.iter().filter(is_gone).for_each(|key| _ = paired.flows.remove(key));
+            let keys = changed.iter().map(|(key, _)| key);
+            let gone = keys.filter(|key| payloads.find(key.0, key.1, key.2).is_none());
+            gone.for_each(|key| _ = paired.flows.remove(key));
         }
-        changed.into_iter().map(|(protocol, external, _)| (protocol, end(external)))
+        let ends = |((protocol, external, _), internal): (FlowKey, Option<SocketAddrV4>)| {
+            (protocol, end(external), internal.map(end))
+        };
+        changed.into_iter().map(ends)
     }
 
     /// Adds the flows of a mapping to its record, which begins at `start` of `out`. Returns the
     /// fingerprint of the whole by that of the mapping. `None`: the mapping has flows, and the
-    /// partner takes none.
+    /// partner takes none; or it has had some that the partner must not have.
     pub(crate) fn add_flows(
         &self,
         now: Timestamp,
-        (protocol, external): (u8, (Ipv4Addr, u16)),
+        ((protocol, external, internal), is_static): (MappingEnds, bool),
         (start, of_mapping): (usize, u64),
         out: &mut Vec<u8>,
     ) -> Option<u64> {
         let (mut flows, mut of_flows) = (Vec::new(), 0_u64);
-        let external = SocketAddrV4::new(external.0, external.1);
-        self.payloads.records(seconds(now), (protocol, external), |record, print| {
+        let external = SocketAddrV4::new(external.address, external.port);
+        let is_its = |ends: &Endpoints| is_of(ends, internal);
+        self.payloads.records(seconds(now), (protocol, external), is_its, |record, print| {
             put_sized(record, &mut flows);
             of_flows = fold(of_flows, print);
         });
+        let lacks_flows = self.lacks_flows();
         if flows.is_empty() {
-            return Some(of_mapping);
+            let has_reset =
+                self.paired.as_ref().is_some_and(|paired| paired.has_reset(protocol, external));
+            return (!has_reset || is_static || !lacks_flows).then_some(of_mapping);
         }
-        self.paired.as_ref().filter(|paired| !paired.lacks_flows)?;
+        self.paired.as_ref().filter(|_| !lacks_flows)?;
         let mapping = out.split_off(start);
         out.extend(FLOWS);
         out.extend(of_flows.to_le_bytes());
@@ -385,9 +459,9 @@ impl Stage {
     }
 
     /// True if a mapping has control flows.
-    pub(crate) fn has_flows(&self, (protocol, external): (u8, (Ipv4Addr, u16))) -> bool {
-        let external = SocketAddrV4::new(external.0, external.1);
-        self.payloads.remotes(protocol, external).next().is_some()
+    pub(crate) fn has_flows(&self, (protocol, external, internal): MappingEnds) -> bool {
+        let external = SocketAddrV4::new(external.address, external.port);
+        self.payloads.flows_at(protocol, external).any(|ends| is_of(&ends, internal))
     }
 
     /// Takes the flows of the record of a mapping that has been copied, in place of those that are
@@ -396,26 +470,34 @@ impl Stage {
         &mut self,
         engine: &mut Engine,
         now: Timestamp,
-        (protocol, external): (u8, Endpoint),
+        (protocol, external, facts): (u8, Endpoint, CopyFacts),
         flows: Option<Flows<'_>>,
     ) -> bool {
-        self.forget_flows(protocol, external);
-        let Some((print, flows)) = flows else { return true };
-        let is_taken = self.take_flows(engine, now, (protocol, external), (print, flows)).is_some();
+        let mapping = (protocol, external, internal_of(&facts));
+        self.forget_flows(mapping);
+        let Some(flows) = flows else { return true };
+        let is_taken = self.take_flows(engine, now, (protocol, external, facts), flows).is_some();
         if !is_taken {
-            self.forget_flows(protocol, external);
+            self.forget_flows(mapping);
         }
         is_taken
+    }
+
+    /// Forgets which connections with an external endpoint pass unread: some are the partner's, and
+    /// have no copy.
+    pub(crate) fn forget_marks(&mut self, protocol: u8, Endpoint { address, port }: Endpoint) {
+        if let Some(paired) = &mut self.paired {
+            paired.unread.remove_all(protocol, SocketAddrV4::new(address, port));
+        }
     }
 
     fn take_flows(
         &mut self,
         engine: &mut Engine,
         now: Timestamp,
-        (number, external): (u8, Endpoint),
+        (number, external, facts): (u8, Endpoint, CopyFacts),
         (print, mut flows): (u64, &[u8]),
     ) -> Option<()> {
-        let facts = engine.copy_facts(engine.copy_key(number, external)?)?;
         let (realm, address) = facts.host;
         let place = usize::from(realm).checked_sub(1);
         let config = place.and_then(|place| engine.config().realms.get(place));
@@ -428,7 +510,8 @@ impl Stage {
             let Self { payloads, settings, servers, .. } = self;
             let is_wanted = |kind, protocol, ends: &Endpoints| {
                 let server = servers.get(&(protocol, ends.external)).map(|(kind, _)| *kind);
-                server.or_else(|| settings.kind(protocol, ends.remote.port())) == Some(kind)
+                let named = server.or_else(|| settings.kind(protocol, ends.remote.port()));
+                named == Some(kind) && ends.internal.port() == facts.port
             };
             let of = (number, external, host);
             sum = fold(sum, payloads.take_copy(seconds(now), record, of, is_wanted).ok()?);
@@ -436,21 +519,48 @@ impl Stage {
         }
         (sum == print).then_some(())?;
         let port = |end: SocketAddrV4| AddressPort::new(end.ip().to_bits(), end.port());
-        for remote in self.payloads.remotes(number, external) {
+        for Endpoints { remote, .. } in self.payloads.flows_at(number, external) {
             engine.doubt_control(number, port(external), port(remote));
+            if let Some(paired) = &mut self.paired {
+                paired.unread.remove(&(number, external, remote));
+            }
         }
         Some(())
     }
 
     /// Forgets the flows of a mapping.
-    pub(crate) fn forget_flows(&mut self, protocol: u8, Endpoint { address, port }: Endpoint) {
-        self.payloads.forget_all(protocol, SocketAddrV4::new(address, port));
+    pub(crate) fn forget_flows(&mut self, (protocol, external, internal): MappingEnds) {
+        let external = SocketAddrV4::new(external.address, external.port);
+        self.payloads.forget_those(protocol, external, |ends| is_of(ends, internal));
+    }
+
+    /// Forgets everything about a mapping that has ended: another host may get its endpoint.
+    pub(crate) fn forget_mapping(&mut self, protocol: u8, external: Endpoint) {
+        self.forget_flows((protocol, external, None));
+        let Some(paired) = &mut self.paired else { return };
+        let external = SocketAddrV4::new(external.address, external.port);
+        paired.unread.remove_all(protocol, external);
+        let gone = paired.resets.extract_if(keys_at(protocol, external), |_| true);
+        gone.for_each(drop);
+    }
+
+    /// Forgets what is kept of connections without flows: from now on the gateways do not see which
+    /// mappings end.
+    pub(super) fn forget_connections(&mut self) {
+        if let Some(paired) = &mut self.paired {
+            paired.resets.clear();
+            paired.unread.retain(|_, _| false);
+        }
     }
 
     /// Forgets what is kept of connections that are no more.
     pub(super) fn sweep_paired(&mut self, now: Timestamp) {
-        let Some(paired) = &mut self.paired else { return };
-        paired.unread.retain(|_, until| now < *until);
+        let Self { paired: Some(paired), payloads, .. } = self else { return };
+        if paired.flows.len() > 2 * payloads.flows() + FEW {
+            let is_known = |key: &FlowKey| payloads.find(key.0, key.1, key.2).is_some();
+            paired.flows.retain(|key, _| is_known(key));
+        }
+        paired.unread.retain(|_, until| now < until);
         paired.severed.retain(|_, severed| now.since(severed.since) < FORGOTTEN);
     }
 
@@ -470,6 +580,12 @@ impl Stage {
     #[cfg(test)]
     pub(crate) fn flows(&self) -> usize {
         self.payloads.flows()
+    }
+
+    /// Number of connections that are known to pass unread.
+    #[cfg(test)]
+    pub(crate) fn marks(&self) -> usize {
+        self.paired.as_ref().map_or(0, |paired| paired.unread.len())
     }
 
     /// Number of tickets that wait.
@@ -493,19 +609,7 @@ fn fold(sum: u64, print: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn ends(address: Ipv4Addr, host: u32) -> Endpoints {
-        let internal = SocketAddrV4::new(Ipv4Addr::from_bits(host), 1).into();
-        let (external, remote) = (SocketAddrV4::new(address, 1), SocketAddrV4::new(address, 2));
-        Endpoints {
-            internal,
-            external,
-            remote,
-            remote_inside: remote.into(),
-            realm: 0,
-            number: None,
-        }
-    }
+    use natgate_engine::{Config, PoolConfig, Prefix, RealmConfig};
 
     #[test]
     fn tickets_have_a_limit() {
@@ -513,8 +617,8 @@ mod tests {
         let ranges = vec![AddressRange { first: address, last: address }];
         let share = Share { ranges, part: Part::Owner, ..Share::default() };
         let mut paired = Paired { shares: vec![share], ..Paired::default() };
-        let [one, other] = [1, 2].map(|port| (protocol::TCP, Endpoint { address, port }));
-        let host = |number| host_of(&ends(address, number));
+        let [one, other] = [1, 2].map(|port| (protocol::TCP, Endpoint { address, port }, None));
+        let host = |number: u32| (0, Ipv4Addr::from_bits(number).into());
         let first = paired.ticket(host(0), None, &[one, one]);
         let last = paired.ticket(host(0), Some(first), &[other, one]);
         assert_eq!(last, first, "in one turn");
@@ -523,15 +627,42 @@ mod tests {
         paired.new.clear();
         for number in 1..MOST_TICKETS as u32 {
             let of = number / MOST_OF_HOST as u32;
-            assert!(!paired.is_full(&ends(address, of)));
+            assert!(!paired.is_full(host(of), address));
             assert!(paired.ticket(host(of), Some(first), &[one]) > first);
             let is_last = number % MOST_OF_HOST as u32 == MOST_OF_HOST as u32 - 1;
-            assert_eq!(paired.is_full(&ends(address, of)), is_last);
+            assert_eq!(paired.is_full(host(of), address), is_last);
         }
-        assert!(paired.is_full(&ends(address, 1000)), "of all hosts");
-        assert!(!paired.is_full(&ends(Ipv4Addr::LOCALHOST, 1000)));
+        assert!(paired.is_full(host(1000), address), "of all hosts");
+        assert!(!paired.is_full(host(1000), Ipv4Addr::LOCALHOST));
         paired.shares[0].part = Part::Alone;
-        assert!(!paired.is_full(&ends(address, 0)));
+        assert!(!paired.is_full(host(0), address));
+    }
+
+    /// A subscriber has one limit, however many addresses its prefix has.
+    #[test]
+    fn hosts_of_one_subscriber_count_together() {
+        let address = Ipv4Addr::new(203, 0, 113, 1);
+        let addresses = vec![AddressRange { first: address, last: address }];
+        let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
+        let subscribers = vec![Prefix::new(Ipv4Addr::UNSPECIFIED, 0)];
+        let realm = RealmConfig { host_bits: Some(8), subscribers, ..RealmConfig::default() };
+        let config = Config { pools, realms: vec![realm], ..Config::default() };
+        let engine = Engine::new(&config, [7; 32], Timestamp(0)).expect("it is right");
+        let of = |internal: SocketAddr, realm, number| {
+            let external = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);
+            let (remote, remote_inside) = (external, external.into());
+            let ends = Endpoints { internal, external, remote, remote_inside, realm, number };
+            subscriber(&engine, Host::without(&engine, realm), &ends)
+        };
+        let [one, same, other] = ["10.0.0.1:7", "10.0.0.2:7", "10.0.1.1:7"]
+            .map(|end| end.parse::<SocketAddrV4>().expect("an endpoint"));
+        assert_ne!(of(one.into(), 0, None), of(same.into(), 0, None), "hosts with addresses");
+        let behind = |end: SocketAddrV4| of(one.into(), 1, Some(*end.ip()));
+        assert_eq!(behind(one), behind(same), "hosts behind one B4");
+        assert_ne!(behind(one), behind(other));
+        let ipv6 = |end: &str| of(end.parse().expect("an endpoint"), 1, None);
+        assert_eq!(ipv6("[2001:db8::1]:7"), ipv6("[2001:db8::2]:8"));
+        assert_ne!(ipv6("[2001:db8::1]:7"), ipv6("[2001:db8:0:1::1]:7"));
     }
 
     #[test]

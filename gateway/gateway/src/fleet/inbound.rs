@@ -5,9 +5,11 @@ use super::refusal::{Refusal, Refused, RefusedKey};
 use super::shared_ports::SharedPorts;
 use super::slice::{HELD, PROTOCOLS, arithmetic_of, fingerprint, is_in};
 use super::state::{Answer, State};
-use crate::alg::{divide, print_with};
+use crate::alg::{divide, internal_of, print_with};
 use crate::pcp::Told;
-use natgate_engine::{AddressRange, Arithmetic, Copied, Copies, CopyEnds, Engine, Timestamp};
+use natgate_engine::{
+    AddressRange, Arithmetic, Copied, Copies, CopyEnds, Endpoint, Engine, Timestamp,
+};
 use natgate_ipv6::CopiedHosts;
 use natgate_pair::{Receiver, write_opinion, write_refused};
 use std::net::Ipv4Addr;
@@ -167,15 +169,17 @@ impl Inbound {
             refused.forget(key);
             let (record, flows) = divide(record)?;
             let before = copies.external(key);
+            let former = engine.copied_facts(copies, key);
             let is_passed = is_others(engine, ports, record);
             let copied = match is_passed {
                 true => pass_by(engine, copies, (key, record)),
                 false => apply((engine, hosts, ports), copies, has, (key, record)),
             };
             let mut after = copies.external(key);
-            before.into_iter().for_each(|port| ports.forget_flows(port));
+            before.into_iter().for_each(|port| ports.forget_copied_flows(port, former));
             let mut has_flows = flows.is_none() || is_passed;
-            if let Some(port) = after {
+            let facts = engine.copied_facts(copies, key);
+            if let Some(port) = after.zip(facts) {
                 has_flows |= ports.copy_flows((engine, now), port, flows);
             }
             if let Some(port) = after.filter(|_| !has_flows) {
@@ -189,8 +193,10 @@ impl Inbound {
             }
             if !has_flows {
                 // A static mapping stands all the same.
-                let CopyEnds { protocol, external, .. } = CopyEnds::read(record)?;
-                ports.sever((engine, now), (protocol, external), false);
+                let CopyEnds { protocol, external: (address, port), .. } = CopyEnds::read(record)?;
+                let internal = facts.as_ref().and_then(internal_of);
+                let mapping = (protocol, Endpoint { address, port }, internal);
+                ports.sever((engine, now), mapping, false);
             }
             if let Some(port) = before.filter(|before| after != Some(*before)) {
                 ports.note_end(engine, port);

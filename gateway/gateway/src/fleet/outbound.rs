@@ -400,11 +400,11 @@ impl Held {
             return Present::NotYet;
         }
         let print = engine.copy_record(key, hosts, out);
-        if is_young && !ports.has_flows(&out[start..]) {
+        if is_young && !ports.has_flows(&facts, &out[start..]) {
             young.add(due, key);
             return Present::NotYet;
         }
-        let print = print.and_then(|print| ports.add_flows(now, (start, print), out));
+        let print = print.and_then(|print| ports.add_flows(now, &facts, (start, print), out));
         print.map_or(Present::Absent, |fingerprint| Present::Record { fingerprint })
     }
 }

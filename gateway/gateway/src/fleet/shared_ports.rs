@@ -7,9 +7,9 @@
 
 use super::board::Board;
 use super::{read_port, written};
-use crate::alg::{Algs, Stage};
+use crate::alg::{Algs, MappingEnds, Stage, internal_of};
 use crate::team::Partition;
-use natgate_engine::{AddressRange, CopyEnds, Endpoint, Engine, PairPort, Timestamp};
+use natgate_engine::{AddressRange, CopyEnds, CopyFacts, Endpoint, Engine, PairPort, Timestamp};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -46,6 +46,12 @@ pub(super) struct SharedPorts {
     pub(super) algs: Option<Box<Algs>>,
 }
 
+/// The ends of the mapping of a record, with its facts at this node.
+fn ends_of(record: &[u8], facts: &CopyFacts) -> Option<MappingEnds> {
+    let CopyEnds { protocol, external: (address, port), .. } = CopyEnds::read(record)?;
+    Some((protocol, Endpoint { address, port }, internal_of(facts)))
+}
+
 impl SharedPorts {
     /// The ports of a worker of several.
     pub(super) fn new(worker: usize, board: Arc<Board>) -> Self {
@@ -73,12 +79,13 @@ impl SharedPorts {
     pub(super) fn add_flows(
         &self,
         now: Timestamp,
+        facts: &CopyFacts,
         (start, print): (usize, u64),
         out: &mut Vec<u8>,
     ) -> Option<u64> {
-        let ends = self.algs.as_ref().and_then(|_| CopyEnds::read(&out[start..]));
+        let ends = self.algs.as_ref().and_then(|_| ends_of(&out[start..], facts));
         self.algs.as_ref().zip(ends).map_or(Some(print), |(algs, ends)| {
-            algs.stage.add_flows(now, (ends.protocol, ends.external), (start, print), out)
+            algs.stage.add_flows(now, (ends, facts.is_static), (start, print), out)
         })
     }
 
@@ -88,12 +95,9 @@ impl SharedPorts {
     }
 
     /// True if the mapping of a record has control flows.
-    pub(super) fn has_flows(&self, record: &[u8]) -> bool {
-        let ends = self.algs.as_ref().and_then(|_| CopyEnds::read(record));
-        self.algs
-            .as_ref()
-            .zip(ends)
-            .is_some_and(|(algs, ends)| algs.stage.has_flows((ends.protocol, ends.external)))
+    pub(super) fn has_flows(&self, facts: &CopyFacts, record: &[u8]) -> bool {
+        let ends = self.algs.as_ref().and_then(|_| ends_of(record, facts));
+        self.algs.as_ref().zip(ends).is_some_and(|(algs, ends)| algs.stage.has_flows(ends))
     }
 
     /// Takes the flows of a copied mapping with an external port. Returns false if one cannot be
@@ -101,37 +105,50 @@ impl SharedPorts {
     pub(super) fn copy_flows(
         &mut self,
         (engine, now): (&mut Engine, Timestamp),
-        PairPort { protocol, external, .. }: PairPort,
+        (PairPort { protocol, external, .. }, facts): (PairPort, CopyFacts),
         flows: Option<(u64, &[u8])>,
     ) -> bool {
         match self.stage() {
-            Some(stage) => stage.copy_flows(engine, now, (protocol, external), flows),
+            Some(stage) => stage.copy_flows(engine, now, (protocol, external, facts), flows),
             None => flows.is_none(),
         }
     }
 
-    /// Ends the connections of gateways at the external endpoint of a static mapping, which stands
-    /// although the connections have no copy. If segments begin mappings, one may get the endpoint
+    /// Forgets the flows of the copy of a mapping that may become another one.
+    pub(super) fn forget_copied_flows(
+        &mut self,
+        PairPort { protocol, external, .. }: PairPort,
+        facts: Option<CopyFacts>,
+    ) {
+        if let Some(stage) = self.stage() {
+            stage.forget_flows((protocol, external, facts.as_ref().and_then(internal_of)));
+        }
+    }
+
+    /// Ends the connections of gateways of a static mapping, which stands although the connections
+    /// have no copy. If segments begin mappings, one may get the endpoint
     /// of any other. Returns true if this node had one. `leaves_out`: no connection begins for a
     /// while.
     pub(super) fn sever(
         &mut self,
         (engine, now): (&Engine, Timestamp),
-        (protocol, (address, port)): (u8, (Ipv4Addr, u16)),
+        (protocol, external, internal): MappingEnds,
         leaves_out: bool,
     ) -> bool {
-        let external = Endpoint { address, port };
         let key = engine.copy_key(protocol, external);
         let facts = key.and_then(|key| engine.copy_facts(key));
         let stands = facts.is_some_and(|facts| facts.is_static) || engine.config().tcp_pickup;
-        let stage = self.stage().filter(|_| stands);
-        stage.is_some_and(|stage| stage.sever(now, (protocol, external), leaves_out))
+        let Some(stage) = self.stage() else { return false };
+        if !leaves_out {
+            stage.forget_marks(protocol, external);
+        }
+        stands && stage.sever(now, (protocol, external, internal), leaves_out)
     }
 
     /// Forgets the flows of a mapping that has ended.
     pub(super) fn forget_flows(&mut self, PairPort { protocol, external, .. }: PairPort) {
         if let Some(stage) = self.stage() {
-            stage.forget_flows(protocol, external);
+            stage.forget_mapping(protocol, external);
         }
     }
 

@@ -8,9 +8,9 @@ use super::refusal::{Refusal, RefusedKey};
 use super::shared_ports::{SearchPlace, SharedPorts};
 use super::state::Answer;
 use super::young::Young;
-use crate::alg::Part;
+use crate::alg::{Part, internal_of};
 use crate::pcp::Told;
-use natgate_engine::{AddressRange, Arithmetic, Duty, Engine, Timestamp};
+use natgate_engine::{AddressRange, Arithmetic, Duty, Endpoint, Engine, Timestamp};
 use natgate_ipv6::CopiedHosts;
 use natgate_pair::{Message, ReceivedCounters, Receiver, StreamId};
 use natgate_wire::protocol;
@@ -341,9 +341,12 @@ impl Slice {
         let Some(keys) = RefusedKey::read(keys) else { return };
         let ends = |key: &RefusedKey| {
             let RefusedKey { key, protocol, external } = *key;
-            is_in(&self.ranges, external.0)
+            let internal = engine.copy_facts(key).as_ref().and_then(internal_of);
+            let (address, port) = external;
+            let mapping = (protocol, Endpoint { address, port }, internal);
+            is_in(&self.ranges, address)
                 && (engine.end_uncopied(key, protocol, external)
-                    || ports.sever((engine, now), (protocol, external), true))
+                    || ports.sever((engine, now), mapping, true))
         };
         let ended = keys.filter(ends).count() as u64;
         if ended > 0 {

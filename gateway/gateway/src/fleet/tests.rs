@@ -46,7 +46,15 @@ struct Wire {
     /// Share of messages that are lost or come late, of 8.
     faults: u64,
     random: u64,
+    /// Time by which messages that fit no datagram come later than others, nanoseconds; and those
+    /// on their way, with the node and the time at which they come.
+    stream_time: u64,
+    streams: Vec<(usize, u64, Vec<u8>)>,
+    now: u64,
 }
+
+/// Room of a datagram.
+const ROOM: usize = 1100;
 
 impl Wire {
     fn below(&mut self, bound: u64) -> u64 {
@@ -63,13 +71,22 @@ impl PartnerLink for End {
         let slice = natgate_pair::read(&message).map(|(id, _)| id.slice);
         let is_lost = wire.deaf.is_some() && wire.deaf == slice;
         if !wire.is_cut && !is_lost && wire.below(8) >= wire.faults {
-            wire.messages[1 - self.1].push(message);
+            if message.len() > ROOM && wire.stream_time > 0 {
+                let due = wire.now + wire.stream_time;
+                wire.streams.push((1 - self.1, due, message));
+            } else {
+                wire.messages[1 - self.1].push(message);
+            }
         }
         !wire.is_cut
     }
 
     fn receive(&mut self) -> Option<Vec<u8>> {
         let mut wire = self.0.lock().expect("no test has failed");
+        let now = wire.now;
+        let arrived = wire.streams.extract_if(.., |(to, due, _)| *to == self.1 && *due <= now);
+        let arrived: Vec<_> = arrived.map(|(.., message)| message).collect();
+        wire.messages[self.1].extend(arrived);
         let count = wire.messages[self.1].len() as u64;
         let at = match wire.faults {
             _ if count == 0 => return None,
@@ -80,7 +97,7 @@ impl PartnerLink for End {
     }
 
     fn room(&self) -> usize {
-        1100
+        ROOM
     }
 
     fn tell(&mut self, view: Vec<u8>) {
@@ -510,6 +527,7 @@ impl Pair {
         let turns = if seconds > 5.0 { 5.0 } else { 100.0 };
         for _ in 0..(seconds * turns).ceil() as u32 {
             self.now += (SECOND as f64 / turns) as u64;
+            self.wire().now = self.now;
             self.ahead += self.drift / turns as u64;
             if let Some(process) = &mut self.a {
                 process.turn_all(self.now, &self.wire);

@@ -16,7 +16,7 @@ use crate::handover::record::{HEAD, Kind, MappingFields, Reader, Writer, fingerp
 use crate::host::Host;
 use crate::protocols::has_ports;
 use crate::time::{TICK, nanos};
-use crate::{Change, Endpoint, PairPort, TimeoutSet};
+use crate::{Change, CopyFacts, Endpoint, PairPort, TimeoutSet};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -418,6 +418,13 @@ impl Engine {
         if let Some(block) = assigned {
             self.raise(self.now, Change::BlockAssigned(block));
         }
+    }
+
+    /// Facts about the copy of a key. `None`: the key has none.
+    pub fn copied_facts(&self, copies: &Copies, key: u32) -> Option<CopyFacts> {
+        let slot = copies.restoration.slot(key);
+        let is_copy = slot < LEFT_OUT && self.is_copy(copies, key, slot);
+        is_copy.then(|| self.copy_facts(slot)).flatten()
     }
 
     /// Forgets the slot of a copy that has ended by itself.

@@ -1,25 +1,29 @@
 //! Connections that this node does not know, although a former owner may have changed them: their
-//! segments are dropped. And those that pass unread, which are in no doubt.
+//! segments are dropped, or answered with resets. Those that pass unread are in no doubt.
 
 use super::super::{Arrived, Control, Ends, Kind, Stage};
-use super::{FORGOTTEN, Paired, Part, Waiting, end, key_of, tcp_flags};
+use super::{
+    FORGOTTEN, HostKey, MappingEnds, NOBODY, Paired, Part, Share, Waiting, key_of, tcp_flags,
+};
 use crate::counters::Losses;
-use natgate_engine::{Endpoint, Engine, Side, Timestamp};
+use natgate_engine::{Engine, Side, Timestamp};
 use natgate_payload::{NewFlow, Payloads};
 use natgate_wire::protocol;
 use natgate_wire::tcp::flags::SYN;
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
-/// Most connections that are remembered because they pass unread.
-const MOST_UNREAD: usize = 4096;
-
-/// Time for which such a connection is remembered before a further segment of its host.
+/// Time for which a connection that passes unread is remembered before a further segment of its
+/// host.
 const UNANSWERED: Duration = Duration::from_secs(30);
 
 /// Most endpoints whose connections are refused.
 const MOST_SEVERED: usize = 1 << 16;
+
+/// Most connections that were reset and whose segments get resets. Segments of further ones are
+/// dropped.
+const MOST_RESETS: usize = 1 << 14;
 
 /// An external endpoint whose connections this node does not know, or knows no more.
 #[derive(Clone, Copy, Debug)]
@@ -33,19 +37,23 @@ impl Paired {
     /// True if segments of unknown connections with an external endpoint are dropped.
     fn drops_strange(&self, now: Timestamp, external: &SocketAddrV4) -> bool {
         let is_recent = |since: &Timestamp| now.since(*since) < FORGOTTEN;
-        let doubted = self.share(*external.ip()).and_then(|share| share.doubted);
+        let share = self.share(*external.ip());
+        let share = share.filter(|share| matches!(share.part, Part::Alone | Part::Owner));
+        let doubted = share.and_then(Share::doubted);
         let severed = self.severed.get(external).map(|severed| severed.since);
         doubted.iter().chain(&severed).any(is_recent)
     }
 }
 
 impl Stage {
-    /// Remembers a connection that passes unread from its SYN on, as `control` asks to read it.
-    /// Returns false if there is no room, and later segments would be dropped: so is the SYN.
+    /// Remembers a connection of a host that passes unread from its SYN on, as `control` asks to
+    /// read it. Anybody outside can forge a SYN, so only one from inside counts: it begins the
+    /// connection, or answers. Returns false if there is no room, and later segments would be
+    /// dropped: so is the SYN.
     pub(in crate::alg) fn note_unread(
         &mut self,
         Arrived { now, from, .. }: Arrived,
-        control: &Control,
+        (control, host): (&Control, HostKey),
         packet: &[u8],
     ) -> bool {
         let Self { paired: Some(paired), payloads, .. } = self else { return true };
@@ -57,42 +65,39 @@ impl Stage {
         if paired.share(*external.ip()).is_none() {
             return true;
         }
-        if payloads.find(key.0, key.1, key.2).is_some() {
+        let is_opening = from == Side::Inside && flags & SYN != 0;
+        if is_opening {
+            paired.resets.remove(&key);
+        }
+        if payloads.has_host(key) {
             paired.unread.remove(&key);
             return true;
         }
-        if let Some(until) = paired.unread.get_mut(&key) {
-            *until = if from == Side::Inside { now.plus(FORGOTTEN) } else { *until };
+        if from == Side::Outside || paired.unread.renew(&key, now.plus(FORGOTTEN)) {
             return true;
         }
-        let is_opening = flags & SYN != 0;
-        let has_room = paired.unread.len() < MOST_UNREAD;
-        if is_opening && has_room {
-            paired.unread.insert(key, now.plus(UNANSWERED));
-        }
-        !is_opening || has_room || !paired.drops_strange(now, external)
+        !is_opening
+            || paired.unread.insert(key, host, now.plus(UNANSWERED))
+            || !paired.drops_strange(now, external)
     }
 
-    /// Ends connections of static mappings in a slice that goes to a node whose version of the link
-    /// has no control flows: the mappings stand there, and segments would pass with raw numbers.
+    /// Ends changed connections in a slice that goes to a node whose version of the link has no
+    /// control flows. Static mappings stand there, and segments would pass with raw numbers. Each
+    /// host gets a reset, and one more for each later segment that comes to this node.
     pub(crate) fn end_changed(&mut self, engine: &mut Engine, now: Timestamp, slice: usize) {
         let Some(paired) = self.paired.as_ref().filter(|paired| paired.lacks_flows) else { return };
         let Some(share) = paired.shares.get(slice) else { return };
-        let is_static = |external: SocketAddrV4| {
-            let key = engine.copy_key(protocol::TCP, end(external));
-            key.and_then(|key| engine.copy_facts(key)).is_some_and(|facts| facts.is_static)
-        };
-        let all = self.payloads.each().filter(|(_, number, _)| *number == protocol::TCP);
-        let all = all.map(|(_, _, ends)| ends.external).filter(|end| share.has(*end.ip()));
-        let all: BTreeSet<SocketAddrV4> = all.filter(|end| is_static(*end)).collect();
+        let all = self.payloads.connections().filter(|end| share.has(*end.ip()));
+        let all: BTreeSet<SocketAddrV4> = all.collect();
         for external in all {
-            let mut has_reset = false;
-            while self.payloads.reset_changed(external) {
-                has_reset = true;
+            while let Some(key) = self.payloads.reset_changed(external) {
                 self.keep_own(engine, now);
-            }
-            if has_reset {
-                self.sever(now, (protocol::TCP, end(external)), true);
+                let Some(paired) = &mut self.paired else { return };
+                if paired.resets.len() < MOST_RESETS {
+                    paired.resets.insert(key);
+                } else {
+                    self.note_severed(now, external, true);
+                }
             }
         }
     }
@@ -104,7 +109,7 @@ impl Stage {
             self.poll_transmit(engine, now, &mut buffer, &mut losses)
         {
             let Some(paired) = &mut self.paired else { return };
-            let (packet, host) = (buffer[..len].to_vec(), (realm, Ipv4Addr::UNSPECIFIED.into()));
+            let (packet, host) = (buffer[..len].to_vec(), NOBODY);
             paired.bytes += len;
             let to = (side, realm);
             paired.packets.push_back(Waiting { ticket: 0, host, since: now, to, packet });
@@ -120,48 +125,69 @@ impl Stage {
         let is_its =
             |(end, one): &(&SocketAddrV4, &Severed)| share.has(*end.ip()) && !one.leaves_out;
         let severed = paired.severed.iter().filter(is_its).map(|(_, one)| one.since);
-        let latest = severed.chain(share.doubted).max();
+        let latest = severed.chain(share.doubted()).max();
         latest.filter(|since| now.since(*since) < FORGOTTEN)
     }
 
     /// The flows of a static mapping that stands have no copy, or lose it: they are forgotten here,
     /// and their segments are dropped. Returns true if there was one. `leaves_out`: no connection
     /// begins for a while.
-    pub(crate) fn sever(
-        &mut self,
-        now: Timestamp,
-        (number, Endpoint { address, port }): (u8, Endpoint),
-        leaves_out: bool,
-    ) -> bool {
-        let Self { paired: Some(paired), payloads, .. } = self else { return false };
-        let external = SocketAddrV4::new(address, port);
-        let before = payloads.flows();
-        payloads.forget_all(number, external);
-        let has_room = paired.severed.len() < MOST_SEVERED;
-        if number == protocol::TCP && (has_room || paired.severed.contains_key(&external)) {
-            paired.severed.insert(external, Severed { since: now, leaves_out });
+    pub(crate) fn sever(&mut self, now: Timestamp, mapping: MappingEnds, leaves_out: bool) -> bool {
+        if self.paired.is_none() {
+            return false;
         }
-        payloads.flows() < before
+        let before = self.payloads.flows();
+        self.forget_flows(mapping);
+        let (number, external, _) = mapping;
+        if number == protocol::TCP {
+            let external = SocketAddrV4::new(external.address, external.port);
+            self.note_severed(now, external, leaves_out);
+        }
+        self.payloads.flows() < before
+    }
+
+    /// Notes that connections of an endpoint are not known. Without room, this node knows none of
+    /// the slice for certain.
+    fn note_severed(&mut self, now: Timestamp, external: SocketAddrV4, leaves_out: bool) {
+        let Some(paired) = &mut self.paired else { return };
+        if paired.severed.len() < MOST_SEVERED || paired.severed.contains_key(&external) {
+            paired.severed.insert(external, Severed { since: now, leaves_out });
+        } else if let Some(share) = paired.shares.iter_mut().find(|one| one.has(*external.ip())) {
+            share.overflowed = Some(now);
+        }
     }
 
     /// The gateway's protocol of a segment from outside, if its connection is not known here and a
-    /// former owner may have changed it. The segment's numbers may be those of other bytes inside.
-    pub(in crate::alg) fn astray(&self, now: Timestamp, ends: Ends, packet: &[u8]) -> Option<Kind> {
+    /// former owner may have changed it, or this node has. The segment's numbers may be those of
+    /// other bytes inside. It is dropped, or answered with a reset.
+    pub(in crate::alg) fn astray(
+        &mut self,
+        now: Timestamp,
+        ends: Ends,
+        packet: &[u8],
+    ) -> Option<Kind> {
         let kind = self.may_be_astray(ends).filter(|_| self.inbound(ends).is_none())?;
-        let paired = self.paired.as_ref()?;
-        let share = paired.share(*ends.destination.ip())?;
-        let is_doubted = share.doubted.is_some_and(|since| now.since(since) < FORGOTTEN);
+        let Self { paired: Some(paired), payloads, .. } = self else { return None };
         let is_opening = tcp_flags(packet).is_none_or(|flags| flags & SYN != 0);
         let key = (ends.protocol, ends.destination, ends.source);
-        let is_unread = || paired.unread.contains_key(&key);
-        (is_doubted && !is_opening && !is_unread()).then_some(kind)
+        let is_strange = !is_opening && !paired.unread.has(&key);
+        let is_reset = is_strange && paired.resets.contains(&key);
+        if is_reset {
+            payloads.refuse(Side::Outside, packet);
+        }
+        let is_dropped = is_reset || is_strange && paired.drops_strange(now, &ends.destination);
+        is_dropped.then_some(kind)
     }
 
-    /// The gateway's protocol of a packet from outside, if its address has had doubted connections.
+    /// The gateway's protocol of a packet from outside, if its endpoint or address has had
+    /// connections that are not known.
     pub(in crate::alg) fn may_be_astray(&self, ends: Ends) -> Option<Kind> {
-        let share = self.paired.as_ref()?.share(*ends.destination.ip())?;
+        let paired = self.paired.as_ref().filter(|_| ends.protocol == protocol::TCP)?;
+        let share = paired.share(*ends.destination.ip())?;
         let is_reader = matches!(share.part, Part::Alone | Part::Owner);
-        let is_doubted = ends.protocol == protocol::TCP && is_reader && share.doubted.is_some();
-        is_doubted.then(|| self.settings.kind(protocol::TCP, ends.source.port()))?
+        let is_doubted = is_reader && share.doubted().is_some();
+        let is_severed = || paired.severed.contains_key(&ends.destination);
+        let may_be = is_doubted || !paired.resets.is_empty() || is_severed();
+        may_be.then(|| self.settings.kind(protocol::TCP, ends.source.port()))?
     }
 }

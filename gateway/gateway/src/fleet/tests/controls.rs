@@ -33,10 +33,13 @@ const HOLD_DOWN: f64 = 130.0;
 impl Process {
     /// Turns the gateways of FTP, TFTP and SIP on.
     fn begin_gateway(&mut self) {
+        self.begin_gateway_of(&[(Kind::Ftp, 21), (Kind::Tftp, 69), (Kind::Sip, 5060)]);
+    }
+
+    /// Turns gateways with these ports on.
+    fn begin_gateway_of(&mut self, ports: &[(Kind, u16)]) {
         let mut settings = AlgSettings::default();
-        for (kind, port) in [(Kind::Ftp, 21), (Kind::Tftp, 69), (Kind::Sip, 5060)] {
-            settings.set(kind, vec![port]);
-        }
+        ports.iter().for_each(|(kind, port)| settings.set(*kind, vec![*port]));
         let config = self.engine.config().clone();
         let algs = || Algs::new(&settings, &config, [9; 32]);
         self.algs = algs();

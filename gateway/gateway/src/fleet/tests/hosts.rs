@@ -212,6 +212,23 @@ fn taken(allotment: Allotment) -> (Pair, Vec<External>) {
     (pair, flows)
 }
 
+/// The limits of control flows count subscribers: a prefix of NAT64, and a B4.
+#[test]
+fn hosts_of_a_subscriber_have_numbers_of_one() {
+    for (allotment, of_one) in [(Allotment::Nat64, 2), (Allotment::Dslite, 3)] {
+        let mut pair = Pair::with(allotment);
+        for host in 0..6 {
+            let of = |process: &mut Process, host: u8| {
+                let number = process.number(host).expect("a number");
+                process.engine.subscriber_of(number)
+            };
+            let first = host - host % of_one;
+            assert_eq!(of(pair.a(), host), of(pair.a(), first), "{allotment:?}: {host}");
+            assert_ne!(of(pair.a(), host), of(pair.a(), first + of_one), "{allotment:?}: {host}");
+        }
+    }
+}
+
 #[test]
 fn hosts_go_on_at_the_partner_with_other_numbers() {
     for allotment in [Allotment::Nat64, Allotment::Dslite, Allotment::Both] {

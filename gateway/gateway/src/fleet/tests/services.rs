@@ -7,10 +7,10 @@ use natgate_engine::{Affinity, Server, Service};
 
 /// The servers, by the last number of their addresses. With two or three workers they have several
 /// ones by arithmetic.
-const SERVERS: [u8; 3] = [3, 4, 8];
+pub(super) const SERVERS: [u8; 3] = [3, 4, 8];
 
 /// Their port, and the place in the ports of an address that is the service's.
-const PORT: u16 = 77;
+pub(super) const PORT: u16 = 77;
 const PLACE: u16 = 5;
 
 impl Allotment {

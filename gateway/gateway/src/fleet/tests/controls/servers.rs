@@ -1,5 +1,6 @@
 //! Connections of clients outside to a server inside, whose mapping stands at both nodes.
 
+use super::super::services;
 use super::*;
 use natgate_engine::{Config, StaticMapping};
 use natgate_wire::tcp::flags::RST;
@@ -9,16 +10,25 @@ const PORT: u16 = 21;
 
 /// A pair with a server of FTP inside.
 fn pair_with_server() -> Pair {
-    let mut pair = Pair::of(Allotment::Many, Counts::default());
-    let server = StaticMapping {
-        external: (A1, Some(PORT)),
-        internal: (Ipv4Addr::new(10, 0, 0, CLIENT), Some(PORT)),
-        protocol: Some(protocol::TCP),
+    pair_with(&[server(protocol::TCP, PORT)])
+}
+
+/// The mapping of a server of a port inside.
+fn server(number: u8, port: u16) -> StaticMapping {
+    StaticMapping {
+        external: (A1, Some(port)),
+        internal: (Ipv4Addr::new(10, 0, 0, CLIENT), Some(port)),
+        protocol: Some(number),
         ..StaticMapping::default()
-    };
+    }
+}
+
+/// A pair with these static mappings.
+fn pair_with(statics: &[StaticMapping]) -> Pair {
+    let mut pair = Pair::of(Allotment::Many, Counts::default());
     for to_a in [true, false] {
         let process = pair.either(to_a);
-        let config = Config { statics: vec![server], ..process.engine.config().clone() };
+        let config = Config { statics: statics.to_vec(), ..process.engine.config().clone() };
         process.reload_all(&config);
     }
     pair.run(1.0);
@@ -147,31 +157,229 @@ fn no_connection_hangs_that_begins_during_a_move() {
     talk.go_passive(&mut pair);
 }
 
-/// The mapping stands at a node that would let segments pass with raw numbers.
+/// Datagrams are faster than the stream that the record goes in.
 #[test]
-fn changed_connections_are_reset_before_a_move_to_an_old_partner() {
+fn the_record_of_a_busy_server_arrives_although_others_overtake_it() {
+    let mut pair = pair_with_server();
+    let mut talks: Vec<Talk> = (5000..5010).map(|port| Talk::to_server(&mut pair, port)).collect();
+    let (talk, mut quick) = (&mut talks[0], Talk::open(&mut pair));
+    pair.wire().stream_time = SECOND / 5;
+    let lost = |pair: &mut Pair| {
+        let outbound = pair.a().fleet.slices[0].outbound.as_ref().expect("a stream");
+        outbound.sender.counters().lost
+    };
+    let before = lost(&mut pair);
+    for round in 0..8 {
+        talk.say(&mut pair, Side::Inside, "200 fine\r\n");
+        for _ in 0..25 {
+            quick.say(&mut pair, Side::Inside, "NOOP\r\n");
+            talk.run(&mut pair, 0.04);
+        }
+        assert_eq!(talk.hosts[1].received, talk.hosts[0].written, "in round {round}");
+    }
+    assert_eq!(lost(&mut pair), before, "nothing counts as lost");
+    pair.end_a_with_guardian();
+    talk.at_a = false;
+    talk.run(&mut pair, 1.0);
+    talk.say(&mut pair, Side::Inside, "226 done\r\n");
+    talk.run(&mut pair, 1.0);
+    assert!(talk.is_whole());
+}
+
+/// Anybody outside can send packets that nobody inside answers.
+#[test]
+fn flows_that_nobody_inside_has_answered_end_at_the_partner() {
+    let mut pair = pair_with(&[server(protocol::TCP, PORT), server(protocol::UDP, 69)]);
+    let client = |port: u16| SocketAddrV4::new(Ipv4Addr::from_bits(REMOTE), port);
+    for port in 0..50 {
+        let to = SocketAddrV4::new(A1, 69);
+        let request = host::datagram(client(5000 + port), to, b"\0\x01file\0octet\0");
+        pair.b().carry(Side::Outside, &request);
+        let syn = host_of(client(6000 + port), SocketAddrV4::new(A1, PORT), 7).syn(SYN);
+        pair.a().carry(Side::Outside, &syn);
+    }
+    assert_eq!((pair.a().flows(), pair.b().flows()), (50, 50));
+    let mut talk = Talk::to_server(&mut pair, 5000);
+    talk.go_passive(&mut pair);
+    pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it drains");
+    pair.run(5.0);
+    assert_eq!(pair.b().status().slices[0].role, "owner");
+    pair.ask("b", FleetRequest::Move(0, "a".into())).expect("it drains");
+    pair.run(5.0);
+    assert_eq!(pair.a().status().slices[0].role, "owner");
+    pair.run(40.0);
+    (0..64).for_each(|_| pair.b().sweep());
+    assert_eq!(pair.b().flows(), 1, "the copy stays");
+    pair.run(8000.0);
+    (0..64).for_each(|_| pair.b().sweep());
+    assert_eq!(pair.b().flows(), 1, "the owner ends it");
+    (0..64).for_each(|_| pair.a().sweep());
+    pair.run(1.0);
+    assert_eq!((pair.a().flows(), pair.b().flows()), (0, 0));
+}
+
+/// The former owner has let out what `b` does not know. Returns the connection.
+fn doubted_server() -> (Pair, Talk) {
     let mut pair = pair_with_server();
     let mut talk = Talk::to_server(&mut pair, 5000);
     talk.go_passive(&mut pair);
-    let mut other = Talk::to_server(&mut pair, 5001);
-    pair.wire().is_old = true;
-    pair.run(1.0);
-    pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it drains");
-    let mut resets = Vec::new();
-    for _ in 0..500 {
-        pair.run(0.01);
-        for (to, packet) in pair.a().kept() {
-            let host = &talk.hosts[to as usize];
-            let next = host.other_start.wrapping_add(1 + host.received.len() as u32);
-            assert!(talk.is_of_connection(to, &packet) && packet[33] & RST != 0);
-            assert_eq!(packet[24..28], next.to_be_bytes());
-            resets.push(to);
-        }
+    pair.wire().is_cut = true;
+    talk.say(&mut pair, Side::Outside, "PASV\r\n");
+    talk.run(&mut pair, 30.0);
+    pair.a = None;
+    let beat = pair.wire().beats[0];
+    pair.wire().is_cut = false;
+    pair.wire().ends[1] = Some(beat);
+    talk.at_a = false;
+    talk.run(&mut pair, 1.0);
+    assert_eq!((pair.b().status().slices[0].role, pair.b().flows()), ("owner", 0));
+    (pair, talk)
+}
+
+/// Only the host inside knows that a connection is new.
+#[test]
+fn a_forged_segment_lifts_no_doubt() {
+    let (mut pair, mut talk) = doubted_server();
+    let [server, client] = [talk.hosts[0].own, talk.hosts[1].own];
+    for flags in [SYN, SYN | ACK] {
+        let forged = host_of(client, talk.hosts[1].other, 99).syn(flags);
+        pair.b().carry(Side::Outside, &forged);
+        talk.is_over(&mut pair);
+        let before = talk.hosts[0].received.len();
+        talk.say(&mut pair, Side::Outside, "NOOP\r\n");
+        talk.run(&mut pair, 1.0);
+        assert_eq!(talk.hosts[0].received.len(), before, "{flags}");
     }
-    assert_eq!(resets, [Side::Inside, Side::Outside]);
-    assert_eq!(pair.b().status().slices[0].role, "owner");
-    other.at_a = false;
-    other.say(&mut pair, Side::Inside, "226 done\r\n");
-    other.run(&mut pair, 1.0);
-    assert!(other.is_whole());
+    // A new connection with the same endpoints goes on, whatever was forged before it.
+    let mut new = Talk::to_server_at(&mut pair, false, client.port());
+    assert_eq!((new.hosts[0].own, new.hosts[1].own), (server, client));
+    new.say(&mut pair, Side::Outside, "NOOP\r\n");
+    new.run(&mut pair, 1.0);
+    assert!(new.is_whole());
+}
+
+/// The numbers of a connection that the partner has read are not those of the one before.
+#[test]
+fn the_copy_of_a_connection_ends_the_mark_of_one_that_passed_unread() {
+    for has_place in [true, false] {
+        let mut pair = pair_with_server();
+        if !has_place {
+            pair.b().limit_flows(1);
+            Talk::to_server(&mut pair, 4999);
+            pair.run(0.1);
+        }
+        let marks = |pair: &mut Pair| pair.b().algs.as_ref().map(|algs| algs.stage.marks());
+        Talk::to_server_at(&mut pair, false, 5000);
+        assert_eq!(marks(&mut pair), Some(1));
+        Talk::to_server_at(&mut pair, true, 5000);
+        pair.run(0.2);
+        assert_eq!(marks(&mut pair), Some(0));
+    }
+}
+
+/// The mapping stands at a node that would let segments pass with raw numbers.
+#[test]
+fn changed_connections_are_reset_before_a_move_to_an_old_partner() {
+    for is_static in [true, false] {
+        let mut pair = pair_with_server();
+        let mut talk = Talk::open_changed(&mut pair, is_static);
+        let mut other = Talk::to_server(&mut pair, 5001);
+        pair.wire().is_old = true;
+        pair.run(1.0);
+        pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it drains");
+        let mut resets = Vec::new();
+        for turn in 0..500 {
+            pair.run(0.01);
+            let mut packets = pair.a().kept();
+            // A host that has not got its reset goes on, and gets another one.
+            if turn % 100 == 5 {
+                for from in [Side::Inside, Side::Outside] {
+                    let host = &mut talk.hosts[from as usize];
+                    let len = host.written.len();
+                    let segment = host.segment(len - 2, len, false);
+                    packets.extend(pair.a().carry(from, &segment));
+                }
+            }
+            for (to, packet) in packets {
+                let host = &talk.hosts[to as usize];
+                let next = host.other_start.wrapping_add(1 + host.received.len() as u32);
+                assert!(talk.is_of_connection(to, &packet) && packet[33] & RST != 0);
+                assert_eq!(packet[24..28], next.to_be_bytes());
+                resets.push(to);
+            }
+        }
+        let both = [Side::Inside, Side::Outside];
+        assert_eq!(resets[..4], [both, both].concat(), "at once, and once more");
+        assert!(!is_static || resets.len() >= 8, "{}", resets.len());
+        assert_eq!(pair.b().status().slices[0].role, "owner");
+        let has_copy = pair.b().hosts().contains_key(&(protocol::TCP, talk.external()));
+        assert_eq!(has_copy, is_static, "it would let segments through");
+        other.at_a = false;
+        other.say(&mut pair, Side::Inside, "226 done\r\n");
+        other.run(&mut pair, 1.0);
+        assert!(other.is_whole());
+    }
+}
+
+impl Talk {
+    /// Opens a connection, of a server inside or of a client, that gets another length outside.
+    fn open_changed(pair: &mut Pair, is_server: bool) -> Self {
+        if is_server {
+            let mut talk = Self::to_server(pair, 5000);
+            talk.go_passive(pair);
+            return talk;
+        }
+        let mut talk = Self::open(pair);
+        talk.name_port(pair);
+        talk.run(pair, 0.5);
+        assert!(talk.is_whole());
+        talk
+    }
+}
+
+/// Servers of a service have one external endpoint, and each has its own record.
+#[test]
+fn each_server_of_a_service_has_its_own_flows() {
+    let mut pair = Pair::of(Allotment::Services, Counts::default());
+    for to_a in [true, false] {
+        pair.either(to_a).begin_gateway_of(&[(Kind::Sip, services::PORT)]);
+    }
+    pair.run(1.0);
+    let options = |host: u8, remote: u32| {
+        let text = format!(
+            "OPTIONS sip:b@example.com SIP/2.0\r\n\
+             Via: SIP/2.0/UDP 10.0.0.{host};branch=z9hG4bK1\r\nMax-Forwards: 70\r\n\
+             From: <sip:a@example.com>;tag=1\r\nTo: <sip:b@example.com>\r\n\
+             Call-ID: {remote}\r\n\
+             CSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
+        );
+        let own = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, host), services::PORT);
+        let remote = SocketAddrV4::new(Ipv4Addr::from_bits(REMOTE + remote), services::PORT);
+        host::datagram(own, remote, text.as_bytes())
+    };
+    // A client asks the service, and its server answers. One server has no client.
+    let (external, mut of) = (services::service(), [0; 256]);
+    let ask = |pair: &mut Pair, remote: u32, of: &mut [usize; 256]| {
+        let client = SocketAddrV4::new(Ipv4Addr::from_bits(REMOTE + remote), services::PORT);
+        let request = host::datagram(client, SocketAddrV4::new(external.0, external.1), b"a");
+        let out = pair.a().carry(Side::Outside, &request);
+        let [(Side::Inside, packet)] = &out[..] else { panic!("{out:?}") };
+        let host = packet[19];
+        if host != services::SERVERS[2] {
+            pair.a().carry(Side::Inside, &options(host, remote));
+            of[usize::from(host)] += 1;
+        }
+    };
+    (1..20).for_each(|remote| ask(&mut pair, remote, &mut of));
+    let flows: usize = of.iter().sum();
+    assert!(services::SERVERS[..2].iter().all(|server| of[usize::from(*server)] > 0), "{of:?}");
+    assert_eq!(pair.a().flows(), flows);
+    pair.run(1.0);
+    assert_eq!(pair.b().flows(), flows);
+    assert!(pair.status_is_whole(), "{:?}", pair.a().status().slices[0].fault());
+    // More of one server change nothing about the others.
+    (20..30).for_each(|remote| ask(&mut pair, remote, &mut of));
+    pair.run(35.0);
+    assert_eq!(pair.b().flows(), of.iter().sum::<usize>());
+    assert_eq!(pair.a().status().slices[0].fault(), None);
 }

@@ -24,7 +24,7 @@ impl Process {
         self.algs.as_ref().map_or(0, |algs| algs.stage.tickets())
     }
 
-    fn sweep(&mut self) {
+    pub(super) fn sweep(&mut self) {
         let now = Timestamp(self.now);
         if let Some(algs) = &mut self.algs {
             algs.stage.sweep(&mut self.engine, now);
