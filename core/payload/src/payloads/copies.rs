@@ -272,9 +272,9 @@ impl Payloads {
         key
     }
 
-    /// Answers a segment, as it is outside, with a reset for its sender (RFC 9293 section 3.10.7.1).
-    /// The reset is a packet of the framework's own. A reset gets no answer, and neither does a
-    /// segment that acknowledges nothing.
+    /// Answers a segment, as it is outside, with a reset for its sender (RFC 9293 section
+    /// 3.10.7.1). The reset is a packet of the framework's own. A reset gets no answer, and neither
+    /// does a segment that acknowledges nothing.
     pub fn refuse(&mut self, from: Side, packet: &[u8]) {
         let Ok(ip) = Ipv4::new_checked(packet) else { return };
         let segment = (ip.protocol() == protocol::TCP && !ip.is_fragment())

@@ -124,8 +124,8 @@ pub(crate) fn internal_of(facts: &CopyFacts) -> Option<Endpoint> {
     Some(Endpoint { address: facts.host.1, port: facts.port })
 }
 
-/// True if a flow with the external endpoint of a mapping is the mapping's. Hosts with numbers share
-/// no endpoint.
+/// True if a flow with the external endpoint of a mapping is the mapping's. Hosts with numbers
+/// share no endpoint.
 fn is_of(ends: &Endpoints, internal: Option<Endpoint>) -> bool {
     match (ends.internal, internal) {
         (SocketAddr::V4(own), Some(internal)) if ends.number.is_none() => end(own) == internal,

@@ -51,8 +51,8 @@ struct Wire {
     /// Share of messages that are lost or come late, of 8.
     faults: u64,
     random: u64,
-    /// Time by which messages that fit no datagram come later than others, nanoseconds; and those on
-    /// their way, with the node and the time at which they come.
+    /// Time by which messages that fit no datagram come later than others, nanoseconds; and those
+    /// on their way, with the node and the time at which they come.
     stream_time: u64,
     streams: Vec<(usize, u64, Vec<u8>)>,
     now: u64,
