@@ -5,6 +5,7 @@
 
 use crate::Failure;
 use crate::api::unreachable;
+use crate::show::b4;
 use anyhow::anyhow;
 use natgate_cli::print;
 use natgate_control::config;
@@ -120,7 +121,8 @@ fn text(body: &Value) -> String {
             "" => String::new(),
             realm => format!(" (realm {realm})"),
         };
-        text += &format!("  {protocol} {internal}{realm} {external}: {}\n", word("reason"));
+        let b4 = b4(mapping).map_or(String::new(), |b4| format!(" (b4 {b4})"));
+        text += &format!("  {protocol} {internal}{b4}{realm} {external}: {}\n", word("reason"));
     }
     let go = body["mappings"]["go"].as_u64().unwrap_or_default();
     let unnamed = go.saturating_sub(named.len() as u64);

@@ -5,7 +5,7 @@
 
 mod tables;
 
-pub(crate) use tables::health;
+pub(crate) use tables::{b4, health};
 
 use crate::Failure;
 use crate::api::{Filters, Gateway};
@@ -178,8 +178,12 @@ fn list(args: &Args, path: &str, out: &mut impl Write) -> Result<(), Failure> {
     for line in args.gateway.stream(path, true)?.lines() {
         let line = line.context("the gateway broke off")?;
         let entry: Value = serde_json::from_str(&line).context("the gateway sent no JSON")?;
+        let is_wider = table.prepare(&entry);
         let row = table.row(&entry);
-        if count == 0 {
+        if count > 0 && is_wider {
+            write(out, "\n")?;
+        }
+        if count == 0 || is_wider {
             write(out, &table.head())?;
         }
         write(out, &row)?;

@@ -8,6 +8,8 @@
 mod baresip;
 #[path = "alg/ftp_servers.rs"]
 mod ftp_servers;
+#[path = "alg/h323_kernel.rs"]
+mod h323_kernel;
 #[path = "alg/irc.rs"]
 mod irc;
 #[path = "alg/pptp.rs"]

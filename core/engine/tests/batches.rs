@@ -5,8 +5,7 @@ mod common;
 use common::*;
 use natgate_engine::{
     Allocation, Behavior, BlockConfig, Config, ControlPorts, DeterministicConfig, Engine, Match,
-    Packet, PoolConfig, Pooling, Prefix, Reconfiguration, Rule, RuleAction, Side, StaticMapping,
-    Timestamp, Verdict,
+    Packet, PoolConfig, Pooling, Prefix, Rule, RuleAction, Side, StaticMapping, Timestamp, Verdict,
 };
 use proptest::prelude::*;
 
@@ -197,8 +196,8 @@ proptest! {
             while stopping.advance(now) {}
             while single.advance(now) {}
             if let Some(change) = change {
-                reload(&mut stopping, now, &config);
-                reload(&mut single, now, &config);
+                force(&mut stopping, now, &config).unwrap();
+                force(&mut single, now, &config).unwrap();
                 ports.set(change.into_iter(), true);
                 stopping.set_control_ports(&ports, &ports);
             }
@@ -216,16 +215,6 @@ proptest! {
             }
         }
     }
-}
-
-/// Puts a configuration in force, which has each mapping checked.
-fn reload(engine: &mut Engine, now: Timestamp, config: &Config) {
-    let mut new = Reconfiguration::new(engine.config(), config).unwrap();
-    engine.prepare_configuration(&mut new).unwrap();
-    while !engine.is_prepared() {
-        engine.advance(now);
-    }
-    engine.reconfigure(new);
 }
 
 /// Ports of packets, some of which are ports of control flows.

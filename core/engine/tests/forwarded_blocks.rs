@@ -5,8 +5,8 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    Allocation, BlockConfig, Change, Config, ConflictReason, PoolConfig, Pooling, Reconfiguration,
-    ReconfigureError, StaticMapping,
+    Allocation, BlockConfig, Change, Config, ConflictReason, PoolConfig, Pooling, ReconfigureError,
+    StaticMapping,
 };
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -33,22 +33,6 @@ fn of_address(host: u8, address: u8, external: u16) -> StaticMapping {
         external: (Ipv4Addr::new(203, 0, 113, address), Some(external)),
         ..StaticMapping::default()
     }
-}
-
-fn try_reload(lab: &mut Lab, config: &Config) -> Result<(), ReconfigureError> {
-    let mut new = Reconfiguration::new(lab.engine.config(), config).expect("it can be run");
-    lab.engine.prepare_configuration(&mut new)?;
-    while !lab.engine.is_prepared() {
-        lab.engine.advance(lab.now);
-    }
-    lab.engine.reconfigure(new);
-    lab.wait_s(0.0);
-    assert!(lab.engine.is_settled());
-    Ok(())
-}
-
-fn reload(lab: &mut Lab, config: &Config) {
-    assert_eq!(try_reload(lab, config), Ok(()));
 }
 
 /// The events about blocks since the last call: assigned or released, last byte of the host, first

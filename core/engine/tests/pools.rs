@@ -6,8 +6,8 @@ mod common;
 use common::*;
 use natgate_engine::{
     AddressRange, Allocation, BlockConfig, Change, Config, DeterministicConfig, DropReason,
-    Explanation, Packet, PoolChange, PoolConfig, Pooling, Prefix, Reconfiguration, Rule,
-    RuleAction, RuleSet, Side, Verdict,
+    Explanation, Packet, PoolChange, PoolConfig, Pooling, Prefix, Rule, RuleAction, RuleSet, Side,
+    Verdict,
 };
 use natgate_wire::protocol::{ICMP, TCP, UDP};
 use std::collections::BTreeSet;
@@ -103,12 +103,7 @@ fn a_remote_host_that_becomes_a_subscribers_address_is_reached_by_hairpin() {
         }
         let both = with(&[range("203.0.113.1", "203.0.113.2")]);
         if by_reload {
-            let mut new = Reconfiguration::new(lab.engine.config(), &both).expect("a good one");
-            lab.engine.prepare_configuration(&mut new).expect("there is room");
-            while !lab.engine.is_prepared() {
-                lab.engine.advance(lab.now);
-            }
-            lab.engine.reconfigure(new);
+            force(&mut lab.engine, lab.now, &both).expect("there is room");
         } else {
             lab.change(&both);
         }

@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{Lab, config, cut, ends, error, pool, set_ttl, tcp, udp, udp_with};
+use common::{Lab, config, cut, ends, error, force, pool, set_ttl, tcp, udp, udp_with};
 use natgate_engine::{
     Allocation, BlockConfig, Change, Class, ClassLimits, Config, DeterministicConfig, DropReason,
-    Engine, Match, Packet, PoolConfig, Prefix, RealmConfig, Reconfiguration, Rule, RuleAction,
-    RuleSet, Side, SideConfig, StaticMapping, Timestamp, Totals, Verdict,
+    Engine, Match, Packet, PoolConfig, Prefix, RealmConfig, Rule, RuleAction, RuleSet, Side,
+    SideConfig, StaticMapping, Timestamp, Totals, Verdict,
 };
 use natgate_wire::protocol;
 use std::net::Ipv4Addr;
@@ -169,12 +169,7 @@ fn a_reconfiguration_is_about_the_realm_that_it_changes() {
     config.realms[1].default_pool = 1;
     config.realms[1].rules =
         vec![Rule::new(Match::Destination(prefix("192.0.2.128", 25), 0), RuleAction::Drop)];
-    let mut new = Reconfiguration::new(lab.engine.config(), &config).expect("it can be run");
-    lab.engine.prepare_configuration(&mut new).expect("it is not refused");
-    while !lab.engine.is_prepared() {
-        lab.wait_s(0.0);
-    }
-    lab.engine.reconfigure(new);
+    force(&mut lab.engine, lab.now, &config).expect("it is not refused");
     assert_eq!(refused(&mut lab, Side::Inside, B, &packet), DropReason::NotSubscriber);
     let answer = udp(SERVER, &externals[1]);
     assert_eq!(refused(&mut lab, Side::Outside, 0, &answer), DropReason::NoMapping);
@@ -193,16 +188,8 @@ fn a_reconfiguration_is_about_the_realm_that_it_changes() {
 /// Puts another configuration in force and waits for the check of all mappings. Returns the
 /// engine's configuration.
 fn reload(lab: &mut Lab, config: &Config) -> Config {
-    let mut new = Reconfiguration::new(lab.engine.config(), config).expect("it can be run");
-    let arranged = new.config().clone();
-    lab.engine.prepare_configuration(&mut new).expect("it is not refused");
-    while !lab.engine.is_prepared() {
-        lab.wait_s(0.0);
-    }
-    lab.engine.reconfigure(new);
-    lab.wait_s(0.0);
-    assert!(lab.engine.is_settled());
-    arranged
+    common::reload(lab, config);
+    lab.engine.config().clone()
 }
 
 /// The names of realms from number 1 on in an engine's numbering; removed realms in brackets.

@@ -7,7 +7,7 @@ use common::*;
 use natgate_engine::{
     AddressRange, Allocation, Change, Config, Cursor, Departure, DeterministicConfig, DropReason,
     Engine, Event, Filter, Limits, MappingKind, Match, Packet, PoolConfig, Prefix, Reconfiguration,
-    ReconfigureError, Review, Rule, RuleAction, Side, StaticMapping, Timeouts, Timestamp, Verdict,
+    ReconfigureError, Review, Rule, RuleAction, Side, StaticMapping, Timeouts, Verdict,
 };
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -16,28 +16,16 @@ fn prefix(text: &str, len: u8) -> Prefix {
     Prefix::new(text.parse().unwrap(), len)
 }
 
-/// Puts a configuration in force, before the check of the mappings.
-fn force(engine: &mut Engine, now: Timestamp, config: &Config) {
-    let mut new = Reconfiguration::new(engine.config(), config).expect("it can be run");
-    engine.prepare_configuration(&mut new).expect("it is not refused");
-    while !engine.is_prepared() {
-        engine.advance(now);
-    }
-    engine.reconfigure(new);
-}
-
 impl Lab {
+    /// Puts a configuration in force, before the check of the mappings.
     fn force(&mut self, config: &Config) {
-        let now = self.now;
-        force(&mut self.engine, now, config);
+        force(&mut self.engine, self.now, config).expect("it is not refused");
     }
 
     /// Puts a configuration in force and waits for the check of all mappings. Returns the number
     /// removed, by reason.
     fn reload(&mut self, config: &Config) -> Vec<(Departure, u64)> {
-        self.force(config);
-        self.wait_s(0.0);
-        assert!(self.engine.is_settled());
+        reload(self, config);
         let (_, gone) = self.engine.departed();
         let gone = Departure::ALL.into_iter().zip(gone);
         gone.filter(|(_, count)| *count > 0).collect()

@@ -14,6 +14,12 @@ struct Column {
     width: usize,
 }
 
+impl Column {
+    fn is_b4(&self) -> bool {
+        (self.title, self.key) == (B4.title, B4.key)
+    }
+}
+
 const fn column(title: &'static str, key: &'static str, width: usize) -> Column {
     Column { title, key, width }
 }
@@ -164,6 +170,15 @@ const SERVERS: &[Column] = &[
     column("realm", "realm", 0),
 ];
 
+/// The column behind that of internal endpoints, if there are subscribers of DS-Lite.
+const B4: Column = column("b4", "subscriber", 15);
+
+/// The B4, or its prefix, of an entry whose host is behind the B4 of DS-Lite.
+pub(crate) fn b4(entry: &Value) -> Option<&str> {
+    let is_ipv4 = entry["internal"].as_str().is_some_and(|internal| !internal.starts_with('['));
+    entry["subscriber"].as_str().filter(|subscriber| is_ipv4 && subscriber.contains(':'))
+}
+
 /// A table that gets its rows one by one. A column grows with the longest of its values so far,
 /// such as an IPv6 address.
 pub(super) struct Table(Vec<Column>);
@@ -188,6 +203,17 @@ impl Table {
         Self(columns.to_vec())
     }
 
+    /// Adds the column of B4s before the first row that has one. Returns true if the head changes.
+    pub(super) fn prepare(&mut self, entry: &Value) -> bool {
+        let internal = self.0.iter().position(|column| column.key == "internal");
+        let Some(place) = internal.filter(|_| b4(entry).is_some()) else { return false };
+        if self.0.iter().any(Column::is_b4) {
+            return false;
+        }
+        self.0.insert(place + 1, B4);
+        true
+    }
+
     pub(super) fn head(&self) -> String {
         let cells = self.0.iter().map(|column| (column, column.title.to_owned(), false));
         line(cells)
@@ -196,7 +222,10 @@ impl Table {
     pub(super) fn row(&mut self, entry: &Value) -> String {
         let cells = self.0.iter_mut().map(|column| {
             let value = column.key.split('/').fold(entry, |value, key| &value[key]);
-            let text = cell(column.key, value);
+            let text = match column.is_b4() {
+                true => b4(entry).unwrap_or_default().to_owned(),
+                false => cell(column.key, value),
+            };
             if column.width > 0 {
                 column.width = column.width.max(text.chars().count());
             }
@@ -256,6 +285,9 @@ pub(super) fn text(what: What, object: &Value) -> String {
     }
     let mut table = Table::of(what);
     let entries = object[what.name()].as_array().map(Vec::as_slice).unwrap_or_default();
+    for entry in entries {
+        table.prepare(entry);
+    }
     let rows: Vec<String> = entries.iter().map(|entry| table.row(entry)).collect();
     match entries.is_empty() {
         true => format!("no {}\n", what.name()),
@@ -378,6 +410,34 @@ mod tests {
         let row = table.row(&mapping("[2001:db8:1234:5678:9abc:def0:1234:5678]:40000"));
         assert_eq!(table.head().find("external"), row.find("203.0.113.1"));
         assert_eq!(table.row(&mapping("10.0.0.5:4000")).find("203"), row.find("203.0.113.1"));
+    }
+
+    #[test]
+    fn the_column_of_b4s_comes_with_the_first_one() {
+        let entry = |internal: &str, subscriber: &str| {
+            let external = "203.0.113.1:5000";
+            json!({ "internal": internal, "subscriber": subscriber, "external": external })
+        };
+        let plain = entry("10.0.0.5:4000", "10.0.0.5");
+        let nat64 = entry("[2001:db8::5]:4000", "2001:db8::5");
+        let tunneled = entry("192.168.1.2:4000", "2001:db8:b4::1");
+        let mut table = Table::of(What::Mappings);
+        assert!(!table.prepare(&plain) && !table.prepare(&nat64));
+        assert!(!table.head().contains("b4"));
+        assert!(table.prepare(&tunneled) && !table.prepare(&tunneled));
+        let row = table.row(&tunneled);
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(words[..3], ["192.168.1.2:4000", "2001:db8:b4::1", "203.0.113.1:5000"]);
+        assert_eq!(table.head().find("b4"), row.find("2001:db8:b4::1"));
+        for other in [&plain, &nat64] {
+            let words: Vec<String> =
+                table.row(other).split_whitespace().map(str::to_owned).collect();
+            assert_eq!(words[1], "203.0.113.1:5000");
+        }
+        let all = text(What::Expectations, &json!({ "expectations": [plain, tunneled] }));
+        assert!(all.lines().next().is_some_and(|head| head.contains(" b4 ")), "{all}");
+        // Other lists name subscribers in columns of their own.
+        assert!(!Table::of(What::Subscribers).prepare(&tunneled));
     }
 
     #[test]

@@ -338,7 +338,8 @@ fn the_image_is_one_and_its_program_runs_with_nothing_around_it() {
 #[test]
 fn every_example_can_be_run_and_is_in_a_quick_start() {
     let examples = fs::read_dir(format!("{ROOT}/packaging/examples")).expect("there are some");
-    let docs = ["quickstart-home", "quickstart-isp", "quickstart-cloud", "pair"];
+    let docs =
+        ["quickstart-home", "quickstart-isp", "quickstart-cloud", "quickstart-dslite", "pair"];
     let docs =
         docs.map(|name| fs::read_to_string(format!("{ROOT}/docs/{name}.md")).expect("it is there"));
     let mut count = 0;

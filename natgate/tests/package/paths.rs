@@ -19,8 +19,11 @@ const OTHERS: &[(&str, &str)] = &[
     ("/etc/natgate/a.pem", "a certificate that docs/pair.md makes"),
     ("/etc/natgate/b.key", "a key that docs/pair.md makes"),
     ("/etc/natgate/b.pem", "a certificate that docs/pair.md makes"),
+    ("/etc/natgate/bindings.csv", "a file that the quick start of DS-Lite writes"),
     ("/etc/natgate/ca.pem", "a certificate that docs/pair.md makes"),
     ("/etc/natgate/imported.toml", "the output of a command of the home router's quick start"),
+    ("/etc/natgate/lw4o6.toml", "a file that the quick start of DS-Lite writes"),
+    ("/etc/natgate/map-e.toml", "a file that the quick start of DS-Lite writes"),
     ("/run/netns/NAME", "a namespace of the operator's"),
     ("/usr/local/share/zsh/site-functions/_natgate", "the output of a command of a man page"),
     ("/usr/sbin/nologin", "a file of Debian's login"),
@@ -55,6 +58,7 @@ fn every_path_that_is_named_is_in_the_package() {
         "packaging/examples/home-router.toml",
         "packaging/examples/isp-blocks.toml",
         "packaging/examples/cloud-egress.toml",
+        "packaging/examples/dslite.toml",
         "packaging/examples/pair-a.toml",
         "packaging/examples/pair-b.toml",
         "README.md",
@@ -66,6 +70,7 @@ fn every_path_that_is_named_is_in_the_package() {
         "docs/quickstart-home.md",
         "docs/quickstart-isp.md",
         "docs/quickstart-cloud.md",
+        "docs/quickstart-dslite.md",
     ] {
         texts.push((name.to_owned(), document::read(name)));
     }

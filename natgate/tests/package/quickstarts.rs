@@ -18,6 +18,7 @@ const WALKED: &[&str] = &[
     "docs/quickstart-home.md",
     "docs/quickstart-isp.md",
     "docs/quickstart-cloud.md",
+    "docs/quickstart-dslite.md",
     "README.md",
     "docs/service.md",
     "docs/upgrade.md",
@@ -262,6 +263,101 @@ fn upgrade(machine: &Machine) {
     assert!(machine.asks("dpkg-query -Wf '${Version}' natgate").ends_with("+new"));
 }
 
+/// The kernel of the home is the customer's end of a tunnel. It takes ports of lw4o6 for its own.
+const DSLITE: &str = "
+    ip netns add home; ip netns add access; ip netns add border
+    ip link add inside0 type veth peer name eth0 netns access
+    ip link add outside0 type veth peer name eth0 netns border
+    ip -n access link add eth1 type veth peer name eth0 netns home
+    for node in access border home; do
+        ip netns exec $node ethtool -K eth0 tx off tso off gso off txvlan off >/dev/null
+    done
+    ip netns exec access sysctl -qw net.ipv6.conf.all.forwarding=1
+    ip -n access addr add 2001:db8:1::5/64 dev eth0 nodad; ip -n access link set eth0 up
+    ip -n access addr add 2001:db8:2::1/64 dev eth1 nodad; ip -n access link set eth1 up
+    ip -n access route add 2001:db8:ffff::1/128 via 2001:db8:1::1
+    for prefix in 2001:db8:b4::/48 2001:db8:8000::/40; do
+        ip -n access route add $prefix via 2001:db8:2::5
+    done
+    ip -n home link set lo up; ip -n home addr add 192.168.1.2/32 dev lo
+    ip -n home addr add 2001:db8:2::5/64 dev eth0 nodad; ip -n home link set eth0 up
+    ip -n home route add ::/0 via 2001:db8:2::1
+    ip -n border link set lo up; ip -n border addr add 198.18.0.80/32 dev lo
+    ip -n border addr add 192.0.2.254/24 dev eth0; ip -n border link set eth0 up
+    ip -n border route add 203.0.113.0/24 via 192.0.2.1";
+
+/// Makes the home the customer with this end of the tunnel and these addresses and ports.
+fn becomes_customer(machine: &Machine, [b4, address, ports]: [&str; 3]) {
+    machine.asks(&format!(
+        "ip -n home addr replace {address}/32 dev lo
+        ip -n home sr tunsrc set {b4}
+        ip -n home route replace default src {address} encap seg6 mode encap.red \
+            segs 2001:db8:ffff::1 dev eth0
+        ip -n home route replace {b4}/128 encap seg6local action End.DX4 nh4 0.0.0.0 dev eth0
+        ip netns exec home sysctl -qw net.ipv4.tcp_tw_reuse=1 \
+            net.ipv4.ip_local_port_range='{ports}'"
+    ));
+}
+
+#[test]
+fn customers_of_tunnels_have_ipv4_as_the_quick_start_says() {
+    let machine = machine(DSLITE);
+    serve(&machine, "border");
+    install(&machine);
+    becomes_customer(&machine, ["2001:db8:b4::1", "192.168.1.2", "32768 60999"]);
+    let mut walk = Walk::new(&machine, "docs/quickstart-dslite.md");
+    walk.up_to("systemctl status natgate");
+    on(&machine, "home", "curl -sS -m 5 https://example.org");
+    walk.up_to("curl https://example.org");
+    let seen = endpoint(walk.said("curl https://example.org"));
+    assert!(seen.starts_with("203.0.113."), "{seen}");
+    walk.up_to("natgate trace");
+    let shown = walk.said("natgate show mappings");
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines[0].contains(" b4 ") && lines[1].contains(" 2001:db8:b4::1 "), "{shown}");
+    let traced = walk.said("natgate trace");
+    assert!(traced.contains("of subscriber 2001:db8:b4::1"), "{traced}");
+    let now = machine.asks("sleep 1; date -u +%Y-%m-%dT%H:%M:%SZ");
+    machine.waits_for(&format!("natgate who {seen} --at {now} | grep -q 2001:db8:b4::1"));
+    walk.variables = format!("endpoint={seen} now={now}; ");
+    walk.up_to("natgate who");
+    for command in ["natgate who 203.0.113.40:2300", "natgate who 203.0.113.40:2300 --at"] {
+        let answer = walk.said(command);
+        assert!(answer.starts_with("2001:db8:b4::1 "), "{command}: {answer}");
+    }
+    quiet(&machine);
+
+    becomes_customer(&machine, ["2001:db8:b4::1", "203.0.113.7", "4608 4863"]);
+    walk.up_to("natgate show bindings");
+    assert!(walk.said("natgate show bindings").contains("4608-4863"));
+    on(&machine, "home", "curl -sS -m 5 https://example.org");
+    walk.up_to("curl https://example.org");
+    let (address, port) = ends_of(walk.said("curl https://example.org"));
+    assert!(address == "203.0.113.7" && (4608..=4863).contains(&port), "{address}:{port}");
+
+    let by_rule = "2001:db8:8009:1200:0:cb00:7109:12";
+    becomes_customer(&machine, [by_rule, "203.0.113.9", "1096 1099"]);
+    walk.rest();
+    let traced = walk.said("natgate trace");
+    assert!(traced.contains(by_rule), "{traced}");
+    let seen = on(&machine, "home", "curl -sS -m 5 https://example.org");
+    let (address, port) = ends_of(&seen);
+    assert!(address == "203.0.113.9" && (1096..=1099).contains(&port), "{seen}");
+    quiet(&machine);
+}
+
+/// The endpoint that the server has seen; curl says its progress beside it.
+fn endpoint(seen: &str) -> String {
+    let found = seen.lines().find(|line| line.starts_with("203.0.113."));
+    found.unwrap_or_else(|| panic!("{seen}")).trim().to_owned()
+}
+
+fn ends_of(seen: &str) -> (String, u16) {
+    let endpoint = endpoint(seen);
+    let (address, port) = endpoint.split_once(':').expect("an endpoint");
+    (address.to_owned(), port.parse().expect("a port"))
+}
+
 const PLAIN: &str = "
     iptables -t nat -A POSTROUTING -s 10.0.0.0/8 -o eth0 -j MASQUERADE
     ip netns add host; ip netns add world
@@ -348,7 +444,7 @@ fn commands_in_the_text_of_a_quick_start_are_in_its_blocks() {
         "sysctl ",
         "journalctl ",
     ];
-    for name in &WALKED[..3] {
+    for name in &WALKED[..4] {
         let blocks = document::blocks(name);
         let in_a_block = |span: &String| blocks.iter().any(|block| block.text.contains(span));
         for span in document::spans(name) {

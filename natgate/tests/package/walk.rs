@@ -47,6 +47,11 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         "ports are drawn at random, and time goes on",
     ),
     exception(
+        "natgate who 203.0.113.40:2300",
+        Instead("natgate who $endpoint"),
+        "ports are drawn at random",
+    ),
+    exception(
         "natgate who 203.0.113.1:2300",
         Instead("natgate who $endpoint"),
         "ports are drawn at random",

@@ -84,6 +84,13 @@ pub(crate) struct Side {
     pub(crate) keys: BTreeMap<&'static str, String>,
 }
 
+impl Side {
+    /// True if the file names an address or a router of IPv6 there.
+    pub(crate) fn has_ipv6(&self) -> bool {
+        self.address6.is_some() || self.gateway6.is_some()
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     pub(crate) name: String,

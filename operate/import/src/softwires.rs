@@ -93,6 +93,11 @@ impl Softwires {
         self.aftr.is_none() && !(self.bindings.is_empty() && self.domains.is_empty())
     }
 
+    /// True if there are customers of tunnels, or of MAP-T.
+    pub(crate) fn has_customers(&self) -> bool {
+        self.aftr.is_some() || self.address.is_some() || !self.domains.is_empty()
+    }
+
     /// The file of bindings: one binding a line.
     pub(crate) fn csv(&self) -> Option<String> {
         let own = self.address?;

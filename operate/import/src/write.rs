@@ -22,6 +22,15 @@ pub(crate) fn config(plan: &Plan, bindings: &str) -> String {
          end,"
     );
     line!(text, "# and `natgate check` says what this means.");
+    if plan.softwires.has_customers() && !plan.inside.has_ipv6() {
+        line!(text, "#");
+        line!(
+            text,
+            "# Add address6 to [inside]: customers of tunnels send by IPv6, and the file names no \
+             address"
+        );
+        line!(text, "# of IPv6 there. Example: address6 = \"2001:db8:0:1::1/64\"");
+    }
     side(&mut text, "inside", &plan.inside, "edit-inside");
     side(&mut text, "outside", &plan.outside, "edit-outside");
     for one in &plan.pools {

@@ -110,6 +110,37 @@ fn one_binding_is_counted_as_one() {
     assert!(all.config.contains("# Its file has 1 binding.\n"), "{}", all.config);
 }
 
+/// Without IPv6 inside, natgate refuses tables of tunnels.
+#[test]
+fn an_inside_that_lacks_ipv6_is_named_at_the_top() {
+    let lacks_ipv6 = |text: &str, format| {
+        let all = imported(text, format);
+        let top = all.config.split_once("\n[").expect("a table").0.to_owned();
+        top.contains("# Add address6 to [inside]")
+    };
+    let softwire = "binding-table { softwire { ipv4 203.0.113.1; psid 0; b4-ipv6 2001:db8:b4::1; \
+                    br-address 2001:db8::2; port-set { psid-length 0; } } }";
+    let inside = "internal-interface { ip 2001:db8:1::2; }";
+    let aftr = "dslite add pool address 203.0.113.1\n\
+                dslite set aftr-tunnel-endpoint-address 2001:db8::2\n";
+    let domain = "map add domain ip4-pfx 203.0.113.0/24 ip6-pfx 2001:db8::/40 ip6-src \
+                  2001:db8:ffff::1 ea-bits-len 16 psid-offset 6 psid-len 8\n";
+    let device = "set interface ip address eth1 2001:db8:1::1/64\n";
+    for (text, format, more) in [
+        (format!("softwire-config {{ {softwire} }}"), Format::Snabb, inside),
+        (aftr.to_owned(), Format::Vpp, ""),
+        (domain.to_owned(), Format::Vpp, "map interface eth1\n"),
+    ] {
+        assert!(lacks_ipv6(&text, format), "{text}");
+        let whole = match format {
+            Format::Snabb => text.replace(softwire, &format!("{inside} {softwire}")),
+            _ => format!("{device}{text}{more}"),
+        };
+        assert!(!lacks_ipv6(&whole, format), "{whole}");
+    }
+    assert!(!lacks_ipv6("nat44 add address 203.0.113.1\n", Format::Vpp));
+}
+
 #[test]
 fn the_name_of_the_file_of_bindings_is_the_callers() {
     let text = include_str!("files/lwaftr-lists.conf");

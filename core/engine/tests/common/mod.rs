@@ -313,15 +313,22 @@ impl Lab {
 
 // ---- headers with options and other fields ----
 
+/// Puts another configuration in force, before the check of the mappings.
+pub fn force(engine: &mut Engine, now: Timestamp, config: &Config) -> Result<(), ReconfigureError> {
+    let mut change = Reconfiguration::new(engine.config(), config).expect("it is right");
+    engine.prepare_configuration(&mut change)?;
+    while !engine.is_prepared() {
+        engine.advance(now);
+    }
+    engine.reconfigure(change);
+    Ok(())
+}
+
 /// Puts another configuration in force, and has all mappings checked.
 pub fn try_reload(lab: &mut Lab, config: &Config) -> Result<(), ReconfigureError> {
-    let mut change = Reconfiguration::new(lab.engine.config(), config).expect("it is right");
-    lab.engine.prepare_configuration(&mut change)?;
-    while !lab.engine.is_prepared() {
-        lab.engine.advance(lab.now);
-    }
-    lab.engine.reconfigure(change);
-    while lab.engine.advance(lab.now) {}
+    force(&mut lab.engine, lab.now, config)?;
+    lab.wait_s(0.0);
+    assert!(lab.engine.is_settled());
     Ok(())
 }
 
