@@ -21,6 +21,9 @@ type Words = [u64; WORDS / 64];
 
 const NO_WORDS: Words = [0; WORDS / 64];
 
+/// Protocols and numbers of held ports.
+pub(crate) type HeldPorts = Vec<(u8, u16)>;
+
 /// The ports that this engine gives out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
@@ -186,7 +189,7 @@ impl ExternalPorts {
         index: u32,
         words: Range<usize>,
         now: u32,
-    ) -> Option<(Vec<(u8, u16)>, Option<BlockId>)> {
+    ) -> Option<(HeldPorts, Option<BlockId>)> {
         let is_own = |word: usize| self.part.mask(index, word) != 0;
         if self.part.owned.is_none() || !words.clone().all(is_own) {
             return None;
