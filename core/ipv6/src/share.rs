@@ -181,7 +181,7 @@ mod tests {
         for lengths in [[64, 128], [128, 64], [56, 60], [128, 128]] {
             let division = Division::new(&settings(lengths.map(Some)));
             for number in 0..200_u128 {
-                let host = HOST | number << 66 | number % 3 << 60 | number;
+                let host = HOST | number << 66 | (number % 3) << 60 | number;
                 let [nat64, dslite] =
                     [0, 0x0a00_0001].map(|inner| HostIdentity { address: host, inner });
                 let [nat64, dslite] =

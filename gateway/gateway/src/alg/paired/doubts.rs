@@ -38,7 +38,7 @@ impl Paired {
     fn drops_strange(&self, now: Timestamp, external: &SocketAddrV4) -> bool {
         let is_recent = |since: &Timestamp| now.since(*since) < FORGOTTEN;
         let share = self.share(*external.ip());
-        let share = share.filter(|share| matches!(share.part, Part::Alone | Part::Owner));
+        let share = share.filter(|share| share.part != Part::None);
         let doubted = share.and_then(Share::doubted);
         let severed = self.severed.get(external).map(|severed| severed.since);
         doubted.iter().chain(&severed).any(is_recent)
