@@ -272,6 +272,15 @@ impl Payloads {
         key
     }
 
+    /// True if a connection with an external endpoint has another length outside than inside.
+    pub fn has_changed(&self, external: SocketAddrV4) -> bool {
+        let Self { tracking, flows, pool, .. } = self;
+        let is_changed =
+            |at: u32| flows[at as usize].as_ref().is_some_and(|flow| flow.resets(pool).is_some());
+        let mut places = tracking.iter().flat_map(|all| all.places(protocol::TCP, external));
+        places.any(|(at, _)| is_changed(at))
+    }
+
     /// Answers a segment, as it is outside, with a reset for its sender (RFC 9293 section
     /// 3.10.7.1). The reset is a packet of the framework's own. A reset gets no answer, and neither
     /// does a segment that acknowledges nothing.

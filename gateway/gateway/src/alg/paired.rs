@@ -429,7 +429,8 @@ impl Stage {
 
     /// Adds the flows of a mapping to its record, which begins at `start` of `out`. Returns the
     /// fingerprint of the whole by that of the mapping. `None`: the mapping has flows, and the
-    /// partner takes none; or it has had some that the partner must not have.
+    /// partner takes none; or it has had some that the partner must not have. A static mapping
+    /// goes along without its flows as long as none has changed.
     pub(crate) fn add_flows(
         &self,
         now: Timestamp,
@@ -450,7 +451,12 @@ impl Stage {
                 self.paired.as_ref().is_some_and(|paired| paired.has_reset(protocol, external));
             return (!has_reset || is_static || !lacks_flows).then_some(of_mapping);
         }
-        self.paired.as_ref().filter(|_| !lacks_flows)?;
+        if lacks_flows {
+            // The numbers of such connections are right without the gateway.
+            let is_plain = is_static && !self.payloads.has_changed(external);
+            return is_plain.then_some(of_mapping);
+        }
+        self.paired.as_ref()?;
         let mapping = out.split_off(start);
         out.extend(FLOWS);
         out.extend(of_flows.to_le_bytes());
