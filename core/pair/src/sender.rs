@@ -12,28 +12,21 @@
 //! or the partner may still have mappings without a key. It has none from
 //! [`Confirmation::is_swept`] on.
 
+mod long;
+mod repairs;
+
 use crate::awaited::Awaited;
-use crate::digest::{BUCKETS, Digests};
+use crate::digest::Digests;
 use crate::keys::KeySet;
-use crate::packet::{self, Confirmation, PACKET_HEAD, RECORD_HEAD, StreamId, WINDOW};
+use crate::packet::{self, Confirmation, RECORD_HEAD, StreamId, WINDOW};
 use crate::sent::Sent;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
+use long::{LONG, MOST_PATIENCE};
 
 /// Packets after which an unconfirmed packet counts as lost, if later ones have arrived.
 const REORDERED: u64 = 3;
-
-/// Time of a packet with a long record, nanoseconds: it goes in a stream, which other packets
-/// overtake. And the time of each of its bytes, and of those that are on their way before it.
-const LONG: u64 = 300_000_000;
-const LONG_BYTE: u64 = 2_000;
-
-/// Longest time of such a packet. The link gives a stream up before.
-const LONGEST: u64 = 32_000_000_000;
-
-/// Most doublings of a long record's time.
-const MOST_PATIENCE: u32 = 7;
 
 /// Most long records on their way.
 const MOST_LONG: usize = 8;
@@ -305,11 +298,11 @@ impl Sender {
             let fingerprint = match source(key, &mut record) {
                 Present::Record { fingerprint } => fingerprint.max(1),
                 // The end of an earlier mapping of the key may be due.
-                Present::Absent | Present::NotYet => 0,
+                Present::Absent | Present::NotYet => {
+                    record.clear();
+                    0
+                }
             };
-            if fingerprint == 0 {
-                record.clear();
-            }
             let is_known = self.mark(key) == fingerprint && !self.lost.contains(key);
             let fits = packet.len() + RECORD_HEAD + record.len() <= room;
             if !is_known && !fits && !keys.is_empty() {
@@ -346,44 +339,10 @@ impl Sender {
         }
         let is_one_more = is_awaited && !is_for_others;
         self.awaited_packets = if is_one_more { self.awaited_packets + 1 } else { 0 };
-        self.counters.packets += 1;
-        self.counters.records += keys.len() as u64;
-        self.counters.bytes += packet.len() as u64;
+        self.counters.note_packet(keys.len(), packet.len());
         self.flying.push_back(Flying { keys, sent: now, confirmed: 0, is_settled: false, long });
         self.next += 1;
-        debug_assert!(packet.len() >= PACKET_HEAD);
         Written::Packet(packet)
-    }
-
-    /// A long record goes: its length, and the time at which it counts as lost.
-    fn begin_long(&mut self, len: usize, now: u64) -> (usize, u64) {
-        self.long_packets += 1;
-        self.long_bytes += len;
-        let time = LONG.saturating_add(LONG_BYTE.saturating_mul(self.long_bytes as u64));
-        let time = time.saturating_mul(1 << self.patience).min(LONGEST);
-        (len, now.saturating_add(time))
-    }
-
-    /// The last packet was not sent: it counts as lost as soon as a short one.
-    pub fn note_unsent(&mut self) {
-        if let Some(at) = self.flying.len().checked_sub(1) {
-            self.shorten(at);
-        }
-    }
-
-    /// Long records on their way may be lost, because the link has another connection: they count
-    /// as lost as soon as short ones.
-    pub fn note_new_connection(&mut self) {
-        (0..self.flying.len()).for_each(|at| self.shorten(at));
-    }
-
-    /// The packet at a place has the time of a short one.
-    fn shorten(&mut self, at: usize) {
-        if let Some((len, _)) = self.flying[at].long.take() {
-            self.long_packets -= 1;
-            self.long_bytes -= len;
-            self.long.retain(|_, blocked| *blocked != Blocked::ByAny);
-        }
     }
 
     /// The next key to look at: one for which tickets wait, unless the packet is for others.
@@ -542,13 +501,6 @@ impl Sender {
         }
     }
 
-    /// A packet with a key has ended. If its record was long, the next one may go.
-    fn end_long(&mut self, key: u32, number: u64) {
-        if self.long.get(&key) == Some(&Blocked::By(number)) {
-            self.long.remove(&key);
-        }
-    }
-
     fn lose(&mut self, at: usize, now: u64) {
         self.shorten(at);
         let flying = &mut self.flying[at];
@@ -584,45 +536,6 @@ impl Sender {
         while self.flying.front().is_some_and(|flying| flying.is_settled) {
             self.flying.pop_front();
             self.floor += 1;
-        }
-    }
-
-    /// Digests of everything sent so far, as a message.
-    pub fn digests(&self) -> Vec<u8> {
-        let mut unsettled = Vec::new();
-        let mut from = 0;
-        while let Some(key) = self.lost.next(from) {
-            unsettled.push(Digests::bucket(key) as u16);
-            from = key + 1;
-        }
-        unsettled.sort_unstable();
-        unsettled.dedup();
-        packet::write_digests(self.id, (self.next - 1, self.floor), &self.digests, &unsettled)
-    }
-
-    /// Sends all keys of some buckets again, ends included, because the copy differs.
-    pub fn repair(&mut self, buckets: &[u16]) {
-        self.repairs.extend(buckets.iter().filter(|bucket| usize::from(**bucket) < BUCKETS));
-        if !self.repairs.is_empty() {
-            self.checkpoint = None;
-        }
-    }
-
-    /// Marks the keys of some buckets to be sent again, at least one bucket, at most [`LOOKS`] keys
-    /// more.
-    fn repair_some(&mut self, extent: u32, now: u64) {
-        let extent = extent.max(self.marks.len() as u32).min(KeySet::MOST);
-        let mut left = LOOKS;
-        while left > 0
-            && let Some(bucket) = self.repairs.pop_first()
-        {
-            for key in (u32::from(bucket)..extent).step_by(BUCKETS) {
-                self.lost.insert(key);
-                self.change(key, now);
-                self.counters.repaired += 1;
-                left = left.saturating_sub(1);
-            }
-            left = left.saturating_sub(1);
         }
     }
 

@@ -16,6 +16,13 @@ pub struct Sent {
 }
 
 impl Sent {
+    /// Counts a packet.
+    pub(crate) fn note_packet(&mut self, records: usize, bytes: usize) {
+        self.packets += 1;
+        self.records += records as u64;
+        self.bytes += bytes as u64;
+    }
+
     /// The sum of two senders' counters.
     pub fn plus(self, other: Self) -> Self {
         Self {

@@ -5,7 +5,7 @@ use super::refusal::{Refusal, Refused, RefusedKey};
 use super::shared_ports::SharedPorts;
 use super::slice::{HELD, PROTOCOLS, arithmetic_of, fingerprint, is_in};
 use super::state::{Answer, State};
-use crate::alg::{divide, internal_of, print_with};
+use crate::alg::{MappingEnds, divide, internal_of, print_with};
 use crate::pcp::Told;
 use natgate_engine::{
     AddressRange, Arithmetic, Copied, Copies, CopyEnds, Endpoint, Engine, Timestamp,
@@ -47,6 +47,12 @@ pub(super) struct Inbound {
     pub(super) heard: u64,
     /// True if a state waits for its answer.
     must_answer: bool,
+}
+
+/// The mapping of a record, with its internal endpoint at this node.
+fn mapping_of(record: &[u8], internal: Option<Endpoint>) -> Option<MappingEnds> {
+    let CopyEnds { protocol, external: (address, port), .. } = CopyEnds::read(record)?;
+    Some((protocol, Endpoint { address, port }, internal))
 }
 
 impl Inbound {
@@ -193,10 +199,8 @@ impl Inbound {
             }
             if !has_flows {
                 // A static mapping stands all the same.
-                let CopyEnds { protocol, external: (address, port), .. } = CopyEnds::read(record)?;
                 let internal = facts.as_ref().and_then(internal_of);
-                let mapping = (protocol, Endpoint { address, port }, internal);
-                ports.sever((engine, now), mapping, false);
+                ports.sever((engine, now), mapping_of(record, internal)?, false);
             }
             if let Some(port) = before.filter(|before| after != Some(*before)) {
                 ports.note_end(engine, port);

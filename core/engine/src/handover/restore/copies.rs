@@ -6,22 +6,23 @@
 //! ticks. A copy never displaces a mapping of the engine itself, and a copy that has ended
 //! meanwhile leaves nothing that a later record could end in its place.
 
+mod prints;
+
 use super::hosts::{HostIdentity, HostNumbers, NoNumber};
 use super::{ABSENT, LEFT_OUT, MappingParts, NO_REALM, Restoration, RestoreError};
 use crate::config::RealmConfig;
 use crate::endpoint::{AddressPort, External};
 use crate::engine::Engine;
 use crate::handover::number_of;
-use crate::handover::record::{
-    HEAD, Kind, MappingFields, Reader, STATIC, Writer, fingerprint, times_of,
-};
+use crate::handover::record::{HEAD, MappingFields, Reader, STATIC};
 use crate::host::Host;
 use crate::protocols::has_ports;
 use crate::time::{TICK, nanos};
-use crate::{Change, CopyFacts, Endpoint, PairPort, TimeoutSet};
+use crate::{Change, CopyFacts, Endpoint, PairPort};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
+use prints::{essence, print_of};
 
 /// Copies of the mappings of one other engine.
 #[derive(Debug)]
@@ -576,32 +577,4 @@ fn names_in<'a>(from: &mut Reader<'a>) -> Option<Names<'a>> {
 /// True if the hosts of a realm have numbers in place of their addresses.
 fn is_of_numbers(realm: &RealmConfig) -> bool {
     realm.host_bits.is_some()
-}
-
-/// Fingerprint of a set of timeouts.
-fn print_of(set: &TimeoutSet) -> u64 {
-    let mut bytes = [0; 48];
-    let (words, _) = bytes.as_chunks_mut();
-    words.iter_mut().zip(times_of(set)).for_each(|(word, time)| *word = time.to_le_bytes());
-    fingerprint(&bytes)
-}
-
-/// Fingerprint of what matters of a mapping, the ends of requests included. `names` has its set of
-/// timeouts and its realm.
-fn essence(fields: &MappingFields, parts: &MappingParts, names: &[u8]) -> u64 {
-    let mut bytes = Vec::new();
-    let mut to = Writer::begin(&mut bytes, Kind::Mapping);
-    to.u8(fields.protocol).u8(fields.flags);
-    to.endpoint(fields.internal).endpoint(fields.external);
-    for session in &parts.sessions {
-        to.endpoint(session.remote).endpoint(session.seen).u8(session.state).u8(session.inbound);
-    }
-    for hold in &parts.holds {
-        to.u8(u8::from(hold.remote.is_some())).endpoint(hold.remote.unwrap_or_default());
-        to.put(&hold.nonce).u64(hold.until);
-        for filter in hold.filters.as_slice() {
-            to.u32(filter.address).u8(filter.prefix_len).u16(filter.port);
-        }
-    }
-    fingerprint(to.put(names).end())
 }

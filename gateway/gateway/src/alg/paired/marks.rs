@@ -1,9 +1,9 @@
 //! Marks of connections that pass unread from their SYN on. Their numbers are right, so they are in
 //! no doubt.
 //!
-//! Only a SYN from inside makes a mark: that of a client, or the answer of a server. Anybody outside
-//! can forge a SYN of an old connection. A mark ends when its connection is read, at this node or
-//! by the record of the partner's; or without a segment of its host for long.
+//! Only a SYN from inside makes a mark: that of a client, or the answer of a server. Anybody
+//! outside can forge a SYN of an old connection. A mark ends when its connection is read, at this
+//! node or by the record of the partner's; or without a segment of its host for long.
 
 use super::{HostKey, keys_at};
 use natgate_engine::Timestamp;

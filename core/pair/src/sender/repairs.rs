@@ -1,0 +1,48 @@
+//! Comparison of a copy with what was sent, and its repair.
+
+use super::{LOOKS, Sender};
+use crate::digest::{BUCKETS, Digests};
+use crate::keys::KeySet;
+use crate::packet;
+use alloc::vec::Vec;
+
+impl Sender {
+    /// Digests of everything sent so far, as a message.
+    pub fn digests(&self) -> Vec<u8> {
+        let mut unsettled = Vec::new();
+        let mut from = 0;
+        while let Some(key) = self.lost.next(from) {
+            unsettled.push(Digests::bucket(key) as u16);
+            from = key + 1;
+        }
+        unsettled.sort_unstable();
+        unsettled.dedup();
+        packet::write_digests(self.id, (self.next - 1, self.floor), &self.digests, &unsettled)
+    }
+
+    /// Sends all keys of some buckets again, ends included, because the copy differs.
+    pub fn repair(&mut self, buckets: &[u16]) {
+        self.repairs.extend(buckets.iter().filter(|bucket| usize::from(**bucket) < BUCKETS));
+        if !self.repairs.is_empty() {
+            self.checkpoint = None;
+        }
+    }
+
+    /// Marks the keys of some buckets to be sent again, at least one bucket, at most [`LOOKS`] keys
+    /// more.
+    pub(super) fn repair_some(&mut self, extent: u32, now: u64) {
+        let extent = extent.max(self.marks.len() as u32).min(KeySet::MOST);
+        let mut left = LOOKS;
+        while left > 0
+            && let Some(bucket) = self.repairs.pop_first()
+        {
+            for key in (u32::from(bucket)..extent).step_by(BUCKETS) {
+                self.lost.insert(key);
+                self.change(key, now);
+                self.counters.repaired += 1;
+                left = left.saturating_sub(1);
+            }
+            left = left.saturating_sub(1);
+        }
+    }
+}
