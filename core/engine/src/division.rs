@@ -210,9 +210,8 @@ impl Engine {
     pub fn has_blocks(&self, realm: u16, address: Ipv4Addr) -> bool {
         let host = Host::new(realm, address.to_bits());
         let mut pools = 0..self.config.pools.len();
-        pools.any(|pool| {
-            self.external.has_blocks(pool) && self.external.blocks_of(pool, host).used > 0
-        })
+        // A copied block gives out no ports here, and yet it is the host's.
+        pools.any(|pool| self.external.has_blocks(pool) && self.external.owns_block(pool, host))
     }
 
     /// True if a host inside has mappings, blocks or static mappings here.

@@ -150,6 +150,11 @@ impl ExternalPorts {
         self.blocks.has_any_of(realm)
     }
 
+    /// True if a subscriber has a block of a pool, also one that gives out no ports here.
+    pub(crate) fn owns_block(&self, pool: usize, host: Host) -> bool {
+        self.blocks.of(host, pool).next().is_some()
+    }
+
     /// The ports of an address of a pool that may be given out, as ranges, first to last. The
     /// ranges include ports that the pool excludes.
     pub(super) fn usable(&self, number: usize, index: u32) -> [Option<(u16, u16)>; 2] {

@@ -11,6 +11,7 @@ mod sessions;
 use super::record::{HoldFields, Kind, MappingFields, OVERLOADS, Reader, SessionFields, times_of};
 use super::{KINDS, MOST_NUMBERS, number_of};
 use crate::calendar::NONE;
+use crate::config::RuleAction;
 use crate::endpoint::{External, Internal};
 use crate::engine::Engine;
 use crate::explicit::is_mapped;
@@ -67,6 +68,8 @@ pub struct Restoration {
     sets: [u8; SETS],
     /// Slots of permanent mappings by protocol, external and internal endpoint.
     permanent: BTreeMap<Ends, u32>,
+    /// Addresses that rules name.
+    ruled: BTreeSet<u32>,
     /// The latest tick that the other engine has completed.
     tick: u32,
     /// Records of mappings without room so far, by number.
@@ -97,6 +100,12 @@ impl Restoration {
             let mapping = engine.table.mapping(slot);
             ((mapping.protocol, mapping.external(), mapping.internal()), slot)
         });
+        let config = &engine.config;
+        let rules = config.realms.iter().flat_map(|realm| &realm.rules).chain(&config.rules);
+        let ruled = rules.filter_map(|rule| match rule.action {
+            RuleAction::SnatTo(_, address) => Some(address.to_bits()),
+            _ => None,
+        });
         Self {
             has_begun: false,
             is_running: false,
@@ -105,6 +114,7 @@ impl Restoration {
             realms: Vec::new(),
             sets: [0; SETS],
             permanent: permanent.collect(),
+            ruled: ruled.collect(),
             tick: 0,
             deferred: BTreeMap::new(),
             blocks: BTreeSet::new(),

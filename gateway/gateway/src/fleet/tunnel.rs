@@ -67,6 +67,8 @@ pub(crate) struct Tunnel {
     /// Bytes that fit a datagram.
     room: usize,
     waiting: Vec<Leaving>,
+    /// True if the link had no room for the last packets: a turn's packets stay here.
+    is_full: bool,
     /// Number of the next packet.
     number: u32,
 }
@@ -91,6 +93,7 @@ impl Tunnel {
             orders: 0,
             room: LEAST_ROOM - TUNNEL_HEAD,
             waiting: Vec::new(),
+            is_full: false,
             number: 0,
         }
     }
@@ -115,6 +118,7 @@ impl Tunnel {
         if std::mem::take(&mut self.is_other) {
             self.look_at_pools(config);
         }
+        self.is_full = false;
         if !self.waiting.is_empty() {
             self.room = link.room().saturating_sub(TUNNEL_HEAD);
             self.send(link);
@@ -140,6 +144,7 @@ impl Tunnel {
     fn send(&mut self, link: &mut dyn PartnerLink) {
         for Leaving { pieces, arrival } in self.waiting.drain(..) {
             let is_sent = pieces.iter().all(|piece| link.pass(piece));
+            self.is_full |= !is_sent;
             self.shared.count(|counters| match is_sent {
                 true => counters.passed[arrival] += 1,
                 false => counters.full += 1,
@@ -193,17 +198,25 @@ impl Tunnel {
         self.ways.get(usize::from(slice)).is_some_and(|way| now < way.until)
     }
 
-    /// Passes a packet of a slice on at the end of the turn, or drops it.
-    pub(crate) fn pass(&mut self, slice: u16, arrival: Arrival<'_>, packet: &[u8]) {
-        let Some(way) = self.ways.get(usize::from(slice)) else { return };
-        if self.waiting.len() >= MOST_WAITING {
-            return self.shared.count(|counters| counters.full += 1);
+    /// Passes a packet of a slice on at the end of the turn. Returns false if there is no room: the
+    /// copies translate then.
+    pub(crate) fn pass(&mut self, slice: u16, arrival: Arrival<'_>, packet: &[u8]) -> bool {
+        let Some(way) = self.ways.get(usize::from(slice)) else { return false };
+        if self.waiting.len() >= MOST_WAITING || self.is_full {
+            self.shared.count(|counters| counters.full += 1);
+            return false;
         }
         let id = message::Id { slice, epoch: way.epoch, worker: self.worker, number: self.number };
         self.number = self.number.wrapping_add(1);
         match message::write(id, arrival, packet, self.room) {
-            Some(pieces) => self.waiting.push(Leaving { pieces, arrival: arrival.place() }),
-            None => self.shared.count(|counters| counters.long += 1),
+            Some(pieces) => {
+                self.waiting.push(Leaving { pieces, arrival: arrival.place() });
+                true
+            }
+            None => {
+                self.shared.count(|counters| counters.long += 1);
+                false
+            }
         }
     }
 }

@@ -210,6 +210,9 @@ impl Stages {
                 arp::write_ethernet(&mut header, self.router.mac(link), source, family);
                 buffer[*start - ETHERNET_LEN..*start].copy_from_slice(&header);
             }
+            if let Kind::Passed(link) = *kind {
+                self.name_no_source((link.side, link.realm), buffer, *start);
+            }
             let frame = Frame::of(buffer, *start, *end);
             if let Kind::Arp(link) = *kind {
                 self.router.overhear_arp(now, link, frame.bytes());

@@ -9,6 +9,8 @@ use crate::team::{Kind, Way};
 use natgate_engine::{Config, Direction, Engine, NumberedSender, Serving, Side, Timestamp};
 use natgate_io::{BATCH, Frame, HEADROOM, Transmit};
 use natgate_ipv6::{HostKind, Requester, Translator};
+use natgate_wire::arp::{self, Mac};
+use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use natgate_wire::{Ipv4, Ipv6, icmpv6, ipv6, protocol};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -28,7 +30,9 @@ impl Worker {
             };
             match arrival {
                 Sorted::Here(side, realm) => {
-                    here[side as usize].push((with_headroom(passed.packet()), realm));
+                    let mut buffer = with_headroom(passed.packet());
+                    stages.name_no_source((side, realm), &mut buffer, HEADROOM);
+                    here[side as usize].push((buffer, realm));
                 }
                 Sorted::Turned(realm) => {
                     let buffer = with_headroom(passed.packet());
@@ -74,16 +78,13 @@ impl Stages {
         let Some(mut tunnel) = self.tunnel.take() else { return };
         if tunnel.is_open(now) {
             packets.frames.retain(|frame| {
-                let slice = self.slice_of(&tunnel, (now, from), frame);
-                if let Some(slice) = slice {
-                    let realm = frame.realm();
-                    let arrival = match from {
-                        Side::Inside => Arrival::Inside(name_of(self.engine.config(), realm)),
-                        Side::Outside => Arrival::Outside,
-                    };
-                    tunnel.pass(slice, arrival, frame.bytes());
-                }
-                slice.is_none()
+                let Some(slice) = self.slice_of(&tunnel, (now, from), frame) else { return true };
+                let realm = frame.realm();
+                let arrival = match from {
+                    Side::Inside => Arrival::Inside(name_of(self.engine.config(), realm)),
+                    Side::Outside => Arrival::Outside,
+                };
+                !tunnel.pass(slice, arrival, frame.bytes())
             });
         }
         self.tunnel = Some(tunnel);
@@ -125,10 +126,8 @@ impl Stages {
     pub(super) fn pass_turned(&mut self, now: Timestamp, realm: u16, packet: &[u8]) -> bool {
         let Self { engine, tunnel: Some(tunnel), .. } = self else { return false };
         let slice = slice_to(engine, tunnel, now, packet);
-        if let Some(slice) = slice {
-            tunnel.pass(slice, Arrival::Turned(name_of(engine.config(), realm)), packet);
-        }
-        slice.is_some()
+        let name = name_of(engine.config(), realm);
+        slice.is_some_and(|slice| tunnel.pass(slice, Arrival::Turned(name), packet))
     }
 
     /// Passes an IPv4 packet from outside on before its worker is searched for: a later fragment
@@ -136,10 +135,23 @@ impl Stages {
     pub(super) fn pass_inbound(&mut self, now: Timestamp, packet: &[u8]) -> bool {
         let Self { engine, tunnel: Some(tunnel), .. } = self else { return false };
         let slice = slice_to(engine, tunnel, now, packet);
-        if let Some(slice) = slice {
-            tunnel.pass(slice, Arrival::Outside, packet);
+        slice.is_some_and(|slice| tunnel.pass(slice, Arrival::Outside, packet))
+    }
+
+    /// Writes a header before a packet that has come by the tunnel, of a station that is nobody's.
+    /// So no neighbour entry vouches for a new host of the link's network.
+    pub(super) fn name_no_source(
+        &self,
+        (side, realm): (Side, u16),
+        buffer: &mut [u8],
+        start: usize,
+    ) {
+        let own = self.router.mac(Link::new(side, realm));
+        let mut header = [0; ETHERNET_LEN];
+        arp::write_ethernet(&mut header, own, Mac::default(), ethertype::IPV4);
+        if let Some(room) = start.checked_sub(ETHERNET_LEN) {
+            buffer[room..start].copy_from_slice(&header);
         }
-        slice.is_some()
     }
 
     /// Finds the worker of a packet that has come by the tunnel. `None`: this node has no such

@@ -59,7 +59,7 @@ fn tunnel(page: &mut Page, counters: &TunnelCounters) {
     count("fleet_tunnel_passed_packets_total", help, "direction", &ways(passed));
     let help = "Packets that the other node has passed on.";
     count("fleet_tunnel_taken_packets_total", help, "direction", &ways(taken));
-    let help = "Packets for the other node that were dropped: no room, or too long.";
+    let help = "Packets for the other node that had no room, or were too long.";
     let reasons = [("full", full), ("long", long)];
     count("fleet_tunnel_dropped_packets_total", help, "reason", &reasons);
     let help = "Packets of the other node that were refused.";

@@ -261,7 +261,8 @@ impl Engine {
 
     /// Goes on with the copies after this engine has got other settings. The copies stay.
     pub fn renew_copies(&self, copies: &mut Copies) {
-        copies.restoration.permanent = Restoration::new(self).permanent;
+        let Restoration { permanent, ruled, .. } = Restoration::new(self);
+        (copies.restoration.permanent, copies.restoration.ruled) = (permanent, ruled);
         copies.realms.clear();
     }
 

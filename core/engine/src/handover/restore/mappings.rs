@@ -276,8 +276,10 @@ impl Engine {
         }
         // The time 0 is long past, so the rate of new mappings does not change. Pairs have their
         // own records, but not among the nodes of a pair: there the first copy pairs its
-        // subscriber, which tells each node the owner of the subscriber's next mapping.
-        let paired = restoration.is_running.then_some(index);
+        // subscriber, which tells each node the owner of the subscriber's next mapping. An address
+        // that rules name pairs nobody.
+        let pairs = restoration.is_running && !restoration.ruled.contains(&fields.external.address);
+        let paired = pairs.then_some(index);
         let record = self.subscribers.count(record, internal.host, (pool, paired), kind, 0);
         // The subscriber was answered in the other engine, or no record tells.
         self.answer_subscriber(record);
