@@ -29,6 +29,9 @@ const DATAGRAMS_AT_ONCE: usize = 64;
 /// Time for which the node takes no packets of the other one after it could not deliver one.
 const BLOCKED: Duration = Duration::from_secs(5);
 
+/// Time for which packets stay at this node after the link had no room for one.
+const FULL: Duration = Duration::from_millis(20);
+
 /// Packets that wait for the end of a worker's turn.
 const MOST_WAITING: usize = 1024;
 
@@ -67,8 +70,8 @@ pub(crate) struct Tunnel {
     /// Bytes that fit a datagram.
     room: usize,
     waiting: Vec<Leaving>,
-    /// True if the link had no room for the last packets: a turn's packets stay here.
-    is_full: bool,
+    /// Time until which packets stay here, because the link had no room for some.
+    full_until: Timestamp,
     /// Number of the next packet.
     number: u32,
 }
@@ -93,7 +96,7 @@ impl Tunnel {
             orders: 0,
             room: LEAST_ROOM - TUNNEL_HEAD,
             waiting: Vec::new(),
-            is_full: false,
+            full_until: Timestamp(0),
             number: 0,
         }
     }
@@ -106,6 +109,7 @@ impl Tunnel {
     /// Learns who is there, and sends what waits.
     pub(super) fn attend(
         &mut self,
+        now: Timestamp,
         (orders, version): (&[Order], u64),
         config: &Config,
         link: &mut dyn PartnerLink,
@@ -118,10 +122,9 @@ impl Tunnel {
         if std::mem::take(&mut self.is_other) {
             self.look_at_pools(config);
         }
-        self.is_full = false;
         if !self.waiting.is_empty() {
             self.room = link.room().saturating_sub(TUNNEL_HEAD);
-            self.send(link);
+            self.send(now, link);
         }
     }
 
@@ -141,10 +144,12 @@ impl Tunnel {
         }
     }
 
-    fn send(&mut self, link: &mut dyn PartnerLink) {
+    fn send(&mut self, now: Timestamp, link: &mut dyn PartnerLink) {
         for Leaving { pieces, arrival } in self.waiting.drain(..) {
             let is_sent = pieces.iter().all(|piece| link.pass(piece));
-            self.is_full |= !is_sent;
+            if !is_sent {
+                self.full_until = now.plus(FULL);
+            }
             self.shared.count(|counters| match is_sent {
                 true => counters.passed[arrival] += 1,
                 false => counters.full += 1,
@@ -172,7 +177,7 @@ impl Tunnel {
 
     /// True if packets of some slice go to the other node now.
     pub(crate) fn is_open(&self, now: Timestamp) -> bool {
-        self.ways.iter().any(|way| now < way.until)
+        now >= self.full_until && self.ways.iter().any(|way| now < way.until)
     }
 
     /// The slice that an address is of, if its packets go to the other node now.
@@ -195,14 +200,15 @@ impl Tunnel {
     }
 
     fn is_there(&self, slice: u16, now: Timestamp) -> bool {
-        self.ways.get(usize::from(slice)).is_some_and(|way| now < way.until)
+        let is_there = |way: &Way| now < way.until && now >= self.full_until;
+        self.ways.get(usize::from(slice)).is_some_and(is_there)
     }
 
     /// Passes a packet of a slice on at the end of the turn. Returns false if there is no room: the
     /// copies translate then.
     pub(crate) fn pass(&mut self, slice: u16, arrival: Arrival<'_>, packet: &[u8]) -> bool {
         let Some(way) = self.ways.get(usize::from(slice)) else { return false };
-        if self.waiting.len() >= MOST_WAITING || self.is_full {
+        if self.waiting.len() >= MOST_WAITING {
             self.shared.count(|counters| counters.full += 1);
             return false;
         }
@@ -232,8 +238,8 @@ impl Fleet {
     }
 
     /// Sends the packets of a turn that the tunnel has, and tells it who is there.
-    pub(crate) fn attend_tunnel(&mut self, tunnel: &mut Tunnel, engine: &Engine) {
-        tunnel.attend((&self.orders, self.version), engine.config(), &mut *self.link);
+    pub(crate) fn attend_tunnel(&mut self, now: Timestamp, tunnel: &mut Tunnel, engine: &Engine) {
+        tunnel.attend(now, (&self.orders, self.version), engine.config(), &mut *self.link);
     }
 
     /// The next packet that has come by the tunnel. `None`: there is none, or another worker leads.

@@ -37,7 +37,7 @@ impl Worker {
         fleet.note_ways(now, is_up, self.stages.router.losses().silent_routers());
         let taken = self.take_passed(now, &mut fleet);
         if let Some(tunnel) = &mut self.stages.tunnel {
-            fleet.attend_tunnel(tunnel, &self.stages.engine);
+            fleet.attend_tunnel(now, tunnel, &self.stages.engine);
         }
         self.fleet = Some(fleet);
         taken
