@@ -65,8 +65,10 @@ fn in_document(path: &Path) -> Vec<Example> {
     for (number, rest) in read(path).split("```toml").skip(1).enumerate() {
         let (_, block) = rest.split_once('\n').expect("a block begins");
         let mut text = block.split_once("```").expect("a block ends").0.to_owned();
+        // Such a file is whole without a pool.
+        let is_whole = text.contains("[outside]") && text.contains("[[map]]");
         for (table, part) in PARTS {
-            if !text.contains(table) {
+            if !is_whole && !text.contains(table) {
                 text.push_str(part);
             }
         }
