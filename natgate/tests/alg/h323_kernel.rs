@@ -292,7 +292,7 @@ impl<'n> World<'n> {
         }
     }
 
-    /// Who reaches the host by a datagram to an external endpoint. The stranger sends first.
+    /// Senders whose datagrams to an external endpoint reach the host. The stranger sends first.
     fn reach(&self, internal: SocketAddrV4, external: SocketAddrV4) -> Place {
         let host = self.socket(HOST, internal.port());
         host.set_read_timeout(Some(Duration::from_secs(1))).unwrap();

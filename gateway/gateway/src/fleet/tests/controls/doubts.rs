@@ -13,17 +13,22 @@ fn doubted() -> (Pair, Talk) {
     talk.name_port(&mut pair);
     talk.run(&mut pair, 30.0);
     assert_eq!(talk.check().len(), 2, "it has gone without the partner");
-    pair.a = None;
-    let beat = pair.wire().beats[0];
-    pair.wire().is_cut = false;
-    pair.wire().ends[1] = Some(beat);
-    talk.at_a = false;
-    talk.run(&mut pair, 1.0);
-    assert_eq!((pair.b().status().slices[0].role, pair.b().flows()), ("owner", 0));
+    talk.lose_owner(&mut pair);
     (pair, talk)
 }
 
 impl Talk {
+    /// The owner `a` has ended, behind a cut link. `b` hears so, and knows no connection.
+    pub(super) fn lose_owner(&mut self, pair: &mut Pair) {
+        pair.a = None;
+        let beat = pair.wire().beats[0];
+        pair.wire().is_cut = false;
+        pair.wire().ends[1] = Some(beat);
+        self.at_a = false;
+        self.run(pair, 1.0);
+        assert_eq!((pair.b().status().slices[0].role, pair.b().flows()), ("owner", 0));
+    }
+
     /// Both hosts say something, and it comes.
     fn goes_on(&mut self, pair: &mut Pair) {
         self.say(pair, Side::Inside, "NOOP\r\n");

@@ -226,13 +226,7 @@ fn doubted_server() -> (Pair, Talk) {
     pair.wire().is_cut = true;
     talk.say(&mut pair, Side::Outside, "PASV\r\n");
     talk.run(&mut pair, 30.0);
-    pair.a = None;
-    let beat = pair.wire().beats[0];
-    pair.wire().is_cut = false;
-    pair.wire().ends[1] = Some(beat);
-    talk.at_a = false;
-    talk.run(&mut pair, 1.0);
-    assert_eq!((pair.b().status().slices[0].role, pair.b().flows()), ("owner", 0));
+    talk.lose_owner(&mut pair);
     (pair, talk)
 }
 
