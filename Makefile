@@ -148,7 +148,8 @@ test: export CARGO_INCREMENTAL ?= 0
 .PHONY: test
 test: root test-tools guests lint engine-alone ## Run every check and every test
 	@cargo run --quiet --locked -p natgate-testrun -- --workspace --features $(DPDK) --no-fail-fast
-	@cargo test --locked --no-fail-fast -p natgate --test check --test p4
+	@# The whole workspace has the features of the build before, so that little is built anew.
+	@cargo test --locked --no-fail-fast --workspace --test check --test p4
 
 .PHONY: lint
 lint: toolchain ## Check formatting and lints

@@ -15,6 +15,7 @@
 
 pub mod bed;
 mod clock;
+pub mod copies;
 pub mod day;
 pub mod engine;
 mod full_table;
@@ -36,7 +37,7 @@ pub mod rules;
 mod search;
 pub mod sharing;
 pub mod soak;
-mod spread;
+pub mod spread;
 pub mod structures;
 mod thesis;
 pub mod timings;

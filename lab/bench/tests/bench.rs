@@ -3,11 +3,14 @@
 
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+/// The program.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate-lab");
+
 fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_natgate-lab"))
+    Command::new(PROGRAM)
         .arg("bench")
         .args(arguments)
         .current_dir(env!("CARGO_TARGET_TMPDIR"))
@@ -288,16 +291,13 @@ fn the_engines_calls_have_their_figures() {
 
 /// Path of the image, which another crate builds.
 fn image() -> String {
-    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let target = target.parent().expect("it is in the target's folder").to_owned();
-    let build = ["build", "--quiet", "--locked", "-p", "natgate-bare", "--target-dir"];
-    let status = Command::new(env!("CARGO"))
-        .args(build)
-        .arg(&target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status();
-    assert!(status.expect("cargo runs").success());
-    target.join("debug/natgate-bare").display().to_string()
+    let image = Path::new(PROGRAM).with_file_name("natgate-bare");
+    assert!(
+        image.is_file(),
+        "{} is not there: `cargo build -p natgate-bare` builds it, as does `make test`",
+        image.display()
+    );
+    image.display().to_string()
 }
 
 /// Needs root, the programs that `make test` installs, and Debian's packages for the guests.

@@ -40,13 +40,13 @@ const STATION: Mac = Mac([2, 0, 0, 0, 2, 9]);
 const HOSTS: u32 = Ipv4Addr::new(10, 0, 0, 16).to_bits();
 const UPSTREAM: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
 /// No application-level gateway has this port.
-const REMOTE: (u32, u16) = (Ipv4Addr::new(198, 51, 100, 9).to_bits(), 443);
+pub(crate) const REMOTE: (u32, u16) = (Ipv4Addr::new(198, 51, 100, 9).to_bits(), 443);
 const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const PORT: u16 = 4000;
 
 /// Bytes of frames: those that come to a device, or those that have left it.
-type Frames = Vec<Vec<u8>>;
-type Shared = Arc<Mutex<Frames>>;
+pub(crate) type Frames = Vec<Vec<u8>>;
+pub(crate) type Shared = Arc<Mutex<Frames>>;
 
 /// A gateway and an engine with the same sessions.
 pub(crate) struct Pair {
@@ -67,7 +67,8 @@ pub(crate) struct Pair {
 impl Pair {
     /// Creates both, with their sessions. `alg`: with all application-level gateways on.
     pub(crate) fn new(alg: bool) -> Self {
-        let (mut settings, now) = (settings(), Timestamp(1_000_000_000));
+        let range = AddressRange { first: POOL, last: POOL };
+        let (mut settings, now) = (settings(SESSIONS, range), Timestamp(1_000_000_000));
         if alg {
             for kind in AlgKind::ALL {
                 settings.alg.set(kind, AlgSettings::usual_ports(kind).to_vec());
@@ -75,12 +76,7 @@ impl Pair {
             settings.alg.reserve(&mut settings.engine.limits);
         }
         let ports: [(Shared, Shared); 2] = Default::default();
-        let device = |name: &str, mac, (from, to): &(Shared, Shared)| -> Box<dyn Device> {
-            let source = Source { buffers: vec![[0; BUFFER]; BATCH], frames: Arc::clone(from) };
-            Box::new(Lane::new(name, mac, 1500, (source, Sink { frames: Arc::clone(to) })))
-        };
-        let devices = [device("in", INSIDE, &ports[0]), device("out", OUTSIDE, &ports[1])];
-        let worker = Worker::new(&settings, [7; 32], devices, now);
+        let worker = Worker::new(&settings, [7; 32], devices(&ports), now);
         let worker = worker.expect("the laboratory's settings can be run");
         let engine = Engine::new(&settings.engine, [7; 32], now);
         let mut engine = engine.expect("the laboratory's configuration can be run");
@@ -200,6 +196,15 @@ impl Pair {
     }
 }
 
+/// The devices inside and outside: frames that come, and frames that have left.
+pub(crate) fn devices(ports: &[(Shared, Shared); 2]) -> [Box<dyn Device>; 2] {
+    let device = |name: &str, mac, (from, to): &(Shared, Shared)| -> Box<dyn Device> {
+        let source = Source { buffers: vec![[0; BUFFER]; BATCH], frames: Arc::clone(from) };
+        Box::new(Lane::new(name, mac, 1500, (source, Sink { frames: Arc::clone(to) })))
+    };
+    [device("in", INSIDE, &ports[0]), device("out", OUTSIDE, &ports[1])]
+}
+
 /// One turn of a gateway. Callgrind finds this function by its name.
 #[inline(never)]
 fn counted_turn(worker: &mut Worker, now: Timestamp) {
@@ -220,7 +225,9 @@ fn counted_engine(
     while engine.poll_event().is_some() {}
 }
 
-fn settings() -> Settings {
+/// Settings of a gateway with this number of hosts, whose hardware addresses it knows, and these
+/// external addresses.
+pub(crate) fn settings(hosts: u32, range: AddressRange) -> Settings {
     let side = |name: &str, address: [u8; 4], len, gateway| SideSettings {
         address: Some((address.into(), len)),
         gateway,
@@ -231,7 +238,6 @@ fn settings() -> Settings {
         network: Some(Prefix::new(address.into(), len)),
         ..SideConfig::default()
     };
-    let range = AddressRange { first: POOL, last: POOL };
     let pool = PoolConfig { name: "pool".into(), addresses: vec![range], ..PoolConfig::default() };
     let engine = Config {
         inside: config([10, 0, 0, 1], 8),
@@ -239,7 +245,7 @@ fn settings() -> Settings {
         pools: vec![pool],
         ..Config::default()
     };
-    let hosts = (0..SESSIONS).map(|host| (Side::Inside, Ipv4Addr::from_bits(HOSTS + host)));
+    let hosts = (0..hosts).map(|host| (Side::Inside, Ipv4Addr::from_bits(HOSTS + host)));
     let neighbors = hosts.chain([(Side::Outside, UPSTREAM)]);
     let neighbors = neighbors.map(|(side, address)| StaticNeighbor { side, address, mac: STATION });
     let inside = side("in", [10, 0, 0, 1], 8, None);
@@ -248,12 +254,12 @@ fn settings() -> Settings {
 }
 
 /// A frame from a host to the remote host, between these ports.
-fn outbound(host: u32, (from, to): (u16, u16), payload: &[u8]) -> Vec<u8> {
+pub(crate) fn outbound(host: u32, (from, to): (u16, u16), payload: &[u8]) -> Vec<u8> {
     frame(INSIDE, ((HOSTS + host, from), (REMOTE.0, to)), payload)
 }
 
 /// A frame that answers one which has left the gateway.
-fn answer(left: &[u8], payload: &[u8]) -> Vec<u8> {
+pub(crate) fn answer(left: &[u8], payload: &[u8]) -> Vec<u8> {
     let packet = &left[ETHERNET_LEN..];
     let ip = Ipv4::new_checked(packet).expect("a packet");
     let port = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
@@ -289,7 +295,7 @@ fn frame(to: Mac, (source, destination): ((u32, u16), (u32, u16)), payload: &[u8
 }
 
 /// The list is complete at any time, so a poisoned lock is usable.
-fn lock(frames: &Shared) -> std::sync::MutexGuard<'_, Frames> {
+pub(crate) fn lock(frames: &Shared) -> std::sync::MutexGuard<'_, Frames> {
     frames.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -5,7 +5,10 @@ use crate::Failure;
 use crate::demo::{Outage, Stage};
 use anyhow::{Context, anyhow};
 use natgate_lab::bed::TAG;
-use natgate_lab::report::{Report, Table, progress};
+use natgate_lab::copies::{self, Price, RATE};
+use natgate_lab::report::{Axis, Plot, Report, Series, Style, Table, progress};
+use natgate_lab::spread::Spread;
+use natgate_testnet::PairNetwork;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -16,6 +19,9 @@ const LOSSES: [u32; 4] = [0, 1, 5, 20];
 const LOOKS: usize = 50;
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Time of a measurement of the price of the copy.
+const PRICED: Duration = Duration::from_secs(5);
+
 /// Programs of the measurement, and their Debian packages.
 const TOOLS: [(&str, &str); 1] = [("iperf3", "iperf3")];
 
@@ -23,7 +29,8 @@ const AFTER_HELP: &str = "\
 Each run makes two gateways in network namespaces of its own, with the mappings, a call of 50
 packets a second, a download and iperf3. It kills the active gateway (kill -9), and starts it again.
 Routers notice the death by three requests without an answer, 50 ms apart. Losses are on the link
-between the nodes, both ways. It needs root, ip, ethtool, setpriv, nft and iperf3. A run takes half
+between the nodes, both ways. The price of the copy is measured in memory: a worker that makes 100,000
+mappings a second, without a partner and with one, and the link between the two. It needs root, ip, ethtool, setpriv, nft and iperf3. A run takes half
 a minute.
 
 Examples:
@@ -63,6 +70,7 @@ fn few_mappings(text: &str) -> Result<u32, String> {
 struct Results {
     mappings: u32,
     runs: Vec<Run>,
+    prices: Vec<Price>,
     failed: Vec<Failed>,
 }
 
@@ -107,9 +115,13 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         (true, false) => LOSSES.to_vec(),
         (false, _) => args.losses,
     };
-    let mut results = Results { mappings, runs: Vec::new(), failed: Vec::new() };
+    let mut results = Results { mappings, runs: Vec::new(), prices: vec![], failed: Vec::new() };
     let all = losses.iter().flat_map(|loss| (0..runs).map(move |run| (*loss, run)));
-    let progress = progress(u64::from(runs) * losses.len() as u64);
+    let progress = progress(u64::from(runs) * (losses.len() as u64 + 1));
+    for run in 0..runs {
+        results.prices.push(price(&format!("{TAG}{}-p{run}", std::process::id()))?);
+        progress.inc(1);
+    }
     for (number, (loss, _)) in all.enumerate() {
         let name = format!("{TAG}{}-{number}", std::process::id());
         match measure(&name, mappings, loss) {
@@ -169,6 +181,12 @@ fn measure(name: &str, mappings: u32, loss: u32) -> anyhow::Result<Run> {
         copied_ms: ms(back),
         lost_on_return,
     })
+}
+
+/// The price of the copy. A namespace has the link, a folder the nodes' certificates.
+fn price(name: &str) -> anyhow::Result<Price> {
+    let network = PairNetwork::build(name).context("cannot build the network")?;
+    network.node("a").enter(|| copies::measure(&network.directory(), PRICED))?
 }
 
 /// Loses packets of the link between the nodes, in both.
@@ -234,13 +252,65 @@ fn report(results: &Results) -> Report {
         ]);
     }
     report.table(table);
+    report.plot(plot(&results.runs));
+    report.text(format!(
+        "The price of the copy: processor time of a worker for each new mapping, a packet and its \
+         answer, at {RATE} new mappings a second, between devices in memory. The last column is the \
+         difference of the medians with and without a partner, as a part of one worker. The link \
+         has a thread of its own, which is not counted."
+    ));
+    report.table(price_table(&results.prices));
     report
+}
+
+/// Silences and lag of each run.
+fn plot(runs: &[Run]) -> Plot {
+    let series = |name, read: fn(&Run) -> f64| {
+        let points = runs.iter().map(|run| (f64::from(run.loss_percent), read(run))).collect();
+        Series::new(name, Style::Points, points)
+    };
+    let most = runs.iter().map(|run| run.loss_percent).max().unwrap_or_default();
+    let limit = |name, value| {
+        Series::new(name, Style::Dashed, vec![(0.0, value), (f64::from(most), value)])
+    };
+    Plot {
+        name: String::new(),
+        title: "A kill of the active gateway, each run".into(),
+        x: Axis::linear("loss on the link between the nodes, percent"),
+        y: Axis::log("milliseconds"),
+        series: vec![
+            series("call silent", |run| run.call_ms),
+            series("download silent", |run| run.download_ms),
+            series("lag, 99 of 100", |run| run.lag_p99_ms),
+            series("copied again", |run| run.copied_ms),
+            limit("target of silences", 200.0),
+            limit("target of the lag", 50.0),
+        ],
+    }
+}
+
+fn price_table(prices: &[Price]) -> Table {
+    let of = |read: fn(&Price) -> f64| prices.iter().map(read);
+    let median = |read| Spread::of(&of(read).collect::<Vec<_>>()).median;
+    let more = median(|price| price.active_ns) - median(|price| price.alone_ns);
+    let header = [
+        "runs",
+        "without a partner, ns",
+        "with one, ns",
+        "the partner's worker, ns",
+        "part of a worker",
+    ];
+    Table::new(header).row([
+        prices.len().to_string(),
+        spread(of(|price| price.alone_ns)),
+        spread(of(|price| price.active_ns)),
+        spread(of(|price| price.partner_ns)),
+        format!("{:.1} %", more * f64::from(RATE) / 1e9 * 100.0),
+    ])
 }
 
 /// Median, least and greatest.
 fn spread(values: impl Iterator<Item = f64>) -> String {
-    let mut all: Vec<f64> = values.collect();
-    all.sort_unstable_by(f64::total_cmp);
-    let (Some(least), Some(most)) = (all.first(), all.last()) else { return String::new() };
-    format!("{:.0} ({least:.0} to {most:.0})", all[all.len() / 2])
+    let Spread { min, median, max, .. } = Spread::of(&values.collect::<Vec<_>>());
+    format!("{median:.0} ({min:.0} to {max:.0})")
 }
