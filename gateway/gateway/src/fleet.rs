@@ -129,6 +129,8 @@ pub struct Fleet {
     before_orders: usize,
     /// True if more messages wait than the last turn took.
     is_behind: bool,
+    /// True if the partner could take more records than the last turn sent.
+    has_more: bool,
     young: Young,
     /// Ports whose rest has ended.
     ending: VecDeque<u128>,
@@ -200,6 +202,7 @@ impl Fleet {
                 version: 0,
                 before_orders: 0,
                 is_behind: false,
+                has_more: false,
                 young: Young::default(),
                 ending: VecDeque::new(),
                 changes: Vec::new(),
@@ -335,10 +338,10 @@ impl Fleet {
         self.has_waiting = slices.iter().any(|slice| slice.waits_since().is_some());
     }
 
-    /// Time of the next turn that is due: at once if messages wait, for each turn takes some; at
-    /// the next look at the orders if one of its works is not done.
+    /// Time of the next turn that is due: at once if messages or records wait, for each turn takes
+    /// some; at the next look at the orders if one of its works is not done.
     pub(crate) fn next_deadline(&self) -> Timestamp {
-        if self.is_behind || self.lead.as_ref().is_some_and(|lead| lead.has_more) {
+        if self.is_behind || self.has_more || self.lead.as_ref().is_some_and(|lead| lead.has_more) {
             return self.last_turn;
         }
         let is_guarding = self.slices.iter().any(Slice::is_guarding);
@@ -511,6 +514,7 @@ impl Fleet {
             }
             self.link_status = status;
         }
+        self.has_more = false;
         if self.link_status.connected.is_none() {
             return;
         }
@@ -518,7 +522,7 @@ impl Fleet {
         self.tell_version();
         let late = self.link_status.round_trip.map_or(LOST, |time| (4 * time).max(LOST));
         let epoch = self.board.epoch().told(now);
-        let Self { link, slices, young, ports, .. } = self;
+        let Self { link, slices, young, ports, has_more, .. } = self;
         let room = link.room().max(LEAST_ROOM);
         for slice in slices {
             if let Some(outbound) = &mut slice.outbound {
@@ -526,6 +530,7 @@ impl Fleet {
             }
             let send = |message| link.send(message);
             slice.send((engine, hosts, ports), (now, room, SENT_A_TURN), (young, epoch), send);
+            *has_more |= slice.outbound.as_ref().is_some_and(|outbound| outbound.has_more);
         }
     }
 

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 pub const RATE: u32 = 100_000;
 
 /// Hosts inside, which make mappings in turn.
-const HOSTS: u32 = 256;
+const HOSTS: u32 = 1024;
 
 /// The external addresses.
 const RANGE: AddressRange =
@@ -81,7 +81,7 @@ pub fn measure(folder: &Path, time: Duration) -> anyhow::Result<Price> {
         stop.store(true, Ordering::Relaxed);
         let (spent, copies) =
             second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let made = active.made;
+        let made = active.mappings();
         ensure!(copies == made, "the partner has {copies} copies of {made} mappings");
         let partner_ns = spent / f64::from(made);
         Ok(Price { alone_ns, active_ns: result?, partner_ns })
@@ -148,6 +148,21 @@ impl Node {
         clock::time(|| self.worker.turn(now, &mut ())).0
     }
 
+    /// Takes the turns that are due until then. Returns their processor time.
+    fn wait(&mut self, until: Instant) -> f64 {
+        let mut spent = 0.0;
+        while let left = until.saturating_duration_since(Instant::now())
+            && !left.is_zero()
+        {
+            let next = self.worker.next_deadline().since(self.clock.now());
+            thread::sleep(left.min(next));
+            if next < left {
+                spent += self.turn();
+            }
+        }
+        spent
+    }
+
     /// Takes turns until a packet is translated: the node then is the owner of its slice.
     fn begin(&mut self) -> anyhow::Result<()> {
         let end = Instant::now() + PATIENCE;
@@ -179,25 +194,20 @@ impl Node {
         let (warm, all) = (slots(WARM), slots(WARM + time));
         let (begin, mut spent) = (Instant::now(), 0.0);
         for number in 0..all {
-            let due = begin + slot * number;
-            thread::sleep(due.saturating_duration_since(Instant::now()));
+            let waited = self.wait(begin + slot * number);
             let left = self.ask(BATCH as u32);
             self.made += BATCH as u32;
             lock(&self.ports[1].0).extend(left.iter().map(|frame| answer(frame, &PAYLOAD)));
             let turn = self.turn();
             if number >= warm {
-                spent += turn;
+                spent += waited + turn;
             }
             lock(&self.ports[0].1).clear();
         }
         let late = begin.elapsed().saturating_sub(slot * all);
         ensure!(late < time / 10, "the rate was not reached: {late:?} behind");
         // The last mappings are copied.
-        let end = Instant::now() + WARM;
-        while Instant::now() < end {
-            self.turn();
-            thread::sleep(PAUSE);
-        }
+        self.wait(Instant::now() + WARM);
         Ok(spent / f64::from((all - warm) * BATCH as u32))
     }
 
@@ -207,10 +217,15 @@ impl Node {
         let mut spent = 0.0;
         while !stop.load(Ordering::Relaxed) {
             spent += self.turn();
-            thread::sleep(PAUSE);
+            let next = self.worker.next_deadline().since(self.clock.now());
+            thread::sleep(next.min(PAUSE));
         }
+        (spent, self.mappings())
+    }
+
+    fn mappings(&mut self) -> u32 {
         let now = self.clock.now();
-        (spent, self.worker.status(now).engine.mappings().count() as u32)
+        self.worker.status(now).engine.mappings().count() as u32
     }
 }
 

@@ -75,6 +75,8 @@ pub(super) struct Outbound {
     /// workers of the partner when one was lost last.
     late: Duration,
     confirmed: Vec<u64>,
+    /// True if the last call of [`Outbound::send`] ended before all was sent that may be sent now.
+    pub(super) has_more: bool,
     /// How packets of control flows depend on the partner.
     pub(super) binding: Binding,
     /// Time since which tickets wait and the partner has confirmed nothing for them.
@@ -111,6 +113,7 @@ impl Outbound {
             told: 0,
             late: Duration::ZERO,
             confirmed: vec![0; readers],
+            has_more: false,
             binding: Binding::new(now),
             silent: None,
         }
@@ -192,6 +195,7 @@ impl Outbound {
         // What the partner refuses as a whole would be sent in vain, again and again.
         let accepts = |answer: &Answer| answer.refusal.differences.is_empty();
         let most = if self.answers.iter().all(accepts) { most } else { 0 };
+        let mut has_more = most > 0;
         for _ in 0..most {
             let Self { sender, held, .. } = &mut *self;
             let source = |key, out: &mut Vec<u8>| {
@@ -203,18 +207,24 @@ impl Outbound {
                     if !send(packet) {
                         // It counts as lost, and its keys are sent again.
                         sender.note_unsent();
+                        has_more = false;
                         break;
                     }
                 }
                 Written::More => {}
-                Written::Nothing => break,
+                Written::Nothing => {
+                    has_more = !self.has_listed_all();
+                    break;
+                }
                 Written::Full => {
                     // What fills the window must not wait longer than necessary.
                     self.late = Duration::ZERO;
+                    has_more = false;
                     break;
                 }
             }
         }
+        self.has_more = has_more;
         self.check(now);
         let is_complete = self.is_complete(now);
         let mark = epoch.map_or(0, |(_, mark)| mark);
