@@ -31,7 +31,7 @@ use signal_hook::iterator::Signals;
 
 use crate::Failure;
 use ipv6::IPV6_STEPS;
-pub(crate) use pair::{Outage, Stage};
+pub(crate) use pair::{Notice, Outage, Stage};
 use report::{Report, StepResult};
 use steps::{DemoNetwork, STEPS};
 use tunnels::TUNNEL_STEPS;

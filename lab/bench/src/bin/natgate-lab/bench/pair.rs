@@ -2,7 +2,7 @@
 
 use super::{Output, command, live, mappings};
 use crate::Failure;
-use crate::demo::{Outage, Stage};
+use crate::demo::{Notice, Outage, Stage};
 use anyhow::{Context, anyhow};
 use natgate_lab::bed::TAG;
 use natgate_lab::copies::{self, Price, RATE};
@@ -28,8 +28,9 @@ const TOOLS: [(&str, &str); 1] = [("iperf3", "iperf3")];
 const AFTER_HELP: &str = "\
 Each run makes two gateways in network namespaces of its own, with the mappings, a call of 50
 packets a second, a download and iperf3. It kills the active gateway (kill -9), and starts it again.
-Routers notice the death by three requests without an answer, 50 ms apart. Losses are on the link
-between the nodes, both ways. The price of the copy is measured in memory: a worker that makes 100,000
+Routers notice the death by three requests without an answer, 50 ms apart; in further runs they are
+told, as by a routing daemon, when the guardian has removed the announced routes. Losses are on the
+link between the nodes, both ways. The price of the copy is measured in memory: a worker that makes 100,000
 mappings a second, without a partner and with one, and the link between the two. It needs root, ip, ethtool, setpriv, nft and iperf3. A run takes half
 a minute.
 
@@ -78,6 +79,7 @@ struct Results {
 #[derive(Serialize)]
 struct Failed {
     loss_percent: u32,
+    told: bool,
     why: String,
 }
 
@@ -85,6 +87,8 @@ struct Failed {
 #[derive(Serialize)]
 struct Run {
     loss_percent: u32,
+    /// True if routers were told of the end by the announced routes.
+    told: bool,
     /// Until both routers used the other gateway.
     noticed_ms: f64,
     /// Longest silence of the call, packets of it that were lost, and the same of the download.
@@ -116,18 +120,20 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         (false, _) => args.losses,
     };
     let mut results = Results { mappings, runs: Vec::new(), prices: vec![], failed: Vec::new() };
-    let all = losses.iter().flat_map(|loss| (0..runs).map(move |run| (*loss, run)));
-    let progress = progress(u64::from(runs) * (losses.len() as u64 + 1));
+    let cases = losses.iter().map(|loss| (*loss, Notice::Requests)).chain([(0, Notice::Routes)]);
+    let all = cases.flat_map(|case| (0..runs).map(move |_| case));
+    let progress = progress(u64::from(runs) * (losses.len() as u64 + 2));
     for run in 0..runs {
         results.prices.push(price(&format!("{TAG}{}-p{run}", std::process::id()))?);
         progress.inc(1);
     }
-    for (number, (loss, _)) in all.enumerate() {
+    for (number, (loss, notice)) in all.enumerate() {
         let name = format!("{TAG}{}-{number}", std::process::id());
-        match measure(&name, mappings, loss) {
+        match measure(&name, mappings, (loss, notice)) {
             Ok(run) => results.runs.push(run),
             Err(error) => {
-                results.failed.push(Failed { loss_percent: loss, why: format!("{error:#}") });
+                let (told, why) = (notice == Notice::Routes, format!("{error:#}"));
+                results.failed.push(Failed { loss_percent: loss, told, why });
             }
         }
         progress.inc(1);
@@ -136,15 +142,15 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     args.output.deliver("pair", &report(&results))?;
     match &results.failed[..] {
         [] => Ok(()),
-        [Failed { loss_percent, why }, ..] => {
+        [Failed { loss_percent, why, .. }, ..] => {
             Err(anyhow!("a run at {loss_percent} % loss: {why}").into())
         }
     }
 }
 
 /// One run.
-fn measure(name: &str, mappings: u32, loss: u32) -> anyhow::Result<Run> {
-    let mut stage = Stage::new(name, mappings)?;
+fn measure(name: &str, mappings: u32, (loss, notice): (u32, Notice)) -> anyhow::Result<Run> {
+    let mut stage = Stage::new(name, mappings, notice)?;
     lose(&stage, loss)?;
     stage.start()?;
     stage.fill()?;
@@ -169,6 +175,7 @@ fn measure(name: &str, mappings: u32, loss: u32) -> anyhow::Result<Run> {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     Ok(Run {
         loss_percent: loss,
+        told: notice == Notice::Routes,
         noticed_ms: ms(noticed?),
         call_ms: ms(call),
         call_lost,
@@ -212,14 +219,17 @@ fn report(results: &Results) -> Report {
     report.text(format!(
         "{} mappings of UDP, a call of 50 packets a second and a download; kill -9 of the active \
          gateway. Medians of the runs, with the least and the greatest in brackets. Routers notice \
-         the death after 150 ms by themselves. Kept: the smallest share of mappings that had the \
+         the death by three requests without an answer, 50 ms apart, or are told by the guardian's \
+         removal of the announced routes. Kept: the smallest share of mappings that had the \
          same external endpoint at the partner.",
         results.mappings
     ));
     let mut table = Table::new([
         "loss on the link",
+        "routers by",
         "runs",
         "failed",
+        "noticed, ms",
         "call silent, ms",
         "download silent, ms",
         "kept",
@@ -228,20 +238,23 @@ fn report(results: &Results) -> Report {
         "copied again, ms",
         "lost on return",
     ]);
-    let failed = results.failed.iter().map(|run| run.loss_percent);
-    let mut losses: Vec<u32> =
-        results.runs.iter().map(|run| run.loss_percent).chain(failed.clone()).collect();
-    losses.sort_unstable();
-    losses.dedup();
-    for loss in losses {
-        let runs: Vec<&Run> = results.runs.iter().filter(|run| run.loss_percent == loss).collect();
+    let failed = results.failed.iter().map(|run| (run.told, run.loss_percent));
+    let mut cases: Vec<(bool, u32)> =
+        results.runs.iter().map(|run| (run.told, run.loss_percent)).chain(failed.clone()).collect();
+    cases.sort_unstable();
+    cases.dedup();
+    for case in cases {
+        let is_of = |run: &&Run| (run.told, run.loss_percent) == case;
+        let runs: Vec<&Run> = results.runs.iter().filter(is_of).collect();
         let spread = |read: fn(&Run) -> f64| spread(runs.iter().map(|run| read(run)));
         let kept = runs.iter().map(|run| run.kept).min().unwrap_or_default();
         let lost: usize = runs.iter().map(|run| run.lost_on_return).sum();
         table.push([
-            format!("{loss} %"),
+            format!("{} %", case.1),
+            if case.0 { "told" } else { "requests" }.to_owned(),
             runs.len().to_string(),
-            failed.clone().filter(|other| *other == loss).count().to_string(),
+            failed.clone().filter(|other| *other == case).count().to_string(),
+            spread(|run| run.noticed_ms),
             spread(|run| run.call_ms),
             spread(|run| run.download_ms),
             format!("{:.3} %", kept as f64 / f64::from(results.mappings) * 100.0),
@@ -266,7 +279,8 @@ fn report(results: &Results) -> Report {
 /// Silences and lag of each run.
 fn plot(runs: &[Run]) -> Plot {
     let series = |name, read: fn(&Run) -> f64| {
-        let points = runs.iter().map(|run| (f64::from(run.loss_percent), read(run))).collect();
+        let asked = runs.iter().filter(|run| !run.told);
+        let points = asked.map(|run| (f64::from(run.loss_percent), read(run))).collect();
         Series::new(name, Style::Points, points)
     };
     let most = runs.iter().map(|run| run.loss_percent).max().unwrap_or_default();

@@ -13,6 +13,7 @@ mod watch;
 use super::report::{Report, StepResult};
 use anyhow::{Context, anyhow, ensure};
 pub(crate) use stage::{Outage, Stage};
+pub(crate) use watch::Notice;
 use std::time::{Duration, Instant};
 use streams::Iperf;
 
@@ -25,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(3);
 
 /// Runs the demonstration between the making of the network and its removal.
 pub(super) fn hold(name: &str, say: &dyn Fn(&str)) -> anyhow::Result<Report> {
-    let mut stage = Stage::new(name, MAPPINGS)?;
+    let mut stage = Stage::new(name, MAPPINGS, Notice::Requests)?;
     say(&introduction(name));
     let mut report = Report::default();
     let mut step = |name, what, work: &mut dyn FnMut() -> anyhow::Result<String>| {

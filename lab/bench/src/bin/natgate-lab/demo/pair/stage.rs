@@ -4,7 +4,7 @@
 use super::arrivals::Arrivals;
 use super::flows::{Flows, Kept};
 use super::streams::{self, Call, Download, Iperf};
-use super::watch::Watch;
+use super::watch::{Notice, Watch};
 use anyhow::{Context, ensure};
 use natgate_testnet::{PairNetwork, PairNode};
 use serde_json::Value;
@@ -36,6 +36,7 @@ const YOUNG: Duration = Duration::from_millis(2_200);
 pub(crate) struct Stage {
     network: Arc<PairNetwork>,
     mappings: u32,
+    notice: Notice,
     flows: Flows,
     a: Option<PairNode>,
     b: Option<PairNode>,
@@ -65,12 +66,13 @@ pub(crate) struct Outage {
 }
 
 impl Stage {
-    /// Makes the network, and the sockets for this number of mappings.
-    pub(crate) fn new(name: &str, mappings: u32) -> anyhow::Result<Self> {
+    /// Makes the network, and the sockets for this number of mappings. Routers learn of an end by
+    /// `notice`.
+    pub(crate) fn new(name: &str, mappings: u32, notice: Notice) -> anyhow::Result<Self> {
         let network = PairNetwork::build(name).context("cannot build the network")?;
         let network = Arc::new(network);
         let flows = Flows::prepare(&network, mappings).context("cannot open the sockets")?;
-        Ok(Self { network, mappings, flows, a: None, b: None, traffic: None })
+        Ok(Self { network, mappings, notice, flows, a: None, b: None, traffic: None })
     }
 
     pub(crate) fn network(&self) -> &PairNetwork {
@@ -78,7 +80,8 @@ impl Stage {
     }
 
     fn node(&self, name: &str) -> anyhow::Result<PairNode> {
-        let mut config = self.network.config(name, "");
+        let more = if self.notice == Notice::Routes { "[announce]\n" } else { "" };
+        let mut config = self.network.config(name, more);
         if self.mappings > FEW {
             for [few, many] in SLICES {
                 config = config.replace(few, many);
@@ -131,7 +134,7 @@ impl Stage {
 
     /// Begins the call and the download. Returns the bytes that have come so far.
     pub(crate) fn begin_traffic(&mut self) -> anyhow::Result<u64> {
-        let watch = Watch::start(&self.network)?;
+        let watch = Watch::start(&self.network, self.notice)?;
         let call = Call::start(&self.network).context("the call")?;
         let download = Download::start(&self.network).context("the download")?;
         let traffic = Traffic { call, download, watch };

@@ -1,9 +1,12 @@
-//! Detection of a dead gateway by the router on each side, as BFD does it: a request every 50 ms,
-//! and after three without an answer the better route is withdrawn.
+//! Detection of a dead gateway by the router on each side. The better route is withdrawn then. A
+//! router finds the death as BFD does, by a request every 50 ms and three without an answer, or it
+//! is told as by a routing daemon: the gateway's announced routes have left the kernel.
 
 use super::streams::Crew;
+use anyhow::Context;
 use natgate_testnet::{PairNetwork, PairSide};
 use socket2::{Domain, Protocol, Socket, Type};
+use std::fs;
 use std::io::Read;
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,9 +19,21 @@ pub(super) const INTERVAL: Duration = Duration::from_millis(50);
 /// Requests without an answer after which a gateway is dead.
 pub(super) const DEAD: u32 = 3;
 
+/// Interval of looks at what the kernel says about routes.
+const LOOKS: Duration = Duration::from_millis(1);
+
 /// Type of an ICMP message.
 const ECHO_REPLY: u8 = 0;
 const ECHO_REQUEST: u8 = 8;
+
+/// How routers learn that the better gateway has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// By requests without an answer.
+    Requests,
+    /// By the end of the routes that the gateway announces.
+    Routes,
+}
 
 /// The watch of both routers over the better gateway.
 pub(super) struct Watch {
@@ -29,23 +44,29 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn start(network: &Arc<PairNetwork>) -> anyhow::Result<Self> {
+    pub(super) fn start(network: &Arc<PairNetwork>, by: Notice) -> anyhow::Result<Self> {
         let mut crew = Crew::default();
         let withdrawn = Arc::new(Mutex::new([None; 2]));
-        for (place, side) in PairSide::BOTH.into_iter().enumerate() {
+        let withdraw = {
+            let (network, withdrawn) = (Arc::clone(network), Arc::clone(&withdrawn));
+            move |side: PairSide| {
+                let mut withdrawn = withdrawn.lock().unwrap_or_else(PoisonError::into_inner);
+                let place = &mut withdrawn[usize::from(side == PairSide::Border)];
+                if place.is_none() && network.withdraw(side).is_ok() {
+                    *place = Some(Instant::now());
+                }
+            }
+        };
+        if by == Notice::Routes {
+            watch_routes(network, &mut crew, withdraw)?;
+            return Ok(Self { network: Arc::clone(network), withdrawn, _crew: crew });
+        }
+        for side in PairSide::BOTH {
             let socket = network
                 .node(side.router())
                 .enter(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)))??;
-            let (network, withdrawn) = (Arc::clone(network), Arc::clone(&withdrawn));
-            crew.spawn(move |stop| {
-                watch(&socket, side, stop, || {
-                    let place =
-                        &mut withdrawn.lock().unwrap_or_else(PoisonError::into_inner)[place];
-                    if place.is_none() && network.withdraw(side).is_ok() {
-                        *place = Some(Instant::now());
-                    }
-                });
-            });
+            let withdraw = withdraw.clone();
+            crew.spawn(move |stop| watch(&socket, side, stop, || withdraw(side)));
         }
         Ok(Self { network: Arc::clone(network), withdrawn, _crew: crew })
     }
@@ -63,6 +84,32 @@ impl Watch {
         *withdrawn = [None; 2];
         Ok(())
     }
+}
+
+/// Calls `dead` for both sides when the kernel of the better gateway has lost an announced route.
+fn watch_routes(
+    network: &Arc<PairNetwork>,
+    crew: &mut Crew,
+    dead: impl Fn(PairSide) + Send + 'static,
+) -> anyhow::Result<()> {
+    let log = network.file("routes.log");
+    let program = "ip".as_ref();
+    let monitor = network.node("a").start(program, &["monitor", "route"], &log);
+    let mut monitor = monitor.context("ip monitor")?;
+    crew.spawn(move |stop| {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOKS);
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            if said.lines().any(|line| line.starts_with("Deleted") && line.contains("203.0.113.")) {
+                PairSide::BOTH.into_iter().for_each(&dead);
+                break;
+            }
+        }
+        // Both fail only if it has ended already.
+        let _ = monitor.kill();
+        let _ = monitor.wait();
+    });
+    Ok(())
 }
 
 /// Sends requests, and calls `dead` each time that too many have no answer.
