@@ -13,6 +13,7 @@
 //! [`Confirmation::is_swept`] on.
 
 mod long;
+mod pace;
 mod repairs;
 
 use crate::awaited::Awaited;
@@ -24,6 +25,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use long::{LONG, MOST_PATIENCE};
+use pace::Pace;
 
 /// Packets after which an unconfirmed packet counts as lost, if later ones have arrived.
 const REORDERED: u64 = 3;
@@ -63,6 +65,8 @@ pub enum Written {
     Nothing,
     /// Many keys needed no record; there are more to look at.
     More,
+    /// Packets wait at the partner, which is slower than this node.
+    Waiting,
     /// Too many packets are unconfirmed.
     Full,
 }
@@ -114,6 +118,7 @@ pub struct Sender {
     next: u64,
     floor: u64,
     flying: VecDeque<Flying>,
+    pace: Pace,
     changed: KeySet,
     /// Keys that must be sent whatever was sent before: their last packet was lost, or the copy
     /// differs.
@@ -175,6 +180,7 @@ impl Sender {
             next: 1,
             floor: 1,
             flying: VecDeque::new(),
+            pace: Pace::default(),
             changed: KeySet::default(),
             lost: KeySet::default(),
             shared: KeySet::default(),
@@ -284,6 +290,9 @@ impl Sender {
         if self.next - self.floor >= WINDOW {
             return Written::Full;
         }
+        if self.pace.is_full() {
+            return Written::Waiting;
+        }
         self.repair_some(extent, now);
         let mut packet = packet::begin_packet(self.id, self.next, self.floor, now);
         let (mut keys, mut record, mut looks) = (Vec::new(), Vec::new(), 0);
@@ -342,6 +351,7 @@ impl Sender {
         self.counters.note_packet(keys.len(), packet.len());
         self.flying.push_back(Flying { keys, sent: now, confirmed: 0, is_settled: false, long });
         self.next += 1;
+        self.pace.note_sent();
         Written::Packet(packet)
     }
 
@@ -478,6 +488,7 @@ impl Sender {
             self.patience = needed.unwrap_or(self.patience);
         }
         self.shorten(at);
+        self.pace.note_arrived(now.saturating_sub(sent));
         let flying = &mut self.flying[at];
         flying.is_settled = true;
         for key in core::mem::take(&mut flying.keys) {
@@ -503,6 +514,7 @@ impl Sender {
 
     fn lose(&mut self, at: usize, now: u64) {
         self.shorten(at);
+        self.pace.note_lost();
         let flying = &mut self.flying[at];
         flying.is_settled = true;
         let number = self.floor + at as u64;
@@ -578,13 +590,6 @@ impl Sender {
     /// Number of the latest confirmation of each reader.
     pub fn latest(&self) -> impl Iterator<Item = u64> + '_ {
         self.readers.iter().map(|reader| reader.latest)
-    }
-
-    /// Time for which the oldest change has been waiting to be sent or confirmed, nanoseconds.
-    pub fn lag(&self, now: u64) -> u64 {
-        let oldest = self.flying.front().map(|flying| flying.sent);
-        let since = oldest.into_iter().chain(self.oldest.or(self.newer)).min();
-        since.map_or(0, |since| now.saturating_sub(since))
     }
 
     /// Counters.

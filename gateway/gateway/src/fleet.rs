@@ -68,9 +68,6 @@ const SETTLES: Duration = Duration::from_millis(1);
 /// Interval of the figures that a worker tells the leading one.
 const FIGURES: Duration = Duration::from_millis(100);
 
-/// Shortest time after which an unconfirmed packet counts as lost.
-const LOST: Duration = Duration::from_millis(100);
-
 /// A turn that comes later than this after the one before: the process stood still.
 const STOOD_STILL: Duration = Duration::from_secs(2);
 
@@ -477,7 +474,7 @@ impl Fleet {
                 CopyChange::Changed(key) => {
                     let Some(facts) = engine.copy_facts(key) else { continue };
                     if let Some(outbound) = outbound_of(&mut self.slices, facts.address) {
-                        outbound.sender.change(key, now.0);
+                        outbound.note_change((key, &facts), now, &self.ports, &mut self.young);
                     }
                 }
                 CopyChange::Ended(key, port) => {
@@ -520,13 +517,13 @@ impl Fleet {
         }
         self.lacks_flows = self.link_status.lacks_flows;
         self.tell_version();
-        let late = self.link_status.round_trip.map_or(LOST, |time| (4 * time).max(LOST));
+        let round_trip = self.link_status.round_trip.unwrap_or_default();
         let epoch = self.board.epoch().told(now);
         let Self { link, slices, young, ports, has_more, .. } = self;
         let room = link.room().max(LEAST_ROOM);
         for slice in slices {
             if let Some(outbound) = &mut slice.outbound {
-                outbound.expire(now, late);
+                outbound.expire(now, round_trip);
             }
             let send = |message| link.send(message);
             slice.send((engine, hosts, ports), (now, room, SENT_A_TURN), (young, epoch), send);

@@ -20,6 +20,12 @@ impl Sender {
         packet::write_digests(self.id, (self.next - 1, self.floor), &self.digests, &unsettled)
     }
 
+    /// True if the partner has no mapping of a key, nothing of the key waits, and nothing is on its
+    /// way but an end.
+    pub fn is_new(&self, key: u32) -> bool {
+        self.mark(key) == 0 && !self.lost.contains(key) && !self.changed.contains(key)
+    }
+
     /// Sends all keys of some buckets again, ends included, because the copy differs.
     pub fn repair(&mut self, buckets: &[u16]) {
         self.repairs.extend(buckets.iter().filter(|bucket| usize::from(**bucket) < BUCKETS));

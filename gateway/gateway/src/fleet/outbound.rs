@@ -29,6 +29,13 @@ const CHECKPOINTS: Duration = Duration::from_millis(100);
 /// Largest age of a copy that counts as complete although something is on its way.
 const RECENT: Duration = Duration::from_secs(1);
 
+/// Shortest time after which an unconfirmed packet counts as lost.
+const LOST: Duration = Duration::from_millis(100);
+
+/// Time of a confirmation from which on fewer packets are sent ahead, unless two round trips are
+/// longer.
+const WAITED: Duration = Duration::from_millis(20);
+
 /// Longest time after which an unconfirmed packet counts as lost, if the round trip is not longer.
 const MOST_LATE: Duration = Duration::from_secs(2);
 
@@ -75,6 +82,8 @@ pub(super) struct Outbound {
     /// workers of the partner when one was lost last.
     late: Duration,
     confirmed: Vec<u64>,
+    /// True if young mappings are sent, too.
+    takes_all: bool,
     /// True if the last call of [`Outbound::send`] ended before all was sent that may be sent now.
     pub(super) has_more: bool,
     /// How packets of control flows depend on the partner.
@@ -113,21 +122,44 @@ impl Outbound {
             told: 0,
             late: Duration::ZERO,
             confirmed: vec![0; readers],
+            takes_all: false,
             has_more: false,
             binding: Binding::new(now),
             silent: None,
         }
     }
 
-    /// Packets that are unconfirmed for too long count as lost, after the time `shortest` at the
-    /// earliest. While a worker of the partner confirms nothing, that time doubles with each loss:
+    /// A mapping has changed. One that is too young for a record, and of which the partner knows
+    /// nothing, waits for its age alone.
+    pub(super) fn note_change(
+        &mut self,
+        (key, facts): (u32, &CopyFacts),
+        now: Timestamp,
+        ports: &SharedPorts,
+        young: &mut Young,
+    ) {
+        let waits = is_too_young(facts, now) && !self.takes_all && !ports.have_gateways();
+        if !waits || !self.sender.is_new(key) {
+            self.sender.change(key, now.0);
+        } else if !facts.is_tcp {
+            young.add(facts.created.plus(YOUNG), key);
+        }
+    }
+
+    /// Packets that are unconfirmed for too long count as lost, after four round trips at the
+    /// earliest, and after twice the time of the last confirmation: packets may wait at the
+    /// partner. While a worker of the partner confirms nothing, that time doubles with each loss:
     /// the others would get the same records again and again.
-    pub(super) fn expire(&mut self, now: Timestamp, shortest: Duration) {
+    pub(super) fn expire(&mut self, now: Timestamp, round_trip: Duration) {
+        let shortest = (4 * round_trip).max(LOST);
+        let late = (2 * round_trip).max(WAITED);
+        self.sender.set_late(late.as_nanos() as u64);
         let is_silent = self.sender.latest().zip(&self.confirmed).any(|(now, then)| now == *then);
         if !is_silent {
             self.late = shortest;
         }
-        let late = self.late.clamp(shortest, shortest.max(MOST_LATE));
+        let took = Duration::from_nanos(self.sender.took());
+        let late = self.late.max(2 * took).clamp(shortest, shortest.max(MOST_LATE));
         let lost = self.sender.counters().lost;
         self.sender.expire(now.0.saturating_sub(late.as_nanos() as u64), now.0);
         if self.sender.counters().lost > lost {
@@ -185,6 +217,7 @@ impl Outbound {
         (young, epoch): (&mut Young, Option<Told>),
         mut send: impl FnMut(Vec<u8>) -> bool,
     ) {
+        self.takes_all = takes_all;
         let has = |address| is_in(ranges, address);
         // Each worker has all static mappings. The worker of the host has their sessions.
         let is_its = |facts: &CopyFacts| {
@@ -214,6 +247,10 @@ impl Outbound {
                 Written::More => {}
                 Written::Nothing => {
                     has_more = !self.has_listed_all();
+                    break;
+                }
+                Written::Waiting => {
+                    has_more = false;
                     break;
                 }
                 Written::Full => {
@@ -372,6 +409,11 @@ impl Outbound {
     }
 }
 
+/// True if a mapping is not copied yet: UDP before an age, TCP before it is established.
+fn is_too_young(facts: &CopyFacts, now: Timestamp) -> bool {
+    !facts.is_settled && (facts.is_tcp || now < facts.created.plus(YOUNG))
+}
+
 impl Held {
     fn add(&mut self, protocol: u8, address: Ipv4Addr, taken: &[u64; 1024]) {
         let ports: Vec<u16> = (0..=u16::MAX)
@@ -409,7 +451,7 @@ impl Held {
             return Present::Absent;
         }
         let (due, start) = (facts.created.plus(YOUNG), out.len());
-        let is_young = !takes_all && !facts.is_settled && (facts.is_tcp || now < due);
+        let is_young = !takes_all && is_too_young(&facts, now);
         // A mapping of a control flow goes at once; without gateways there is none.
         if is_young && (facts.is_tcp || !ports.have_gateways()) {
             if !facts.is_tcp {

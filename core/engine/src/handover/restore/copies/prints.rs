@@ -5,6 +5,9 @@ use crate::TimeoutSet;
 use crate::handover::record::{Kind, MappingFields, Writer, fingerprint, times_of};
 use alloc::vec::Vec;
 
+/// Bytes of what matters of a mapping with a few sessions, about.
+const ROOM: usize = 128;
+
 /// Fingerprint of a set of timeouts.
 pub(super) fn print_of(set: &TimeoutSet) -> u64 {
     let mut bytes = [0; 48];
@@ -16,7 +19,8 @@ pub(super) fn print_of(set: &TimeoutSet) -> u64 {
 /// Fingerprint of what matters of a mapping, the ends of requests included. `names` has its set of
 /// timeouts and its realm.
 pub(super) fn essence(fields: &MappingFields, parts: &MappingParts, names: &[u8]) -> u64 {
-    let mut bytes = Vec::new();
+    // Room for most mappings, so that the memory does not grow by and by.
+    let mut bytes = Vec::with_capacity(ROOM);
     let mut to = Writer::begin(&mut bytes, Kind::Mapping);
     to.u8(fields.protocol).u8(fields.flags);
     to.endpoint(fields.internal).endpoint(fields.external);

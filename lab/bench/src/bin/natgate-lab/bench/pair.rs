@@ -124,7 +124,13 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let all = cases.flat_map(|case| (0..runs).map(move |_| case));
     let progress = progress(u64::from(runs) * (losses.len() as u64 + 2));
     for run in 0..runs {
-        results.prices.push(price(&format!("{TAG}{}-p{run}", std::process::id()))?);
+        match price(&format!("{TAG}{}-p{run}", std::process::id())) {
+            Ok(price) => results.prices.push(price),
+            Err(error) => {
+                let why = format!("the price of the copy: {error:#}");
+                results.failed.push(Failed { loss_percent: 0, told: false, why });
+            }
+        }
         progress.inc(1);
     }
     for (number, (loss, notice)) in all.enumerate() {
