@@ -300,7 +300,8 @@ impl Engine {
     }
 
     /// The external address of a host's mappings of its default pool. If the host has no such
-    /// mapping, the pool's only address. `None`: not known yet.
+    /// mapping, the pool's only address. `None`: not known yet. An address that gives out no ports
+    /// does not count if another one of the pool does: the host's next mapping gets that one.
     pub fn external_address(&self, realm: u16, host: Ipv4Addr) -> Option<Ipv4Addr> {
         let host = Host::new(realm, host.to_bits());
         if !self.has_realm(realm) {
@@ -313,6 +314,7 @@ impl Engine {
         let record = self.subscribers.find(host);
         let paired = record.and_then(|at| self.subscribers.paired(at, pool));
         let paired = self.external.pairing(pool, host, paired);
+        let paired = paired.filter(|&index| !self.external.leaves(pool, index));
         let only = || self.external.only_address(pool);
         paired.or_else(only).map(|index| Ipv4Addr::from_bits(self.external.address(index)))
     }

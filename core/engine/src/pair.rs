@@ -46,6 +46,8 @@ pub enum CopyChange {
     Changed(u32),
     /// The mapping with this key has ended. Its port rests until [`Engine::end_rest`].
     Ended(u32, PairPort),
+    /// The static mapping with this key has ended. Its port does not rest: nobody else has got it.
+    StaticEnded(u32, PairPort),
 }
 
 /// An external port of a mapping, as one that rests.
@@ -415,6 +417,15 @@ impl Engine {
             pair.changes.push(CopyChange::Ended(key, port));
         }
         true
+    }
+
+    /// A static mapping has ended.
+    pub(crate) fn note_static_end(&mut self, key: u32, protocol: u8, external: External) {
+        let external = self.shown_end(external);
+        let port = PairPort { protocol, external, remote: Ipv4Addr::UNSPECIFIED, number: 0 };
+        if let Some(pair) = &mut self.pair {
+            pair.changes.push(CopyChange::StaticEnded(key, port));
+        }
     }
 
     /// A mapping without a port has ended, at a tick. Its endpoint rests if the engine is one of a

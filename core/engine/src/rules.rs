@@ -75,6 +75,8 @@ pub struct RuleSet {
     rulings: Arc<[Ruling]>,
     len: usize,
     by_port: bool,
+    /// Pools of the rules that look at a port, in order.
+    pools_by_port: Arc<[usize]>,
     drops: bool,
     bypasses: bool,
 }
@@ -118,6 +120,11 @@ impl RuleSet {
         self.by_port
     }
 
+    /// Pools of the rules that look at a port, in order.
+    pub fn pools_by_port(&self) -> &[usize] {
+        &self.pools_by_port
+    }
+
     /// True if a rule drops packets.
     #[inline(always)]
     pub fn drops(&self) -> bool {
@@ -132,7 +139,8 @@ impl RuleSet {
 
     /// Bytes that the rules take.
     pub fn memory(&self) -> u64 {
-        (self.tries.memory() + size_of_val(&*self.rulings) + self.dnat.memory()) as u64
+        let pools = size_of_val(&*self.pools_by_port);
+        (self.tries.memory() + size_of_val(&*self.rulings) + pools + self.dnat.memory()) as u64
     }
 
     /// Checks that the pools and addresses that rules name exist.

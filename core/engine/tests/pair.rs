@@ -77,6 +77,7 @@ fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) -> usize {
                 to.engine.end_copy(copies, key);
                 from.engine.end_rest(port);
             }
+            CopyChange::StaticEnded(key, _) => to.engine.end_copy(copies, key),
         }
     }
     placed
@@ -204,7 +205,7 @@ fn a_static_mapping_at_a_port_that_rests_does_not_end_its_hold_down() {
         a.wait_s(301.0);
         let ended = changes(&mut a).into_iter().find_map(|change| match change {
             CopyChange::Ended(_, port) => Some(port),
-            CopyChange::Changed(_) => None,
+            _ => None,
         });
         let statics = vec![StaticMapping {
             protocol: Some(UDP),
@@ -841,4 +842,45 @@ fn further_ports_of_a_subscriber_are_copied_as_they_are() {
             assert!(flows.iter().all(|(other, _)| *other != external), "{external}");
         }
     }
+}
+
+/// A host asks for its external address, and then for a mapping: both are of the node that it asks.
+#[test]
+fn the_external_address_of_a_host_is_one_that_the_node_gives_out() {
+    let host = Ipv4Addr::new(10, 0, 0, 5);
+    let mut a = node(&[A], (2000, 2100), 0);
+    a.out(&udp("10.0.0.5:4000", REMOTE));
+    for (own, told) in [(&[B][..], B), (&[] as &[&str], A)] {
+        let mut b = node(own, (2000, 2100), 0);
+        let mut copies = begin(&a, &mut b);
+        assert!(matches!(copy_all(&a, &mut b, &mut copies)[..], [Copied::Made(_)]));
+        let told = Some(told.parse().expect("an address"));
+        assert_eq!(b.engine.external_address(0, host), told, "{own:?}");
+        if own == [B] {
+            assert!(b.external_of(&udp("10.0.0.5:4001", REMOTE)).starts_with(B));
+            assert_eq!(b.engine.external_address(0, host), told);
+        }
+    }
+}
+
+/// The owner still has a static mapping that a reload has taken from the partner.
+#[test]
+fn a_record_of_a_static_mapping_that_a_reload_has_removed_finds_no_place() {
+    let (mut a, mut b) = (node(&[A], (2000, 2100), 0), node(&[B], (2000, 2100), 0));
+    let plain = a.engine.config().clone();
+    let statics = vec![StaticMapping {
+        protocol: Some(UDP),
+        internal: (Ipv4Addr::new(10, 0, 0, 9), Some(53)),
+        external: (A.parse().unwrap(), Some(2000)),
+        ..StaticMapping::default()
+    }];
+    let with = Config { statics, ..plain.clone() };
+    [&mut a, &mut b].into_iter().for_each(|lab| reload(lab, &with));
+    a.out(&udp("10.0.0.9:53", REMOTE));
+    let mut copies = begin(&a, &mut b);
+    assert!(matches!(copy_all(&a, &mut b, &mut copies)[..], [Copied::Made(_)]));
+    reload(&mut b, &plain);
+    assert_eq!(b.engine.mappings().count(), 0);
+    assert!(matches!(copy_all(&a, &mut b, &mut copies)[..], [Copied::NoPlace]));
+    assert_eq!(b.engine.mappings().count(), 0);
 }

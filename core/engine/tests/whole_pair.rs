@@ -48,7 +48,9 @@ fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) -> (Vec<Copied>, Ve
     let (mut changes, mut copied, mut ended) = (Vec::new(), Vec::new(), Vec::new());
     from.engine.take_changes(&mut changes);
     for change in changes {
-        let (CopyChange::Changed(key) | CopyChange::Ended(key, _)) = change;
+        let (CopyChange::Changed(key)
+        | CopyChange::Ended(key, _)
+        | CopyChange::StaticEnded(key, _)) = change;
         let mut record = Vec::new();
         match from.engine.copy_record(key, &NoNumbers, &mut record) {
             Some(_) => {
@@ -199,4 +201,12 @@ fn mappings_of_a_static_address_that_both_nodes_made_become_one() {
     let (copied, _) = follow(&mut a, &mut b, &mut copies);
     assert!(matches!(copied[..], [Copied::Made(_)]), "{copied:?}");
     assert_eq!(b.engine.mappings().count(), 1);
+    // The partner hears of the end, and no port rests for it.
+    a.wait_s(5_000.0);
+    b.wait_s(5_000.0);
+    assert_eq!((a.engine.mappings().count(), b.engine.mappings().count()), (0, 1));
+    let (copied, ended) = follow(&mut a, &mut b, &mut copies);
+    assert_eq!((copied.len(), ended.len(), a.engine.resting()), (0, 0, 0));
+    assert_eq!(b.engine.mappings().count(), 0);
+    assert_eq!(a.external_of(&udp("10.0.0.9:53", REMOTE)), format!("{A}:53"));
 }

@@ -37,8 +37,6 @@ pub struct Losses {
     counted: Counters,
     /// Packets of the gateway's own making that were lost.
     own: u64,
-    /// Times that a router outside did not answer for its hardware address.
-    silent_routers: u64,
     /// Counts of the translator for packets that did not come in.
     excluded: Counters,
     /// Input packets that the translator did not see: their bytes leave with others.
@@ -73,16 +71,6 @@ impl Losses {
     /// Packets of the gateway's own making that were lost.
     pub fn own(&self) -> u64 {
         self.own
-    }
-
-    /// Notes that a router outside does not answer for its hardware address.
-    pub(crate) fn note_silent_router(&mut self) {
-        self.silent_routers += 1;
-    }
-
-    /// Times that a router outside did not answer for its hardware address.
-    pub(crate) fn silent_routers(&self) -> u64 {
-        self.silent_routers
     }
 
     /// The translator's counters of input packets; packets lost afterwards count as dropped.

@@ -145,8 +145,8 @@ pub struct Fleet {
     lacks_flows: bool,
     /// Number of requested mappings that the engine has lost.
     lost: u64,
-    /// Times that a router outside did not answer this worker.
-    silent_routers: u64,
+    /// Time of the next look at the routers outside.
+    next_routers: Timestamp,
     /// Messages that are read before this time may have waited long, because the process stood
     /// still.
     late_until: Timestamp,
@@ -212,7 +212,7 @@ impl Fleet {
                 has_algs: false,
                 lacks_flows: false,
                 lost: 0,
-                silent_routers: 0,
+                next_routers: Timestamp(0),
                 late_until: Timestamp(0),
             }
         };
@@ -477,13 +477,14 @@ impl Fleet {
                         outbound.note_change((key, &facts), now, &self.ports, &mut self.young);
                     }
                 }
-                CopyChange::Ended(key, port) => {
+                CopyChange::Ended(key, port) | CopyChange::StaticEnded(key, port) => {
                     // Another host may get the port.
                     self.ports.forget_flows(port);
                     let address = port.external.address;
                     let slice = self.slices.iter_mut().find(|slice| slice.has(address));
                     let send = |message| _ = self.link.send(message);
-                    if !slice.is_some_and(|slice| slice.note_end(key, written(port), now, send)) {
+                    let end = (written(port), matches!(change, CopyChange::StaticEnded(..)));
+                    if !slice.is_some_and(|slice| slice.note_end(key, end, now, send)) {
                         self.ports.end_rest(engine, written(port));
                     }
                 }

@@ -23,10 +23,10 @@
 //!   at a time, within ten seconds. A question has at most 1 KiB, its answer 1 MiB.
 //! - **Clocks:** every 30 s each node asks for the other one's time, by a question. The status has
 //!   the difference.
-//! - **Limits:** 8,192 messages and 32 MiB wait in each direction, and 1,024 packets of the tunnel,
-//!   each of which fits a datagram. A message has at most 16 MiB, a view 1 MiB. Eight handshakes
-//!   are in progress with the partner's address and eight with others, and an address must be
-//!   proved before anything is kept. What exceeds a limit is refused and counted.
+//! - **Limits:** 8,192 messages and 32 MiB wait in each direction, 1,024 packets of the tunnel,
+//!   each of which fits a datagram, and 64 words of it. A message has at most 16 MiB, a view 1 MiB.
+//!   Eight handshakes are in progress with the partner's address and eight with others, and an
+//!   address must be proved before anything is kept. What exceeds a limit is refused and counted.
 //!
 //! The **guardian** of a node is another process. After the node's process has ended, it tells the
 //! partner so by a connection of its own ([`tell_end`], protocol `natgate-guardian/1`), with the

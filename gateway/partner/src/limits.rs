@@ -19,6 +19,11 @@ pub const QUEUE_BYTES: usize = 32 << 20;
 
 /// Packets of the tunnel that wait in one direction.
 pub const TUNNEL_PACKETS: usize = 1_024;
+/// A packet of the tunnel that begins with this byte is a word: it has a queue of its own in each
+/// direction, and goes before the packets that wait.
+pub(crate) const WORD: u8 = 0;
+/// Words that wait in one direction.
+pub(crate) const TUNNEL_WORDS: usize = 64;
 /// Bytes before a packet of the tunnel in its datagram.
 pub const TUNNEL_HEAD: usize = TUNNEL_MARK.len();
 /// A datagram that begins with this is a packet of the tunnel. No message begins with it.

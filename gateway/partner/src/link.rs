@@ -184,6 +184,7 @@ async fn run(work: Work) {
     parts.spawn(outbound::datagrams(Arc::clone(&shared), queues.datagrams));
     parts.spawn(outbound::long(Arc::clone(&shared), queues.long));
     parts.spawn(outbound::packets(Arc::clone(&shared), queues.packets));
+    parts.spawn(outbound::words(Arc::clone(&shared), queues.words));
     parts.spawn(outbound::views(Arc::clone(&shared)));
     let address = partner.address.ip();
     parts.spawn(listener::listen(Arc::clone(&shared), endpoint.clone(), address));
@@ -290,7 +291,8 @@ impl Link {
 
     /// Queues a packet of the tunnel: a datagram that goes behind all messages, and may be lost. It
     /// has [`TUNNEL_HEAD`](crate::TUNNEL_HEAD) bytes less than
-    /// [`datagram_room`](Self::datagram_room) at most.
+    /// [`datagram_room`](Self::datagram_room) at most. One that begins with 0 is a word: it has a
+    /// queue of its own, and goes before packets that wait.
     ///
     /// False: there is no connection, the queue is full, or the packet is too long.
     #[must_use]
@@ -298,7 +300,7 @@ impl Link {
         self.handle.shared.pass(packet)
     }
 
-    /// The next packet that has come by the tunnel.
+    /// The next packet that has come by the tunnel; words first.
     pub fn passed(&self) -> Option<Vec<u8>> {
         self.handle.shared.passed()
     }

@@ -96,6 +96,23 @@ pub(crate) async fn packets(shared: Arc<Shared>, mut queue: mpsc::Receiver<Passi
     }
 }
 
+/// Sends the queued words of the tunnel. Packets and messages that wait do not delay them.
+pub(crate) async fn words(shared: Arc<Shared>, mut queue: mpsc::Receiver<Passing>) {
+    while let Some(word) = queue.recv().await {
+        let active = shared.current.borrow().clone();
+        let is_sent = match active {
+            Some(active) if word.since.elapsed() < TUNNEL_AGE => {
+                let sending = active.connection.send_datagram_wait(word.bytes);
+                matches!(timeout(TUNNEL_AGE, sending).await, Ok(Ok(())))
+            }
+            _ => false,
+        };
+        if !is_sent {
+            count(&shared.counters.unpassed);
+        }
+    }
+}
+
 /// Gives a packet of the tunnel to QUIC as soon as no message waits and QUIC holds few datagrams,
 /// or when it has been patient. False: the connection has ended, or the packet is too long for its
 /// path.

@@ -6,7 +6,7 @@
 use crate::budget::{Budget, Share};
 use crate::limits::{
     GRACE, LONG_QUEUE, MAX_MESSAGE, MAX_VIEW, MIN_DATAGRAM_ROOM, QUEUE_BYTES, QUEUE_MESSAGES,
-    TUNNEL_HEAD, TUNNEL_MARK, TUNNEL_PACKETS, VIEW_BYTES,
+    TUNNEL_HEAD, TUNNEL_MARK, TUNNEL_PACKETS, TUNNEL_WORDS, VIEW_BYTES, WORD,
 };
 use crate::questions::Questions;
 use crate::status::LinkStatus;
@@ -43,6 +43,7 @@ pub(crate) struct Outbound {
     pub(crate) datagrams: mpsc::Receiver<Queued>,
     pub(crate) long: mpsc::Receiver<Queued>,
     pub(crate) packets: mpsc::Receiver<Passing>,
+    pub(crate) words: mpsc::Receiver<Passing>,
 }
 
 /// A connection with the partner, both of whose sides know each other.
@@ -66,6 +67,11 @@ pub(crate) struct Counters {
     pub(crate) turned_away: AtomicU64,
     pub(crate) unpassed: AtomicU64,
     pub(crate) passed_overflow: AtomicU64,
+}
+
+/// True if a packet of the tunnel is a word.
+fn is_word(packet: &[u8]) -> bool {
+    packet.first() == Some(&WORD)
 }
 
 pub(crate) fn count(counter: &AtomicU64) {
@@ -120,6 +126,9 @@ pub(crate) struct Shared {
     /// Packets of the tunnel, in both directions.
     packets: mpsc::Sender<Passing>,
     passed: ArrayQueue<Vec<u8>>,
+    /// Words among them ([`WORD`]), in both directions.
+    words: mpsc::Sender<Passing>,
+    passed_words: ArrayQueue<Vec<u8>>,
     /// Wakes the reader of these packets.
     pub(crate) waker: OnceLock<Box<Wake>>,
     outbound: Budget,
@@ -160,11 +169,14 @@ impl Shared {
         let (datagrams, datagrams_out) = mpsc::channel(QUEUE_MESSAGES);
         let (long, long_out) = mpsc::channel(LONG_QUEUE);
         let (packets, packets_out) = mpsc::channel(TUNNEL_PACKETS);
+        let (words, words_out) = mpsc::channel(TUNNEL_WORDS);
         let shared = Self {
             datagrams,
             long,
             packets,
             passed: ArrayQueue::new(TUNNEL_PACKETS),
+            words,
+            passed_words: ArrayQueue::new(TUNNEL_WORDS),
             waker: OnceLock::new(),
             outbound: Budget::new(QUEUE_BYTES),
             received: ArrayQueue::new(QUEUE_MESSAGES),
@@ -186,7 +198,12 @@ impl Shared {
             stop: Notify::new(),
             questions: Questions::default(),
         };
-        let outbound = Outbound { datagrams: datagrams_out, long: long_out, packets: packets_out };
+        let outbound = Outbound {
+            datagrams: datagrams_out,
+            long: long_out,
+            packets: packets_out,
+            words: words_out,
+        };
         (Arc::new(shared), outbound)
     }
 
@@ -215,20 +232,22 @@ impl Shared {
         }
         let passing =
             || Passing { bytes: [&TUNNEL_MARK, packet].concat().into(), since: Instant::now() };
+        let queue = if is_word(packet) { &self.words } else { &self.packets };
         TUNNEL_HEAD + packet.len() <= self.datagram_room()
-            && self.packets.capacity() > 0
-            && self.packets.try_send(passing()).is_ok()
+            && queue.capacity() > 0
+            && queue.try_send(passing()).is_ok()
     }
 
     /// The next packet that has come by the tunnel.
     pub(crate) fn passed(&self) -> Option<Vec<u8>> {
-        self.passed.pop()
+        self.passed_words.pop().or_else(|| self.passed.pop())
     }
 
     /// Queues a packet that has come by the tunnel.
     pub(crate) fn note_passed(&self, packet: &[u8]) {
-        let was_empty = self.passed.is_empty();
-        match self.passed.push(packet.to_vec()) {
+        let was_empty = self.passed_words.is_empty() && self.passed.is_empty();
+        let queue = if is_word(packet) { &self.passed_words } else { &self.passed };
+        match queue.push(packet.to_vec()) {
             // The reader reads until nothing is left.
             Ok(()) if was_empty => self.waker.get().into_iter().for_each(|wake| wake()),
             Ok(()) => {}

@@ -162,6 +162,7 @@ impl Engine {
             if !mapping.is_permanent() {
                 self.statics.release(index, protocol);
             }
+            self.note_static_end(slot, protocol, mapping.external());
             return;
         }
         self.note_dynamic_removed((slot, NONE), mapping, self.end_at(time), rest);

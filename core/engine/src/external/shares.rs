@@ -485,6 +485,16 @@ impl ExternalPorts {
         }
     }
 
+    /// True if a subscriber's next mapping of a pool has another address than that of the present
+    /// ones, which has this index: it gives out no ports any more, and others of the pool do.
+    pub(crate) fn leaves(&self, pool: usize, index: u32) -> bool {
+        let Pool { mode, slots, .. } = &self.pools[pool];
+        // In a deterministic pool the address is the subscriber's own.
+        *mode != Mode::Deterministic
+            && !self.is_open(index, pool)
+            && slots.iter().any(|&other| self.is_open(other, pool))
+    }
+
     /// Number of blocks that a subscriber has in a pool of blocks, and largest number. A copied
     /// block whose ports another engine gives out does not count: the subscriber gets another one.
     pub(crate) fn blocks_of(&self, pool: usize, subscriber: Host) -> Filled<u16> {

@@ -11,9 +11,10 @@ use super::trie::{Builder, Ref, Stretch};
 use super::{Roots, RuleSet, Ruling, Snat};
 use crate::ConfigError;
 use crate::config::{Match, Prefix, Rule, RuleAction};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -120,10 +121,22 @@ pub(super) fn build(rules: &[Rule]) -> Result<RuleSet, ConfigError> {
         tries,
         len: rules.len(),
         by_port: rules.iter().any(|rule| looks_at(rule.matches).1 != 0),
+        pools_by_port: pools_by_port(rules),
         drops: rules.iter().any(|rule| rule.action == RuleAction::Drop),
         bypasses: rules.iter().any(|rule| rule.action == RuleAction::Bypass),
         rulings: answers.iter().map(|&number| rulings.all[number as usize]).collect(),
     })
+}
+
+/// Pools of the rules that look at a port.
+fn pools_by_port(rules: &[Rule]) -> Arc<[usize]> {
+    let pool = |rule: &Rule| match rule.action {
+        RuleAction::Snat(pool) | RuleAction::SnatTo(pool, _) => Some(pool),
+        _ => None,
+    };
+    let by_port = rules.iter().filter(|rule| looks_at(rule.matches).1 != 0);
+    let pools: BTreeSet<usize> = by_port.filter_map(pool).collect();
+    pools.into_iter().collect()
 }
 
 /// Sorts the entries. No two may match the same with the same priority.

@@ -221,6 +221,7 @@ fn longest_prefix_wins_then_exact_port_then_source() {
     assert_eq!(set.find(End::new(a, 80), End::new(0x0a01_0203, 53)), pool(3));
     assert_eq!(set.find(End::new(1, 80), End::new(2, 53)), None);
     assert!(set.by_port() && !set.drops() && !set.is_empty());
+    assert_eq!(set.pools_by_port(), [3, 4]);
 }
 
 #[test]

@@ -19,6 +19,8 @@ use natgate_wire::Ipv4;
 pub enum Serving {
     /// This one.
     Address(Ipv4Addr),
+    /// This one, that of its subscriber in the pool, for a mapping that there is not yet.
+    New(Ipv4Addr, usize),
     /// Any address of the pool: its subscriber has none yet.
     Any(usize),
     /// None: the packet is not translated by a mapping.
@@ -159,8 +161,14 @@ impl Engine {
             let paired = record.and_then(|at| self.subscribers.paired(at, snat.pool));
             self.external.pairing(snat.pool, host, paired)
         };
-        match index.or_else(fixed).or_else(paired) {
-            Some(index) => Serving::Address(Ipv4Addr::from_bits(self.external.address(index))),
+        let address = |index| Ipv4Addr::from_bits(self.external.address(index));
+        if let Some(index) = index.or_else(fixed) {
+            return Serving::Address(address(index));
+        }
+        match paired() {
+            // There may be a mapping.
+            Some(index) if mapped.is_none() => Serving::Address(address(index)),
+            Some(index) => Serving::New(address(index), snat.pool),
             None => Serving::Any(snat.pool),
         }
     }

@@ -40,6 +40,9 @@ pub(super) struct Order {
     pub(super) ends: u64,
     /// True if the partner has given the slice to this node in this epoch.
     pub(super) is_given: bool,
+    /// The epoch before this one, if this node has given the slice to the partner in it; otherwise
+    /// 0. The node still takes the partner's packets of that epoch, and its copies translate them.
+    pub(super) given: Epoch,
 }
 
 /// What a worker has done in a slice.
@@ -56,6 +59,9 @@ pub(super) struct Report {
     /// Mark of the loss of requested mappings that all workers of the partner have heard of; 0:
     /// none.
     pub(super) heard: u64,
+    /// The drain that goes on, if the partner has all that this worker had before it, but for what
+    /// it has no place for; 0: it has not.
+    pub(super) told: u64,
 }
 
 /// Figures of a worker about a slice, for people.
@@ -119,8 +125,6 @@ struct Place {
     figures: Mutex<AllFigures>,
     /// Number of turns.
     turns: AtomicU64,
-    /// Time until which the worker does not deliver packets of the other node.
-    blocked: AtomicU64,
 }
 
 /// The board of one node.
@@ -132,6 +136,7 @@ pub(super) struct Board {
     epoch: Mutex<CommonEpoch>,
     places: Vec<Place>,
     tunnel: Arc<tunnel::Shared>,
+    ways: tunnel::Ways,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -146,12 +151,18 @@ impl Board {
             epoch: Mutex::new(epoch),
             places: (0..workers).map(|_| Place::default()).collect(),
             tunnel: Arc::default(),
+            ways: tunnel::Ways::new(workers),
         }
     }
 
     /// What the workers share about the tunnel.
     pub(super) fn tunnel(&self) -> &Arc<tunnel::Shared> {
         &self.tunnel
+    }
+
+    /// What the workers know about the ways to hosts.
+    pub(super) fn ways(&self) -> &tunnel::Ways {
+        &self.ways
     }
 
     pub(super) fn workers(&self) -> usize {
@@ -259,16 +270,6 @@ impl Board {
     /// The last figures of a worker.
     pub(super) fn figures(&self, worker: usize) -> AllFigures {
         lock(&self.places[worker].figures).clone()
-    }
-
-    /// A worker does not deliver packets of the other node until then.
-    pub(super) fn block(&self, worker: usize, until: Timestamp) {
-        self.places[worker].blocked.store(until.0, Ordering::Relaxed);
-    }
-
-    /// True if a worker does not deliver packets of the other node.
-    pub(super) fn is_blocked(&self, now: Timestamp) -> bool {
-        self.places.iter().any(|place| now.0 < place.blocked.load(Ordering::Relaxed))
     }
 
     pub(super) fn count_turn(&self, worker: usize) {

@@ -4,7 +4,7 @@
 use super::board::{Board, Figures, Order, Report};
 use super::history::History;
 use super::status::{FleetStatus, LinkStatus, SliceChange, SliceStatus};
-use super::tunnel::{Arrivals, PassedPacket, Present, Shared};
+use super::tunnel::{Arrivals, CLOSED, PassedPacket, Present, Shared};
 use super::{FleetAnswer, FleetRequest, PartnerLink, starts};
 use crate::fleet_settings::FleetSettings;
 use natgate_engine::Timestamp;
@@ -52,6 +52,8 @@ pub(super) struct Decisions {
     ends_from: Timestamp,
     /// The partner has given the slice, and no order has said so yet.
     is_given: bool,
+    /// The epoch in which this node has given the slice to the partner last.
+    given: Epoch,
     /// A change of owner that is reported when all workers have its streams.
     change: Option<SliceChange>,
     /// The latest owner that was reported, and the epoch.
@@ -265,6 +267,8 @@ impl Lead {
         let have_streams =
             !reports.is_empty() && reports.iter().all(|report: &Report| report.turn == order.turn);
         order.owns = ownership.owns(number);
+        let has_given = !order.owns && slice.given > 0 && slice.given + 1 == epoch;
+        order.given = if has_given { slice.given } else { 0 };
         // Before all workers have the streams of the owner's epoch, one may still make a copy whose
         // port another one gives out.
         order.assigns = ownership.may_assign(number) && (have_streams || slice.assigned == epoch);
@@ -322,6 +326,7 @@ impl Lead {
             if board.reports(number).is_some_and(|reports| reports.iter().all(is_done))
                 && let Some(stream) = self.ownership.destination(number)
             {
+                self.slices[number].given = self.ownership.epoch(number);
                 self.ownership.copy_complete(number, stream);
                 self.next_view = Timestamp(0);
                 is_given = true;
@@ -339,21 +344,26 @@ impl Lead {
 
     /// Says in which slices this node is there to take packets of the other node: those whose
     /// orders all workers carry out, as far as no end of a drain has begun, while packets can be
-    /// delivered.
+    /// delivered. In a drain it says that it assigns no port, as soon as the other node has all
+    /// that there was before.
     pub(super) fn be_present(&mut self, now: Timestamp, link: &mut dyn PartnerLink, board: &Board) {
         if !self.present.is_due(now) {
             return;
         }
-        let is_blocked = board.is_blocked(now);
-        let is_there = |number: usize| {
+        let delivers = board.ways().deliver(now);
+        let epoch = |number: usize| {
             let order = &self.slices[number].order;
             let obeys = |report: &Report| report.turn == order.turn;
             let reports = board.reports(number).unwrap_or_default();
             let is_obeyed = !reports.is_empty() && reports.iter().all(obeys);
             let owns = self.ownership.owns(number) && order.owns && order.ends == 0;
-            owns && is_obeyed && !is_blocked
+            let is_told = |report: &Report| report.told == order.drain;
+            let is_closed = order.drain > 0 && reports.iter().all(is_told);
+            match owns && is_obeyed && delivers {
+                true => self.ownership.epoch(number) | if is_closed { CLOSED } else { 0 },
+                false => 0,
+            }
         };
-        let epoch = |number| if is_there(number) { self.ownership.epoch(number) } else { 0 };
         let epochs: Vec<Epoch> = (0..self.slices.len()).map(epoch).collect();
         let boots = (self.ownership.boot(), self.partner_boot);
         self.present.say(now, boots, &epochs, link);

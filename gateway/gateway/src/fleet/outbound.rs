@@ -359,6 +359,12 @@ impl Outbound {
         self.arrived >= checkpoint
     }
 
+    /// True if the partner has confirmed everything that had changed at a time.
+    pub(super) fn has_told(&self, now: Timestamp, at: Timestamp) -> bool {
+        let later = now.since(at);
+        self.has_listed_all() && Duration::from_nanos(self.sender.lag(now.0)) < later
+    }
+
     /// True if the partner has a place for everything, and has everything of now or of a moment
     /// ago, held ports included if the slice drains.
     pub(super) fn is_complete(&self, now: Timestamp) -> bool {

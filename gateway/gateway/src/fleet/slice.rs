@@ -87,6 +87,10 @@ pub(super) struct Slice {
     /// The drain and the end of a drain that are done; 0: none.
     drained: u64,
     ended: u64,
+    /// Time at which the drain that goes on began here, or its stream; and the drain, once the
+    /// partner has all of before that it has a place for.
+    drains_since: Timestamp,
+    drain_told: u64,
 }
 
 impl Slice {
@@ -113,6 +117,8 @@ impl Slice {
             checkpoint: 0,
             drained: 0,
             ended: 0,
+            drains_since: Timestamp(0),
+            drain_told: 0,
         }
     }
 
@@ -134,6 +140,9 @@ impl Slice {
         let mut ended = BTreeSet::new();
         if self.order.turn != order.turn {
             self.begin_turn(engine, order, now, &mut ended);
+        }
+        if (self.order.turn, self.order.drain) != (order.turn, order.drain) {
+            (self.drains_since, self.drain_told) = (now, 0);
         }
         self.order = *order;
         if order.owns && self.outbound.as_ref().is_none_or(|outbound| outbound.sender.is_swept()) {
@@ -362,14 +371,21 @@ impl Slice {
         }
     }
 
-    /// A mapping has ended that had a slot and a port. Returns true if the port rests.
+    /// A mapping has ended that had a slot and a port. Returns true if the port rests, or if the
+    /// mapping was static: then there is no rest to be ended.
     pub(super) fn note_end(
         &mut self,
         slot: u32,
-        port: u128,
+        (port, is_static): (u128, bool),
         now: Timestamp,
         send: impl FnMut(Vec<u8>),
     ) -> bool {
+        if is_static {
+            if let Some(outbound) = &mut self.outbound {
+                outbound.sender.change(slot, now.0);
+            }
+            return true;
+        }
         if let Some(outbound) = &mut self.outbound {
             // A copy of the port has come again, and its end is not the end of the earlier one.
             self.orphans.remove(&port);
@@ -410,11 +426,14 @@ impl Slice {
         young: (&mut Young, Option<Told>),
         send: impl FnMut(Vec<u8>) -> bool,
     ) {
-        let Self { outbound: Some(outbound), ranges, is_moved, .. } = self else { return };
+        let Self { outbound: Some(outbound), ranges, is_moved, order, .. } = self else { return };
         // The partner may have mappings that it made as the owner. Each needs its key, however
         // young: the partner ends those without one.
         let takes_all = *is_moved || outbound.drains();
         outbound.send((engine, hosts, ports), (ranges, takes_all), (now, room, most), young, send);
+        if outbound.drains() && outbound.has_told(now, self.drains_since) {
+            self.drain_told = order.drain;
+        }
     }
 
     /// True if this worker has its whole part of the copy, as all workers of the owner have said
@@ -467,6 +486,7 @@ impl Slice {
             drained: self.drained,
             ended: self.ended,
             heard: self.outbound.as_ref().map_or(0, Outbound::heard),
+            told: self.drain_told,
         }
     }
 
@@ -571,12 +591,15 @@ mod tests {
         let now = Timestamp(0);
         slice.inbound = vec![Inbound::new(Receiver::new(stream(), 100))];
         for (slot, port) in [(1, 7), (2, 8)] {
-            assert!(slice.note_end(slot, port, now, |_| ()), "it rests");
+            assert!(slice.note_end(slot, (port, false), now, |_| ()), "it rests");
         }
         // The copy of one port comes again, this node gets the slice, and the mapping ends.
         slice.inbound.clear();
         slice.outbound = Some(Outbound::new(stream(), 1, &engine, now));
-        assert!(slice.note_end(3, 7, now, |_| ()), "the partner has not confirmed the end");
+        assert!(
+            slice.note_end(3, (7, false), now, |_| ()),
+            "the partner has not confirmed the end"
+        );
         sender(&mut slice).confirm(0, &confirmation(1, 0), 0);
         assert!(sender(&mut slice).is_swept());
         let order = Order { owns: true, ..Order::default() };

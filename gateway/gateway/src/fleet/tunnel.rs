@@ -7,12 +7,14 @@
 mod arrivals;
 pub(super) mod message;
 mod presence;
+mod ways;
 
 pub(super) use arrivals::Arrivals;
 pub(crate) use arrivals::PassedPacket;
 pub(crate) use message::Arrival;
 pub use presence::TunnelCounters;
-pub(super) use presence::{Heard, Present, Shared};
+pub(super) use presence::{CLOSED, Heard, Present, Shared};
+pub(super) use ways::Ways;
 
 use super::board::Order;
 use super::outbound::LEAST_ROOM;
@@ -26,8 +28,8 @@ use std::time::Duration;
 /// Datagrams of the tunnel that are read for one packet.
 const DATAGRAMS_AT_ONCE: usize = 64;
 
-/// Time for which the node takes no packets of the other one after it could not deliver one.
-const BLOCKED: Duration = Duration::from_secs(5);
+/// Interval of looks at the routers outside.
+const ROUTERS: Duration = Duration::from_millis(100);
 
 /// Time for which packets stay at this node after the link had no room for one.
 const FULL: Duration = Duration::from_millis(20);
@@ -42,8 +44,9 @@ struct Way {
     epoch: Epoch,
     /// End of the time for which the owner counts as there.
     until: Timestamp,
-    /// True if this node assigns ports of it.
+    /// True if this node assigns ports of it, and if the owner does that counts as there.
     assigns: bool,
+    gives: bool,
 }
 
 /// A packet for the other node, in pieces.
@@ -61,6 +64,8 @@ pub(crate) struct Tunnel {
     ways: Vec<Way>,
     /// The slice that packets of new subscribers of a pool go to. `None`: they stay.
     pools: Vec<Option<u16>>,
+    /// The slices of each pool.
+    slices_of: Vec<Vec<u16>>,
     /// True if the pools are to be looked at again.
     is_other: bool,
     heard: Vec<Heard>,
@@ -90,6 +95,7 @@ impl Tunnel {
             ranges,
             ways: Vec::new(),
             pools: Vec::new(),
+            slices_of: Vec::new(),
             is_other: true,
             heard: Vec::new(),
             version: 0,
@@ -137,9 +143,11 @@ impl Tunnel {
         for ((way, order), heard) in self.ways.iter_mut().zip(orders).zip(heard) {
             let is_there = !order.owns && heard.epoch == order.epoch && heard.until.0 > 0;
             let until = if is_there { heard.until } else { Timestamp(0) };
-            let new = Way { epoch: order.epoch, until, assigns: order.assigns };
+            let gives = is_there && !heard.is_closed;
+            let new = Way { epoch: order.epoch, until, assigns: order.assigns, gives };
             // A later word about the same owner changes no pool.
-            self.is_other |= new.assigns != way.assigns || (new.until.0 > 0) != (way.until.0 > 0);
+            let facts = |way: &Way| (way.assigns, way.gives, way.until.0 > 0);
+            self.is_other |= facts(&new) != facts(way);
             *way = new;
         }
     }
@@ -157,22 +165,28 @@ impl Tunnel {
         }
     }
 
-    /// Finds the owners of the pools in which this node assigns no port.
+    /// Finds the slices of the pools, and the owners of those in which this node assigns no port.
     fn look_at_pools(&mut self, config: &Config) {
         let Self { ranges, ways, .. } = self;
-        let slice_of = |pool: &natgate_engine::PoolConfig| {
+        let slices_of = |pool: &natgate_engine::PoolConfig| {
             let is_of = |first: &Ipv4Addr, last: &Ipv4Addr| {
                 pool.addresses.iter().any(|range| range.first <= *last && *first <= range.last)
             };
-            let slices = || ranges.iter().filter(|(first, last, _)| is_of(first, last));
-            let way = |slice: u16| ways.get(usize::from(slice));
-            if slices().any(|(.., slice)| way(*slice).is_some_and(|way| way.assigns)) {
+            let slices = ranges.iter().filter(|(first, last, _)| is_of(first, last));
+            slices.map(|(.., slice)| *slice).collect::<Vec<u16>>()
+        };
+        self.slices_of = config.pools.iter().map(slices_of).collect();
+        let target = |slices: &Vec<u16>| {
+            let find = |fits: &dyn Fn(&Way) -> bool| {
+                let fits = |slice: &u16| ways.get(usize::from(*slice)).is_some_and(fits);
+                slices.iter().copied().find(fits)
+            };
+            if find(&|way| way.assigns).is_some() {
                 return None;
             }
-            let is_there = |slice: &u16| way(*slice).is_some_and(|way| way.until.0 > 0);
-            slices().map(|(.., slice)| *slice).find(is_there)
+            find(&|way| way.gives).or_else(|| find(&|way| way.until.0 > 0))
         };
-        self.pools = config.pools.iter().map(slice_of).collect();
+        self.pools = self.slices_of.iter().map(target).collect();
     }
 
     /// True if packets of some slice go to the other node now.
@@ -182,21 +196,46 @@ impl Tunnel {
 
     /// The slice that an address is of, if its packets go to the other node now.
     pub(crate) fn slice_with(&self, address: Ipv4Addr, now: Timestamp) -> Option<u16> {
+        self.slice(address).filter(|slice| self.is_there(*slice, now))
+    }
+
+    /// The slice that an address is of.
+    fn slice(&self, address: Ipv4Addr) -> Option<u16> {
         let after = self.ranges.partition_point(|(first, ..)| *first <= address);
         let (_, last, slice) = *self.ranges.get(after.checked_sub(1)?)?;
-        (address <= last && self.is_there(slice, now)).then_some(slice)
+        (address <= last).then_some(slice)
+    }
+
+    /// True if the other node has all slices of some pools, and is there.
+    pub(crate) fn has_other_all(&self, pools: &[usize], now: Timestamp) -> bool {
+        let mut slices = pools.iter().filter_map(|pool| self.slices_of.get(*pool)).flatten();
+        slices.all(|slice| self.is_there(*slice, now))
     }
 
     /// The slice of a packet from inside that goes to the other node now.
     pub(crate) fn slice_of(&self, serving: Serving, now: Timestamp) -> Option<u16> {
         match serving {
             Serving::Address(address) => self.slice_with(address, now),
-            Serving::Any(pool) => {
-                let slice = self.pools.get(pool).copied().flatten()?;
-                self.is_there(slice, now).then_some(slice)
+            // Nobody assigns ports of a slice that drains: a port of another one is as good.
+            Serving::New(address, pool) if !self.is_given_out(address) => {
+                self.slice_for_new(pool, now)
             }
+            Serving::New(address, _) => self.slice_with(address, now),
+            Serving::Any(pool) => self.slice_for_new(pool, now),
             Serving::Nothing => None,
         }
+    }
+
+    /// True if a node assigns ports of an address, as far as this one knows.
+    fn is_given_out(&self, address: Ipv4Addr) -> bool {
+        let way = self.slice(address).and_then(|slice| self.ways.get(usize::from(slice)));
+        way.is_some_and(|way| way.assigns || way.gives)
+    }
+
+    /// The slice that packets of new subscribers of a pool go to, if that is the other node's.
+    fn slice_for_new(&self, pool: usize, now: Timestamp) -> Option<u16> {
+        let slice = self.pools.get(pool).copied().flatten()?;
+        self.is_there(slice, now).then_some(slice)
     }
 
     fn is_there(&self, slice: u16, now: Timestamp) -> bool {
@@ -254,19 +293,95 @@ impl Fleet {
         None
     }
 
-    /// Tells whether this worker delivers packets: its devices are up, and `silent_routers`, the
-    /// number of times that a router outside did not answer, has not grown. Otherwise the other
-    /// node translates by its copies for a while.
-    pub(crate) fn note_ways(&mut self, now: Timestamp, is_up: bool, silent_routers: u64) {
-        let is_silent =
-            std::mem::replace(&mut self.silent_routers, silent_routers) != silent_routers;
-        if is_silent || !is_up {
-            self.board.block(self.worker, now.plus(BLOCKED));
+    /// Tells whether this worker delivers packets: whether its devices are up, which routers
+    /// outside have not answered since the last call, and whether it finds a router besides those
+    /// that are silent. See [`Ways`].
+    pub(crate) fn note_ways(
+        &mut self,
+        now: Timestamp,
+        is_up: bool,
+        silent: &[Ipv4Addr],
+        finds_router: impl FnOnce(&[Ipv4Addr]) -> bool,
+    ) {
+        let ways = self.board.ways();
+        if !is_up {
+            ways.note_down(self.worker, now);
+        }
+        if !silent.is_empty() || now >= self.next_routers {
+            self.next_routers = now.plus(ROUTERS);
+            let silent = ways.note_silent(now, silent);
+            ways.note_router(self.worker, finds_router(&silent));
         }
     }
 
     /// Counts a packet of the tunnel that this node cannot take.
     pub(crate) fn refuse_passed(&self) {
         self.board.tunnel().refuse();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_engine::{AddressRange, PoolConfig};
+
+    /// Addresses of slices 0 and 1, and the time.
+    const FIRST: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+    const SECOND: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
+    const NOW: Timestamp = Timestamp(1);
+
+    fn own(assigns: bool) -> Order {
+        Order { epoch: 1, owns: true, assigns, ..Order::default() }
+    }
+
+    fn others() -> Order {
+        Order { epoch: 1, ..Order::default() }
+    }
+
+    /// The tunnel of a node that has these orders, and has heard these epochs. Both slices are in
+    /// pool 0.
+    fn tunnel(orders: [Order; 2], epochs: [Epoch; 2]) -> Tunnel {
+        let shared = Arc::new(Shared::default());
+        shared.hear(NOW, 0, &epochs, 2);
+        let ranges = [(FIRST, FIRST, 0), (SECOND, SECOND, 1)].into_iter();
+        let mut tunnel = Tunnel::new(0, shared, ranges);
+        assert!(tunnel.shared.heard(&mut tunnel.version, &mut tunnel.heard));
+        tunnel.look_at_slices(&orders);
+        let addresses = vec![AddressRange { first: FIRST, last: SECOND }];
+        let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
+        tunnel.look_at_pools(&Config { pools, ..Config::default() });
+        tunnel
+    }
+
+    #[test]
+    fn a_new_mapping_is_made_where_ports_are_assigned() {
+        let of = |tunnel: &Tunnel, address| {
+            let all = [Serving::Address(address), Serving::New(address, 0), Serving::Any(0)];
+            all.map(|serving| tunnel.slice_of(serving, NOW))
+        };
+        let open = tunnel([others(), own(true)], [1, 0]);
+        assert_eq!(of(&open, FIRST), [Some(0), Some(0), None]);
+        assert_eq!(of(&open, SECOND), [None; 3]);
+        // The slice drains: its flows go to the owner, and new ones do not.
+        let closed = 1 | CLOSED;
+        let draining = tunnel([others(), own(true)], [closed, 0]);
+        assert_eq!(of(&draining, FIRST), [Some(0), None, None]);
+        let both = tunnel([others(), others()], [closed, 1]);
+        assert_eq!(of(&both, FIRST), [Some(0), Some(1), Some(1)]);
+        assert_eq!(of(&both, SECOND), [Some(1); 3]);
+        let alone = tunnel([others(), own(false)], [closed, 0]);
+        assert_eq!(of(&alone, FIRST), [Some(0); 3], "nobody assigns ports");
+        // This node's slice drains.
+        let yields = tunnel([others(), own(false)], [1, 0]);
+        assert_eq!(of(&yields, SECOND), [None, Some(0), Some(0)]);
+        assert_eq!(of(&tunnel([others(), own(true)], [0, 0]), FIRST), [None; 3], "it is not there");
+    }
+
+    #[test]
+    fn all_slices_of_a_pool_are_the_other_nodes_or_not() {
+        let has_all = |orders, pools: &[usize]| tunnel(orders, [1, 1]).has_other_all(pools, NOW);
+        assert!(has_all([others(), others()], &[0]));
+        assert!(!has_all([others(), own(true)], &[0]));
+        assert!(has_all([others(), own(true)], &[]), "no rule looks at ports");
     }
 }

@@ -9,6 +9,7 @@ use super::runs::{Best, Runs};
 use crate::settings::{Route, Settings};
 use natgate_engine::{Prefix, Side};
 use prefix_trie::PrefixMap;
+use std::collections::HashSet;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,6 +26,8 @@ pub(super) struct Table {
     routes: PrefixMap<(u32, u8), Ipv4Addr>,
     /// The routes as runs, unless there are very many.
     runs: Option<Runs<Ipv4Addr>>,
+    /// Next hops of all routes.
+    hops: HashSet<Ipv4Addr>,
     /// A number that no other finished table of this process has.
     generation: u64,
 }
@@ -33,12 +36,18 @@ impl Table {
     /// Finishes a table of these routes.
     fn settle(&mut self) {
         self.runs = Runs::of(&self.routes);
+        self.hops = self.routes.values().copied().collect();
         self.generation = GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
     #[inline]
     pub(super) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Next hops of all routes.
+    pub(super) fn hops(&self) -> impl Iterator<Item = Ipv4Addr> + Clone + '_ {
+        self.hops.iter().copied()
     }
 
     pub(super) fn runs(&self) -> Option<&Runs<Ipv4Addr>> {

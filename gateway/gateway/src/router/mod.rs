@@ -44,6 +44,7 @@ use crate::settings::Settings;
 use errors::{Errors, Unreachable};
 pub(crate) use exit::Exit;
 use header::ADDRESSES;
+use learnt::Table;
 use natgate_engine::{Counters, DropReason, Side, Timestamp};
 use natgate_io::Frame;
 use natgate_wire::Ipv4;
@@ -63,6 +64,9 @@ pub const MOST_HELD_IN_ALL: usize = 1024;
 
 /// Most addresses that are announced on a new link. Neighbours find the others by ARP requests.
 const MOST_ANNOUNCED: usize = 256;
+
+/// Most routers outside that are asked for at once while others are silent.
+const MOST_SOUGHT: usize = 16;
 
 /// Least MTU of a link of IPv4, bytes (RFC 791 section 3.2).
 const LEAST_MTU: usize = 68;
@@ -466,6 +470,27 @@ impl Router {
     /// Counters besides those of packets.
     pub fn counters(&self) -> RouterCounters {
         RouterCounters { learnt_routes: self.learnt.len() as u64, ..self.outbox.counters }
+    }
+
+    /// Routers outside that have not answered for their hardware addresses since the last call.
+    pub(crate) fn take_silent(&mut self) -> Vec<Ipv4Addr> {
+        std::mem::take(&mut self.outbox.silent)
+    }
+
+    /// True if the hardware address of a router outside is known that is none of `silent`. If it is
+    /// not, and some are silent, the others are asked for, a few at least.
+    pub(crate) fn finds_router(&mut self, now: Timestamp, silent: &[Ipv4Addr]) -> bool {
+        let place = index(Link::OUTSIDE);
+        let port = &self.ports[place];
+        let learnt = self.learnt.of(place).into_iter().flat_map(Table::hops);
+        let others = port.routes.hops().chain(learnt).filter(|hop| !silent.contains(hop));
+        if others.clone().any(|hop| port.neighbors.known(hop).is_some()) {
+            return true;
+        }
+        let asked = if silent.is_empty() { 0 } else { MOST_SOUGHT };
+        let others: Vec<Ipv4Addr> = others.take(asked).collect();
+        others.into_iter().for_each(|hop| self.seek(now, Link::OUTSIDE, hop));
+        false
     }
 
     /// The learnt routes in force.

@@ -20,6 +20,9 @@ use std::net::Ipv4Addr;
 /// Most frames that wait to be fetched; beyond that, no answers are added.
 const MOST_QUEUED: usize = 4096;
 
+/// Most routers outside without an answer that wait to be fetched.
+const MOST_SILENT: usize = 16;
+
 /// Frames on their way out, and losses there.
 #[derive(Debug)]
 pub(super) struct Outbox {
@@ -31,6 +34,8 @@ pub(super) struct Outbox {
     pub(super) errors: Errors,
     /// Reports about neighbours, oldest first.
     pub(super) reports: VecDeque<NeighborReport>,
+    /// Routers outside that did not answer, until they are fetched.
+    pub(super) silent: Vec<Ipv4Addr>,
 }
 
 impl Outbox {
@@ -42,6 +47,7 @@ impl Outbox {
             counters: RouterCounters::default(),
             errors,
             reports: VecDeque::new(),
+            silent: Vec::new(),
         }
     }
 
@@ -122,8 +128,9 @@ impl Outbox {
         let is_routed = |held: &WaitingPacket| {
             held.frame.get(DESTINATION..DESTINATION + 4) != Some(&hop.octets()[..])
         };
-        if link == Link::OUTSIDE && held.iter().any(is_routed) {
-            self.losses.note_silent_router();
+        let is_new = !self.silent.contains(&hop) && self.silent.len() < MOST_SILENT;
+        if is_new && link == Link::OUTSIDE && held.iter().any(is_routed) {
+            self.silent.push(hop);
         }
     }
 

@@ -90,6 +90,11 @@ impl Routes {
         self.hops.contains(&address)
     }
 
+    /// Next hops of the configured routes.
+    pub(super) fn hops(&self) -> impl Iterator<Item = Ipv4Addr> + Clone + '_ {
+        self.hops.iter().copied()
+    }
+
     /// Run of the latest look-up, if it is right with these learnt routes.
     #[inline]
     pub(super) fn latest(&self, learnt: Option<&Table>) -> Run {

@@ -77,6 +77,30 @@ fn packet(destination: &str, len: usize) -> Vec<u8> {
 const OUTBOUND: Origin =
     Origin { direction: Direction::Outbound, outcome: Outcome::Forwarded, len: 40 };
 
+/// Configured and learnt routes have routers.
+#[test]
+fn a_router_outside_is_known_as_long_as_its_hardware_address_is() {
+    let mut router = router();
+    assert!(!router.finds_router(at(0), &[]));
+    router.introduce(at(0), Link::OUTSIDE, ip("192.0.2.9"), HOST);
+    router.introduce(at(0), Link::inside(0), ip("192.0.2.254"), HOST);
+    assert!(!router.finds_router(at(0), &[]), "a host, and one inside");
+    assert_eq!(router.counters().arp_asked, 0, "none is silent");
+    let route = Route { prefix: prefix("8.0.0.0", 8), via: ip("192.0.2.7"), side: Side::Outside };
+    let (learnt, _) = LearntRoutes::new([None, Some(prefix("192.0.2.0", 24))], [route]);
+    router.learn(Arc::new(learnt));
+    router.introduce(at(0), Link::OUTSIDE, ip("192.0.2.7"), HOST);
+    assert!(router.finds_router(at(0), &[ip("192.0.2.254")]));
+    assert!(!router.finds_router(at(0), &[ip("192.0.2.7")]), "it is silent");
+    assert_eq!(router.counters().arp_asked, 2, "the two others are asked for");
+    let answer = reply(("192.0.2.254", UPSTREAM), ("192.0.2.1", OUTSIDE));
+    router.receive_arp(at(0), Link::OUTSIDE, &answer);
+    assert!(router.finds_router(at(0), &[ip("192.0.2.7")]));
+    router.learn(Arc::default());
+    router.relink(Link::OUTSIDE, OUTSIDE);
+    assert!(!router.finds_router(at(0), &[]));
+}
+
 /// Sends a packet of 40 bytes; returns the frame if it is ready.
 fn send(router: &mut Router, now: Timestamp, side: Side, to: &str) -> (Fate, Vec<u8>) {
     let mut buffer = vec![0; HEADROOM];

@@ -34,7 +34,9 @@ impl Worker {
         self.stages.pcp.agree(&mut fleet.epoch(), now);
         self.stages.send_kept(now, &mut transmitters(&mut self.devices));
         let is_up = self.devices.iter().all(|device| device.link().up);
-        fleet.note_ways(now, is_up, self.stages.router.losses().silent_routers());
+        let router = &mut self.stages.router;
+        let silent = router.take_silent();
+        fleet.note_ways(now, is_up, &silent, |silent| router.finds_router(now, silent));
         let taken = self.take_passed(now, &mut fleet);
         if let Some(tunnel) = &mut self.stages.tunnel {
             fleet.attend_tunnel(now, tunnel, &self.stages.engine);

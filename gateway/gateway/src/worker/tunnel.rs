@@ -102,6 +102,12 @@ impl Stages {
         }
         let serving = self.serving(frame);
         let slice = tunnel.slice_of(serving, now)?;
+        // A rule by port is not seen before all fragments are there.
+        if Ipv4::new_checked(frame.bytes()).is_ok_and(|packet| packet.is_fragment())
+            && !tunnel.has_other_all(self.engine.rules(frame.realm()).pools_by_port(), now)
+        {
+            return None;
+        }
         // The caller decides about a host that would be a new subscriber here as well.
         let is_new = matches!(serving, Serving::Any(_));
         let is_barred =

@@ -7,13 +7,14 @@ mod histories;
 use crate::pptp::tcp;
 use crate::world::*;
 use natgate_engine::{
-    AddressRange, Allocation, DeterministicConfig, DropReason, Prefix, Timestamp,
+    AddressRange, Allocation, DeterministicConfig, DropReason, Match, PoolConfig, Prefix, Rule,
+    RuleAction, Side, StaticMapping, Timestamp,
 };
 use natgate_gateway::fleet::{
     Fleet, FleetAnswer, FleetAsker, FleetRequest, FleetSettings, FleetStatus, LinkStatus,
     PartnerLink, PartnerSettings, SliceSettings, TunnelCounters,
 };
-use natgate_gateway::{Settings, Worker, team};
+use natgate_gateway::{Route, Settings, Worker, team};
 use natgate_io::Device;
 use natgate_io::memory::{self, Wire};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
@@ -571,6 +572,42 @@ fn a_failed_device_or_router_of_the_owner_leaves_the_copies_at_work() {
     assert_eq!(pair.outbound(B, &question(end)), Some((A, external)));
 }
 
+/// A host inside sends packets by a route whose router has gone.
+#[test]
+fn one_silent_router_of_several_does_not_end_the_tunnel() {
+    const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
+    const GONE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 253);
+    for (counts, is_used) in [([1, 1], true), ([2, 1], true), ([1, 1], false)] {
+        let mut settings = pair_settings();
+        settings.outside.gateway = Some(ROUTER);
+        let prefix = Prefix::new(Ipv4Addr::new(198, 51, 100, 0), 24);
+        settings.routes.push(Route { prefix, via: GONE, side: Side::Outside });
+        let mut pair = Pair::with(settings, counts, ["a", "b"]);
+        let flows: Vec<(End, End)> =
+            (1..5).map(|number| (host(number), 4000)).map(|end| (end, pair.flow(A, end))).collect();
+        // One worker knows the router that answers, or asks for it when it finds the other silent.
+        let (end, external) = flows[0];
+        let far = udp(end, (Ipv4Addr::new(198, 18, 0, 1), 53), b"far");
+        if is_used {
+            assert_eq!(pair.outbound(A, &far), Some((A, external)));
+        }
+        pair.run(3000);
+        pair.silent = Some(GONE);
+        for (end, _) in &flows {
+            let lost = udp(*end, (Ipv4Addr::new(198, 51, 100, 1), 53), b"lost");
+            assert_eq!(pair.outbound(A, &lost), None);
+        }
+        for _ in 0..40 {
+            pair.run(100);
+            let passes = pair.status(B).slices[0].passes;
+            assert!(passes || !is_used, "{counts:?}: A is there");
+        }
+        for (end, external) in flows {
+            assert_eq!(pair.outbound(B, &question(end)), Some((A, external)), "{counts:?}");
+        }
+    }
+}
+
 #[test]
 fn packets_of_an_earlier_epoch_are_refused_and_counted() {
     let mut pair = Pair::new([1, 1]);
@@ -584,19 +621,29 @@ fn packets_of_an_earlier_epoch_are_refused_and_counted() {
     pair.ask(A, FleetRequest::Drain("a".into())).expect("it drains");
     pair.run(2000);
     assert_eq!(pair.status(B).slices[0].role, "owner");
+    pair.out.clear();
     pair.cable().packets[A].extend(late.iter().cloned());
     pair.run(30);
-    assert_eq!(pair.counters(A).foreign, 1);
+    let out = std::mem::take(&mut pair.out);
+    let (by, _, packet) =
+        one(&out).expect("it was on its way in the move: the copies translate it");
+    assert_eq!((*by, source(packet), pair.counters(A).foreign), (A, external, 0));
     // The former owner passes on to the new one. The epoch of its packets is the new one.
     assert_eq!(pair.outbound(A, &question(end)), Some((B, external)));
-    pair.cable().packets[B].extend(late);
+    pair.cable().packets[B].extend(late.iter().cloned());
     pair.run(30);
     assert_eq!(pair.counters(B).foreign, 1, "the slice is its own, in another epoch");
+    pair.ask(B, FleetRequest::Drain("b".into())).expect("it drains");
+    pair.run(2000);
+    assert_eq!(pair.status(A).slices[0].role, "owner");
+    pair.cable().packets[A].extend(late);
+    pair.run(30);
+    assert_eq!(pair.counters(A).foreign, 1);
     assert!(pair.out.is_empty(), "{:?}", pair.out);
 }
 
 #[test]
-fn a_planned_move_loses_only_what_is_under_way() {
+fn a_planned_move_loses_no_packet() {
     for node in [A, B] {
         let mut pair = Pair::new([1, 1]);
         let end = (host(1), 4000);
@@ -613,9 +660,8 @@ fn a_planned_move_loses_only_what_is_under_way() {
         pair.run(100);
         let out = std::mem::take(&mut pair.out);
         assert!(out.iter().all(|(_, _, packet)| source(packet) == external));
-        let foreign = pair.counters(A).foreign;
-        assert_eq!(out.len() as u64 + foreign, 400, "{:?}", pair.counters(A));
-        assert!(foreign <= 1);
+        assert_eq!(out.len(), 400, "{:?}", pair.counters(A));
+        assert_eq!(pair.counters(A).foreign, 0);
         let last = out.last().expect("there are some");
         assert_eq!(last.0, B);
     }
@@ -695,6 +741,54 @@ fn fragments_of_a_datagram_go_the_same_way() {
                 assert_eq!(pair.outbound(A, &question(end)), Some((A, external)));
             }
         }
+    }
+}
+
+/// A rule looks at ports, which not all fragments have: its pool may be of the other node or not.
+#[test]
+fn fragments_stay_if_a_rule_by_port_may_choose_a_pool_of_this_node() {
+    for (owners, owner) in [(["a", "b"], B), (["a", "a"], A)] {
+        let mut settings = pair_settings();
+        let pool = |address| {
+            let addresses = vec![AddressRange { first: address, last: address }];
+            PoolConfig { addresses, ..settings.engine.pools[0].clone() }
+        };
+        let web = PoolConfig { name: "web".into(), ..pool(OF_B) };
+        settings.engine.pools = vec![pool(OF_A), web];
+        let all = Prefix::new(Ipv4Addr::UNSPECIFIED, 0);
+        settings.engine.rules = vec![Rule::new(Match::Destination(all, 80), RuleAction::Snat(1))];
+        let mut pair = Pair::with(settings, [1, 1], owners);
+        let end = (host(1), 4000);
+        pair.flow(A, end);
+        pair.run(3000);
+        // Another endpoint than that of the flow, which has its mapping.
+        let whole = udp((end.0, 5000), (REMOTE, 80), &[5; 1400]);
+        let mut out = Out::new();
+        for place in [0, 1] {
+            out.extend(pair.send(B, true, &fragment(&whole, 800 * place, 800 * (place + 1))));
+        }
+        assert_eq!(out.len(), 2, "{owners:?}: {out:?}");
+        assert!(out.iter().all(|(by, _, packet)| (*by, source(packet).0) == (owner, OF_B)));
+    }
+}
+
+#[test]
+fn the_end_of_a_mapping_of_a_static_address_is_told_to_the_partner() {
+    let mut settings = pair_settings();
+    settings.engine.statics = vec![StaticMapping {
+        external: (OF_A, None),
+        internal: (host(1), None),
+        protocol: None,
+        ..StaticMapping::default()
+    }];
+    for counts in [[1, 1], [2, 2]] {
+        let mut pair = Pair::with(settings.clone(), counts, ["a", "b"]);
+        let end = (host(1), 4000);
+        assert_eq!(pair.begin(A, &question(end)), (A, (OF_A, 4000)));
+        pair.run(3000);
+        assert_eq!((pair.mappings(A), pair.mappings(B)), (1, 1), "{counts:?}");
+        pair.run(310_000);
+        assert_eq!((pair.mappings(A), pair.mappings(B)), (0, 0), "{counts:?}");
     }
 }
 

@@ -38,6 +38,26 @@ fn packets_that_nobody_takes_are_dropped_and_counted() {
     assert!(count >= TUNNEL_PACKETS, "{count}");
 }
 
+/// Nobody reads, and all queues of packets are full.
+#[test]
+fn a_word_does_not_wait_for_packets() {
+    let (_rig, [a, b]) = connected();
+    let packet = [1; 1_000];
+    until_true("more than there is room for", || {
+        while a.pass(&packet) {}
+        b.status().passed_overflow > 0
+    });
+    while a.pass(&packet) {}
+    assert!(a.pass(&[0, 7]), "it has a queue of its own");
+    let mut packets = 0;
+    until_true("the word", || {
+        let passed = b.passed();
+        packets += usize::from(passed.as_deref() == Some(&packet[..]));
+        passed.as_deref() == Some(&[0, 7][..])
+    });
+    assert!(packets < TUNNEL_PACKETS / 2, "{packets} packets were before it");
+}
+
 #[test]
 fn without_a_connection_no_packet_is_taken() {
     let rig = Rig::new();

@@ -108,7 +108,12 @@ impl Engine {
         self.drop_restored(restoration, fields.number);
         if fields.is_fixed() {
             let found = restoration.permanent.get(&(fields.protocol, external, internal));
-            return found.map_or(Place::Left(Departure::Static), |&slot| Place::At(slot));
+            // A reload may have removed the mapping since.
+            let is_there = |slot: &u32| {
+                self.table.is_live(*slot) && self.is_restored(*slot, fields, internal, external)
+            };
+            let found = found.copied().filter(is_there);
+            return found.map_or(Place::Left(Departure::Static), Place::At);
         }
         if fields.flags & STATIC != 0 {
             return self.place_whole(restoration, fields, internal, external);

@@ -117,14 +117,24 @@ fn a_copy_of_a_realm_that_the_partner_lacks_is_refused_and_comes_after_a_reload(
     assert!(pair.b().status().slices[0].records_without_realm > Some(0));
     assert_eq!(pair.b().answer(red, None), None);
     assert!(pair.b().answer(blue, None).is_some_and(|(realm, _)| realm == "blue"));
+    let epoch = pair.a().status().slices[0].epoch;
+    assert_eq!(said(&pair, 0), epoch);
     pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it drains");
     pair.run(2.0);
     assert_eq!(pair.b().status().slices[0].role, "partner", "the slice waits for the realm");
+    assert_eq!(said(&pair, 0), epoch | tunnel::CLOSED, "new mappings are better made elsewhere");
     pair.b().reload_realms(&["green", "red", "blue"]);
     pair.run(1.5);
     assert!(pair.b().answer(red, None).is_some_and(|(realm, _)| realm == "red"));
     let slice = &pair.b().status().slices[0];
     assert_eq!((slice.role, slice.fault()), ("owner", None));
+    assert_eq!((said(&pair, 0), said(&pair, 1)), (0, epoch + 1));
+}
+
+/// What a node has said last of its presence in slice 0.
+fn said(pair: &Pair, node: usize) -> u64 {
+    let word = pair.wire().words[node].clone();
+    u64::from_le_bytes(*word[27..].first_chunk().expect("a word"))
 }
 
 #[test]

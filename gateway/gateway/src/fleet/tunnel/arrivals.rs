@@ -77,8 +77,12 @@ impl Arrivals {
                 None
             }
             Some(Datagram::Piece(id, place, part)) => {
-                let order = orders.get(usize::from(id.slice));
-                if !order.is_some_and(|order| order.owns && order.epoch == id.epoch) {
+                let is_taken = |order: &Order| match order.owns {
+                    true => order.epoch == id.epoch,
+                    // It has left the other node before that one knew of the move.
+                    false => order.given > 0 && order.given == id.epoch,
+                };
+                if !orders.get(usize::from(id.slice)).is_some_and(is_taken) {
                     shared.count(|counters| counters.foreign += 1);
                     return None;
                 }
@@ -182,8 +186,12 @@ mod tests {
         assert_eq!(read(&[order(10)]), None);
         assert_eq!(read(&[order(8)]), None);
         assert_eq!(read(&[Order { owns: false, ..order(9) }]), None);
+        let given = |given| Order { owns: false, given, ..order(10) };
+        assert_eq!(read(&[given(9)]), Some(100), "it was on its way in a planned move");
+        assert_eq!((read(&[given(8)]), read(&[given(0)])), (None, None));
+        assert_eq!(read(&[Order { owns: true, ..given(9) }]), None);
         assert_eq!(read(&[]), None);
-        let counters = TunnelCounters { taken: [0, 1, 0], foreign: 4, ..TunnelCounters::default() };
+        let counters = TunnelCounters { taken: [0, 2, 0], foreign: 7, ..TunnelCounters::default() };
         assert_eq!(shared.counters(), counters);
     }
 

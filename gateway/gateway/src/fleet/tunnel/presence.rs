@@ -33,7 +33,8 @@ pub struct TunnelCounters {
     pub long: u64,
     /// Packets that it has taken.
     pub taken: [u64; 3],
-    /// Packets that it has refused: of a slice that it does not own in that epoch.
+    /// Packets that it has refused: of a slice that it neither owns in that epoch, nor has just
+    /// given away.
     pub foreign: u64,
     /// Packets that it has refused: of a realm, or a family, that it does not have.
     pub unknown: u64,
@@ -43,12 +44,18 @@ pub struct TunnelCounters {
     pub damaged: u64,
 }
 
+/// A bit beside the epoch of a slice: the owner is there, and assigns no port of it. Nodes of
+/// earlier versions take it for another epoch, so their copies translate then.
+pub(crate) const CLOSED: Epoch = 1 << 63;
+
 /// The owner of a slice, as it was heard last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heard {
     pub(super) epoch: Epoch,
     /// End of the time for which it counts as there; 0: it is not there.
     pub(super) until: Timestamp,
+    /// True if it assigns no port: the slice drains, and this node has what there was before.
+    pub(super) is_closed: bool,
 }
 
 /// What the workers of a node share.
@@ -83,7 +90,8 @@ impl Shared {
         heard.resize(slices, Heard::default());
         for (heard, epoch) in heard.iter_mut().skip(first.into()).zip(epochs) {
             let until = if *epoch > 0 { now.plus(LASTS) } else { Timestamp(0) };
-            *heard = Heard { epoch: *epoch, until };
+            let (epoch, is_closed) = (epoch & !CLOSED, epoch & CLOSED != 0);
+            *heard = Heard { epoch, until, is_closed };
         }
         self.version.fetch_add(1, Ordering::Release);
     }
@@ -129,8 +137,8 @@ impl Present {
         is_due
     }
 
-    /// Says in which slices this node is there, with their epochs, 0 for the others: at once after
-    /// a change, and again and again.
+    /// Says in which slices this node is there, with their epochs, 0 for the others, and the bit
+    /// [`CLOSED`]: at once after a change, and again and again.
     pub(crate) fn say(
         &mut self,
         now: Timestamp,

@@ -1,0 +1,120 @@
+//! Whether a node can deliver the packets of the other one: its devices are up, and a router
+//! outside answers. Otherwise it does not say that it is there.
+//!
+//! One silent router is no reason: any host inside can send a packet to a router that has gone, if
+//! there is a route. A router counts as answering as long as a worker has its hardware address.
+
+use natgate_engine::Timestamp;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Time for which a device counts as down, or a router as silent, after it was so.
+const BLOCKED: Duration = Duration::from_secs(5);
+
+/// Most routers that count as silent.
+const MOST_SILENT: usize = 64;
+
+/// What the workers of a node know about the ways to hosts.
+#[derive(Debug, Default)]
+pub(crate) struct Ways {
+    workers: Vec<OfWorker>,
+    /// Routers outside that have not answered, and the times until which they count as silent.
+    silent: Mutex<Vec<(Ipv4Addr, Timestamp)>>,
+}
+
+#[derive(Debug, Default)]
+struct OfWorker {
+    /// Time until which a device counts as down.
+    down: AtomicU64,
+    /// True if the worker knows the hardware address of a router outside that is not silent.
+    has_router: AtomicBool,
+}
+
+impl Ways {
+    pub(crate) fn new(workers: usize) -> Self {
+        let workers = (0..workers).map(|_| OfWorker::default()).collect();
+        Self { workers, silent: Mutex::default() }
+    }
+
+    /// A device of a worker is down.
+    pub(crate) fn note_down(&self, worker: usize, now: Timestamp) {
+        self.workers[worker].down.store(now.plus(BLOCKED).0, Ordering::Relaxed);
+    }
+
+    /// Adds routers that have not answered. Returns all that count as silent.
+    pub(crate) fn note_silent(&self, now: Timestamp, routers: &[Ipv4Addr]) -> Vec<Ipv4Addr> {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        silent.retain(|(router, until)| now < *until && !routers.contains(router));
+        for router in routers {
+            if silent.len() == MOST_SILENT {
+                silent.remove(0);
+            }
+            silent.push((*router, now.plus(BLOCKED)));
+        }
+        silent.iter().map(|(router, _)| *router).collect()
+    }
+
+    /// Tells whether a worker knows a router that does not count as silent.
+    pub(crate) fn note_router(&self, worker: usize, has_router: bool) {
+        self.workers[worker].has_router.store(has_router, Ordering::Relaxed);
+    }
+
+    /// True if the node can deliver packets.
+    pub(crate) fn deliver(&self, now: Timestamp) -> bool {
+        let is_up = |worker: &OfWorker| now.0 >= worker.down.load(Ordering::Relaxed);
+        let has_router = |worker: &OfWorker| worker.has_router.load(Ordering::Relaxed);
+        let is_silent = || {
+            let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+            silent.iter().any(|(_, until)| now < *until)
+        };
+        self.workers.iter().all(is_up) && (self.workers.iter().any(has_router) || !is_silent())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn router(last: u8) -> Ipv4Addr {
+        Ipv4Addr::new(192, 0, 2, last)
+    }
+
+    #[test]
+    fn a_silent_router_counts_only_if_no_worker_knows_another_one() {
+        let (ways, now) = (Ways::new(2), Timestamp(1_000_000_000));
+        assert!(ways.deliver(now), "nobody has asked a router yet");
+        assert_eq!(ways.note_silent(now, &[router(1)]), [router(1)]);
+        assert!(!ways.deliver(now));
+        ways.note_router(1, true);
+        assert!(ways.deliver(now));
+        assert_eq!(ways.note_silent(now, &[router(2)]), [router(1), router(2)]);
+        ways.note_router(1, false);
+        assert!(!ways.deliver(now), "all are silent");
+        let later = now.plus(BLOCKED);
+        assert!(ways.deliver(later), "it tries again");
+        assert!(ways.note_silent(later, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_device_that_is_down_counts_whatever_routers_there_are() {
+        let (ways, now) = (Ways::new(2), Timestamp(1_000_000_000));
+        ways.note_router(0, true);
+        ways.note_down(1, now);
+        assert!(!ways.deliver(now));
+        assert!(ways.deliver(now.plus(BLOCKED)));
+    }
+
+    #[test]
+    fn silent_routers_have_a_limit_and_the_oldest_make_room() {
+        let (ways, now) = (Ways::new(1), Timestamp(1_000_000_000));
+        for last in 0..=MOST_SILENT as u8 {
+            ways.note_silent(now, &[router(last)]);
+        }
+        // One that is silent again is the latest one.
+        let silent = ways.note_silent(now, &[router(2)]);
+        assert_eq!((silent.len(), silent[0]), (MOST_SILENT, router(1)));
+        assert_eq!(silent.last(), Some(&router(2)));
+    }
+}
