@@ -5,6 +5,8 @@
 
 #[path = "fleet/alone.rs"]
 mod alone;
+#[path = "fleet/controls.rs"]
+mod controls;
 #[path = "fleet/hosts.rs"]
 mod hosts;
 #[path = "fleet/routes.rs"]
