@@ -40,6 +40,9 @@ pub(super) struct Order {
     pub(super) ends: u64,
     /// True if the partner has given the slice to this node in this epoch.
     pub(super) is_given: bool,
+    /// The last epoch that began because this node gave the slice to the partner, and the time of
+    /// that.
+    pub(super) gave: Option<(Epoch, Timestamp)>,
 }
 
 /// What a worker has done in a slice.

@@ -323,6 +323,7 @@ impl Lead {
                 && let Some(stream) = self.ownership.destination(number)
             {
                 self.ownership.copy_complete(number, stream);
+                self.slices[number].order.gave = Some((self.ownership.epoch(number), now));
                 self.next_view = Timestamp(0);
                 is_given = true;
             }
