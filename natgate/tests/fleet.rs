@@ -5,6 +5,8 @@
 
 #[path = "fleet/alone.rs"]
 mod alone;
+#[path = "fleet/controls.rs"]
+mod controls;
 #[path = "fleet/equal_cost.rs"]
 mod equal_cost;
 #[path = "fleet/hosts.rs"]

@@ -189,10 +189,23 @@ impl Flow {
         is_answered || self.opener == Side::Inside
     }
 
-    /// Resets of the connection for both hosts, as packets outside, if a direction has another
-    /// length outside than inside.
+    /// True if a direction has another length outside than inside, or bytes that only the framework
+    /// still has: their sender does not repeat them, and their receiver lacks them.
+    pub(crate) fn is_changed(&self, pool: &Pool) -> bool {
+        self.directions.iter().any(|one| one.sum(pool) != 0 || one.owes())
+    }
+
+    /// True if a segment must not pass unread: the protocol reads the connection, or has changed
+    /// it.
+    pub(crate) fn needs_all_segments(&self, pool: &Pool) -> bool {
+        let has_begun = self.directions.iter().all(|direction| direction.is_started);
+        has_begun && (self.left.is_none() || self.is_changed(pool))
+    }
+
+    /// Resets of the connection for both hosts, as packets outside, if it [has
+    /// changed](Flow::is_changed).
     pub(crate) fn resets(&self, pool: &Pool) -> Option<[(Side, [u8; 40]); 2]> {
-        let is_changed = self.directions.iter().any(|direction| direction.sum(pool) != 0);
+        let is_changed = self.is_changed(pool);
         let Endpoints { external, remote, .. } = self.endpoints();
         let [inside, outside] = self.directions.each_ref().map(|one| one.next_forward(pool));
         is_changed.then(|| {

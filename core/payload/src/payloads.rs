@@ -222,7 +222,12 @@ impl Payloads {
         } else if self.index.get(key).is_some() {
             Some(RestoreError::Known)
         } else {
-            self.is_full_for(opener).then_some(RestoreError::Full)
+            // Nobody outside can forge what the host inside has answered.
+            let has_room = match flow.has_host() {
+                true => !self.free.is_empty(),
+                false => !self.is_full_for(opener),
+            };
+            (!has_room).then_some(RestoreError::Full)
         };
         let free = if refusal.is_none() { self.free.pop() } else { None };
         let Some(at) = free else {
@@ -311,7 +316,7 @@ impl Payloads {
         let (transport, number) = (header.header_len(), header.protocol());
         if header.is_fragment() {
             self.count(packet.kind, Reason::Fragment);
-            return Fate::Pass;
+            return self.take_fragment(number, &packet.endpoints);
         }
         room.set_len(usize::from(header.total_len()));
         match number {
@@ -322,6 +327,15 @@ impl Payloads {
             }
             _ => Fate::Pass,
         }
+    }
+
+    /// A first fragment is not read. It does not pass if its bytes would come to another place of
+    /// the stream than those of whole segments.
+    fn take_fragment(&self, number: u8, Endpoints { external, remote, .. }: &Endpoints) -> Fate {
+        let at = self.index.get(Key::new(number, *external, *remote));
+        let flow = at.and_then(|at| self.flows[at as usize].as_ref());
+        let goes_astray = flow.is_some_and(|flow| flow.needs_all_segments(&self.pool));
+        if goes_astray { Fate::Held } else { Fate::Pass }
     }
 
     fn process_segment(

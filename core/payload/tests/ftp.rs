@@ -296,3 +296,29 @@ fn the_urgent_pointer_stays_where_it_fits_and_goes_where_it_does_not() {
         link.repeat_until_acknowledged(Inside);
     }
 }
+
+/// The bytes of a fragment are not read, and would come to another place of a changed stream.
+#[test]
+fn fragments_pass_only_where_nothing_is_read_or_changed() {
+    let cases: [(&[&str], usize); 4] = [
+        (&["NOOP\r\n"], 0),
+        (&["PORT 10,0,0,5,200,13\r\n"], 0),
+        (&["GET / HTTP/1.1\r\n"], 1),
+        (&["PORT 10,0,0,5,200,13\r\n", "AUTH TLS\r\n"], 0),
+    ];
+    for (commands, expected) in cases {
+        let mut link = client();
+        for command in commands {
+            link.say(Inside, command);
+            let reply = if command.starts_with("AUTH") { "234 go\r\n" } else { "200 ok\r\n" };
+            link.say(Outside, reply);
+        }
+        assert_eq!(refused(&link, Reason::Encrypted), commands.len() as u64 - 1);
+        let host = &mut link.hosts[Inside as usize];
+        let len = host.written.len();
+        let mut fragment = host.segment(len - 2, len, false);
+        fragment[6] = 0x20;
+        assert_eq!(link.process(Inside, &fragment).len(), expected, "{commands:?}");
+        assert_eq!(refused(&link, Reason::Fragment), 1);
+    }
+}

@@ -2,9 +2,14 @@
 
 mod common;
 
-use common::{Host, Link, Opening, client_inside, client_inside_v6, mark, realm};
+use common::{
+    Book, Host, Link, Opening, client_inside, client_inside_v6, mark, realm, server_inside,
+};
 use natgate_payload::Side::{self, Inside, Outside};
-use natgate_payload::{Endpoints, Kind, Limits, Payloads, RestoreError};
+use natgate_payload::{
+    ControlPacket, Endpoints, Kind, Limits, NewFlow, Payloads, RestoreError, Room,
+};
+use std::net::SocketAddrV4;
 
 const COMMAND: &[u8] = b"PORT 10,0,0,5,200,13\r\n";
 
@@ -84,4 +89,26 @@ fn a_host_with_a_number_keeps_its_flow() {
         assert_eq!(other.find(6, known.external, known.remote), Some((Kind::Ftp, known)));
         assert_eq!(heir().restore(&flows[0], |_| None, |_, _, _| true), Err(RestoreError::Damaged));
     }
+}
+
+/// Anybody outside can begin flows that no host inside answers.
+#[test]
+fn forged_beginnings_do_not_take_the_place_of_a_flow_with_a_host() {
+    let link = Link::open(Opening::new(Kind::Ftp, server_inside(21), Outside));
+    let flow = saved(&link);
+    let mut heir = Payloads::new(Limits { flows: 4, buffers: 4 }, [9; 32]);
+    for port in 7000..7010 {
+        let known = server_inside(21);
+        let remote = SocketAddrV4::new(*known.remote.ip(), port);
+        let endpoints = Endpoints { remote, remote_inside: remote.into(), ..known };
+        let syn = Host::new(remote, known.external, 7).syn(2);
+        let mut buffer = [0; 2048];
+        buffer[..syn.len()].copy_from_slice(&syn);
+        let mut room = Room::new(&mut buffer, syn.len());
+        let (from, new_flow) = (Outside, NewFlow::Read);
+        let packet = ControlPacket { kind: Kind::Ftp, from, endpoints, new_flow };
+        heir.process(100, packet, &mut room, &mut Book::default());
+    }
+    assert_eq!(heir.flows(), 2, "half of the places");
+    assert_eq!(heir.restore(&flow, realm, |_, _, _| true), Ok(()));
 }

@@ -43,6 +43,7 @@ use natgate_wire::{Ipv4, protocol};
 use paired::Paired;
 pub(crate) use paired::{MappingEnds, Part, divide, internal_of, print_with};
 use ports::EnginePorts;
+pub(crate) use settings::AlgSums;
 pub use settings::{AlgSettings, RuleAlgs};
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};

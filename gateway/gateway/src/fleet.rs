@@ -8,6 +8,7 @@
 
 mod binding;
 mod board;
+mod controls;
 mod history;
 mod inbound;
 mod lead;
@@ -32,7 +33,7 @@ pub use status::{FleetStatus, LinkStatus, SliceChange, SliceOwner, SliceStatus};
 pub use tunnel::TunnelCounters;
 pub(crate) use tunnel::{Arrival, PassedPacket, Tunnel};
 
-use crate::alg::{Algs, MappingEnds};
+use crate::alg::Algs;
 use crate::pcp::CommonEpoch;
 use crate::team::Partition;
 use board::{AllFigures, Board, Order};
@@ -253,12 +254,7 @@ impl Fleet {
         partition: Option<&Arc<Partition>>,
     ) {
         self.last_turn = now;
-        self.ports.algs = algs.take();
-        self.has_algs = self.ports.algs.is_some();
-        if let Some(stage) = self.ports.stage() {
-            stage.join_pair();
-        }
-        self.tell_version();
+        self.take_algs(algs);
         self.board.count_turn(self.worker);
         self.ports.set_partition(partition);
         // A slice that is given away in this turn takes the loss along.
@@ -296,43 +292,6 @@ impl Fleet {
         }
         self.release_flows(now);
         *algs = self.ports.algs.take();
-    }
-
-    /// Takes changes of control flows to the streams of their slices, and packets that wait.
-    fn note_flows(&mut self, now: Timestamp, engine: &Engine) {
-        let Self { ports, slices, .. } = self;
-        let Some(stage) = ports.stage() else { return };
-        for mapping in stage.changed_flows() {
-            if let Some(key) = key_of(engine, mapping)
-                && let Some(outbound) = outbound_of(slices, mapping.1.address)
-            {
-                outbound.sender.change(key, now.0);
-            }
-        }
-        for (ticket, awaited) in stage.new_tickets() {
-            for mapping in awaited {
-                let outbound = outbound_of(slices, mapping.1.address);
-                match key_of(engine, mapping).zip(outbound) {
-                    Some((key, outbound)) => {
-                        outbound.wait_for(key, ticket, now);
-                    }
-                    None => stage.arrive(ticket),
-                }
-            }
-        }
-    }
-
-    /// Lets packets go for which the partner has what they tell of.
-    fn release_flows(&mut self, now: Timestamp) {
-        let Self { ports, slices, .. } = self;
-        let lost: Vec<u64> = slices.iter_mut().flat_map(Slice::lost).collect();
-        let arrived = slices.iter_mut().flat_map(|slice| slice.arrived(now));
-        let arrived: Vec<u64> = arrived.collect();
-        if let Some(stage) = ports.stage() {
-            stage.drop_kept(&lost);
-            arrived.into_iter().for_each(|ticket| stage.arrive(ticket));
-        }
-        self.has_waiting = slices.iter().any(|slice| slice.waits_since().is_some());
     }
 
     /// Time of the next turn that is due: at once if messages or records wait, for each turn takes
@@ -436,12 +395,7 @@ impl Fleet {
             self.ending.extend(slice.obey((engine, &mut self.ports), order, now));
             slice.sweep(engine, |message| _ = self.link.send(message));
         }
-        for (number, slice) in self.slices.iter_mut().enumerate() {
-            let (ranges, part, doubted) = slice.part(now);
-            if let Some(stage) = self.ports.stage() {
-                stage.set_part(number, ranges, part, doubted);
-            }
-        }
+        self.tell_parts(now);
     }
 
     fn report(&mut self) {
@@ -491,15 +445,6 @@ impl Fleet {
             }
         }
         self.changes = changes;
-    }
-
-    /// Tells the gateways if there is a partner whose version of the link has no control flows.
-    fn tell_version(&mut self) {
-        let has_partner = self.slices.iter().any(|slice| slice.outbound.is_some());
-        let lacks_flows = self.lacks_flows && has_partner;
-        if let Some(stage) = self.ports.stage() {
-            stage.set_version(lacks_flows);
-        }
     }
 
     fn send(&mut self, now: Timestamp, engine: &Engine, hosts: &CopiedHosts<'_>) {
@@ -567,14 +512,6 @@ impl Fleet {
 
 fn no_worker() -> io::Error {
     io::Error::other("a node has a worker")
-}
-
-/// The key of a mapping.
-fn key_of(engine: &Engine, (protocol, external, internal): MappingEnds) -> Option<u32> {
-    match internal {
-        Some(internal) => engine.copy_key_of(protocol, external, internal),
-        None => engine.copy_key(protocol, external),
-    }
 }
 
 /// The stream that this worker sends of the slice with an address.

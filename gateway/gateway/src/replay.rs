@@ -141,6 +141,9 @@ pub fn replay<R: Read, W: Write>(
         buffer: vec![0; HEADROOM + LONGEST],
         work: Vec::new(),
     };
+    if let Some(translator) = &mut replay.translator {
+        translator.give_plain(replay.alg.is_some());
+    }
     let mut engine = None;
     let start = |now| Engine::new(config, seed, now).map_err(ReplayError::Config);
     let end = replay.run(&mut engine, start, &mut input, flush);
@@ -278,7 +281,8 @@ impl<W: Write> Replay<'_, W> {
             return self.take_control(engine, (side, realm, header), packet);
         }
         if translator.is_some() {
-            return self.take_any(engine, (side, realm, header), packet);
+            self.take_any(engine, (side, realm, header), packet)?;
+            return self.take_plain(engine, header);
         }
         let mut packets = [Packet::new(frame, start).in_realm(realm)];
         let mut verdicts = [Verdict::Held];
@@ -359,6 +363,23 @@ impl<W: Write> Replay<'_, W> {
         }
         self.work = work;
         self.drain(engine, Some((side, header)))
+    }
+
+    /// Takes packets of tunnels that came in pieces as if they had come whole: gateways read them.
+    fn take_plain(&mut self, engine: &mut Engine, header: Header) -> Result<(), ReplayError> {
+        while let Some(plain) = self.translator.as_mut().and_then(Translator::poll_plain) {
+            let tools = self.alg.as_ref().zip(self.translator.as_ref());
+            let is_claimed = tools
+                .is_some_and(|(alg, translator)| alg.claims_of_host(translator, plain.bytes()));
+            match is_claimed {
+                true => self.take_control_of_host(engine, header, plain.bytes())?,
+                false => self.take_any(engine, (Side::Inside, 0, header), plain.bytes())?,
+            }
+            if let Some(translator) = &mut self.translator {
+                translator.count_beyond(&plain);
+            }
+        }
+        Ok(())
     }
 
     /// Sends a packet that the translator has taken.

@@ -7,6 +7,10 @@ use std::net::Ipv6Addr;
 
 /// Prefix of remote hosts of NAT64.
 pub(super) const PREFIX64: &str = "64:ff9b::/96";
+/// Prefix of the tunnels' end, and the table of DS-Lite.
+pub(super) const TUNNELS: &str = "2001:db8:ffff::1/128";
+pub(super) const DSLITE: &str =
+    "[dslite]\naddress = \"2001:db8:ffff::1\"\nb4 = [\"2001:db8:b4::/48\"]\n";
 /// Ends of the tunnel: the gateways', and the subscriber's.
 const AFTR: &str = "2001:db8:ffff::1";
 const B4: &str = "2001:db8:b4::1";
@@ -144,9 +148,14 @@ fn an_ipv6_only_hosts_flows_go_on_at_nodes_with_several_workers() {
 fn flows_of_a_host_behind_a_tunnel_go_on_after_a_kill() {
     let turn = Turn::take(TAG);
     let network = build(&turn);
-    let remote = [&format!("{AFTR}/128")[..]];
-    let more = format!("[dslite]\naddress = \"{AFTR}\"\nb4 = [\"2001:db8:b4::/48\"]\n");
-    let nodes = pair6(&network, &remote, &more);
+    let nodes = pair6(&network, &[TUNNELS], DSLITE);
+    add_tunnel(&network);
+    let flows = Flows::begin(&network, INNER, PAIR_SERVER.into());
+    a_kill_and_the_way_back(&network, nodes, (&flows, &[TUNNELS], DSLITE), B4);
+}
+
+/// Leads the subscriber's packets to the server through a tunnel.
+pub(super) fn add_tunnel(network: &PairNetwork) {
     let sub = network.node("sub");
     sub.ip_batch(&format!(
         "address add {INNER}/32 dev lo\n\
@@ -158,6 +167,4 @@ fn flows_of_a_host_behind_a_tunnel_go_on_after_a_kill() {
     .expect("a tunnel");
     let access = network.node(PairSide::Access.router());
     access.ip_batch(&format!("route add {B4}/128 via {PAIR_SUBSCRIBER6}\n")).expect("a route");
-    let flows = Flows::begin(&network, INNER, PAIR_SERVER.into());
-    a_kill_and_the_way_back(&network, nodes, (&flows, &remote, &more), B4);
 }

@@ -31,11 +31,15 @@ fn pool(keys: &str) -> String {
 fn a_pair_shares_these_tables() {
     assert_eq!(read("").node, "a");
     assert_eq!(read("[pcp]\nenabled = true\n").slices.len(), 2);
+    let alg = "[alg]\nftp = true\ntftp = true\nsip = true\nrtsp = true\nirc = true\ndns = true\n";
+    assert_eq!(read(alg).slices.len(), 2);
     let realm = "[[realm]]\nname = \"homes\"\nvlan = 100\naddress = \"10.0.0.1/8\"\n";
     assert_eq!(read(realm).slices.len(), 2);
     let inside = PAIR.replace("[inside]\n", "[inside]\naddress6 = \"2001:db8:1::1/64\"\n");
     let nat64 = "[nat64]\nprefixes = [\"64:ff9b::/96\", \"2001:db8:64::/96\"]\n";
     parse(&format!("{inside}\n{nat64}"), "t").expect("it is right");
+    parse(&format!("{inside}\n{nat64}{alg}"), "t").expect("it is right");
+    parse(&format!("{PAIR}\n[workers]\ncount = 2\n{alg}"), "t").expect("it is right");
     let arithmetic =
         "deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\nports_per_subscriber = 64 # \"";
     for keys in ["block", "preserve", "address", arithmetic] {
@@ -78,8 +82,12 @@ fn several_workers_do_not_share_everything_yet() {
 
 #[test]
 fn a_pair_refuses_what_it_does_not_share() {
-    let alg = format!("{PAIR}\n[alg]\nftp = true\n");
-    refused(&alg, "application-level gateways yet; take [alg] out");
+    for (key, expected) in [
+        ("pptp", "does not share calls of PPTP yet; take alg.pptp out"),
+        ("h323", "connections that messages of H.323 name yet; take alg.h323 out"),
+    ] {
+        refused(&format!("{PAIR}\n[alg]\nftp = true\n{key} = true\n"), expected);
+    }
     let inside = "[inside]\naddress6 = \"2001:db8:1::1/64\"\n";
     let tunnels = "[dslite]\naddress = \"2001:db8:1::ff\"\nb4 = [\"2001:db8:b4::/48\"]\n";
     let both = format!("{}\n{tunnels}", PAIR.replace("[inside]\n", inside));

@@ -394,6 +394,9 @@ impl Translator {
                 let arrived = Arrived { ends, at, traffic_class };
                 match self.take_request(packet.bytes(), arrived, len) {
                     Some(fate) => fate,
+                    None if at > ipv6::HEADER_LEN && self.gives_plain() => {
+                        self.push_plain(packet.bytes(), at, (1, len))
+                    }
                     None => self.take_inner(engine, now, packet, arrived, len),
                 }
             }
@@ -573,6 +576,11 @@ impl Translator {
     ) {
         let whole = self.take_fragment(now, bytes, fragment, payer);
         let Some((mut buffer, fragments, received)) = whole else { return };
+        if self.gives_plain() {
+            let bytes = &buffer[HEADROOM..];
+            self.push_plain(bytes, ipv6::HEADER_LEN, (fragments, received));
+            return;
+        }
         let mut packet = Packet::new(&mut buffer, HEADROOM);
         let Some(arrived) = Arrived::whole(packet.bytes()) else { return };
         let before = (self.counts().clone(), engine.counters().clone());

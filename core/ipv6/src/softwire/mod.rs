@@ -23,6 +23,7 @@ mod icmp;
 mod locate;
 mod map_t;
 mod paths;
+mod plain;
 mod ports;
 pub(crate) mod quick;
 mod readdress;
@@ -38,6 +39,7 @@ mod tunnel;
 pub use bindings::{Binding, BindingTable, Conflict, MOST_BRS, Refused, Tunnel};
 pub use domains::{Domains, RuleConflict};
 pub use dslite::{DsliteSettings, may_be_behind};
+pub use plain::PlainPacket;
 pub use ports::{PortSets, PortSetsError};
 pub use request::TunneledRequest;
 pub(crate) use request::may_ask;
@@ -230,6 +232,9 @@ pub(crate) struct Softwires {
     released: VecDeque<Released>,
     /// Hairpin packets that were held and go to another translator, with the realm of each.
     turned: VecDeque<(u16, Vec<u8>)>,
+    /// Packets that the caller takes again, and true if it wants them.
+    plain: VecDeque<PlainPacket>,
+    gives_plain: bool,
     key: HashKey,
     next_identification: u32,
     /// Counters of lw4o6, then of each rule, then of DS-Lite.
@@ -300,6 +305,8 @@ impl Softwires {
             paths: Paths::default(),
             released: VecDeque::new(),
             turned: VecDeque::new(),
+            plain: VecDeque::new(),
+            gives_plain: false,
             key: HashKey::from_seed(seed, 0x736f_6674),
             next_identification: 0,
             counters: alloc::vec![DomainCounters::default(); 2 + rules.len()],

@@ -254,9 +254,10 @@ impl Payloads {
         its.into_iter().for_each(|at| self.remove(at));
     }
 
-    /// Ends a connection with an external endpoint that has another length outside than inside, and
-    /// returns it. Its resets for both hosts are packets of the framework's own; without room they
-    /// are not sent. `None`: there is no such connection.
+    /// Ends a connection with an external endpoint that has another length outside than inside, or
+    /// bytes that only the framework still has, and returns it. Its resets for both hosts are
+    /// packets of the framework's own; without room they are not sent. `None`: there is no such
+    /// connection.
     pub fn reset_changed(&mut self, external: SocketAddrV4) -> Option<FlowKey> {
         let Self { tracking, flows, pool, .. } = self;
         let resets = |(at, _): (u32, u64)| Some((at, flows[at as usize].as_ref()?.resets(pool)?));
@@ -272,11 +273,12 @@ impl Payloads {
         key
     }
 
-    /// True if a connection with an external endpoint has another length outside than inside.
+    /// True if a connection with an external endpoint has another length outside than inside, or
+    /// bytes that only the framework still has.
     pub fn has_changed(&self, external: SocketAddrV4) -> bool {
         let Self { tracking, flows, pool, .. } = self;
         let is_changed =
-            |at: u32| flows[at as usize].as_ref().is_some_and(|flow| flow.resets(pool).is_some());
+            |at: u32| flows[at as usize].as_ref().is_some_and(|flow| flow.is_changed(pool));
         let mut places = tracking.iter().flat_map(|all| all.places(protocol::TCP, external));
         places.any(|(at, _)| is_changed(at))
     }

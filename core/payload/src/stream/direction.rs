@@ -185,6 +185,12 @@ impl Direction {
         self.next_forward(pool).wrapping_sub(self.next)
     }
 
+    /// True if bytes are acknowledged to their sender that the receiver has not acknowledged: only
+    /// this side of the connection still has them.
+    pub(crate) fn owes(&self) -> bool {
+        is_before(self.acked, self.confirmed)
+    }
+
     /// Starts the stream behind a SYN.
     pub(crate) fn start(&mut self, syn: u32, mss: Option<u16>) {
         self.next = syn.wrapping_add(1);

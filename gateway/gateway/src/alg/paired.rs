@@ -17,7 +17,7 @@ mod records;
 mod tickets;
 
 use super::tunneled::Host;
-use super::{Arrived, Control, Kind, Stage};
+use super::{AlgSums, Arrived, Control, Kind, Stage};
 use doubts::Severed;
 use marks::Marks;
 use natgate_engine::{AddressRange, CopyFacts, Endpoint, Engine, Side, Timestamp};
@@ -213,11 +213,11 @@ impl Paired {
     }
 }
 
-/// The flags of a whole segment. `None`: it is none.
+/// The flags of a segment, or of its first fragment; 0 if it has none. `None`: it is no segment.
 fn tcp_flags(packet: &[u8]) -> Option<u8> {
     let ip = Ipv4::new_checked(packet).ok()?;
     let is_tcp = ip.protocol() == protocol::TCP && ip.fragment_offset() == 0;
-    is_tcp.then(|| Tcp::new_checked(ip.payload()).map(|header| header.flags()))?
+    is_tcp.then(|| Tcp::new_prefix_checked(ip.payload()).map_or(0, |header| header.flags()))
 }
 
 fn key_of(protocol: u8, ends: &Endpoints) -> FlowKey {
@@ -246,6 +246,11 @@ impl Stage {
         if let Some(paired) = &mut self.paired {
             paired.lacks_flows = lacks;
         }
+    }
+
+    /// Sums over the settings of all gateways.
+    pub(crate) fn sums(&self) -> AlgSums {
+        self.settings.sums()
     }
 
     /// True if the partner's version of the link has no control flows in records.

@@ -7,6 +7,9 @@ use natgate_wire::protocol::{TCP, UDP};
 /// Mappings that hosts and application-level gateways may request, if no table says another number.
 const REQUESTED_MAPPINGS: u32 = 65_536;
 
+/// A number for each protocol, in the order of [`Kind::ALL`].
+pub(crate) type AlgSums = [u32; Kind::ALL.len()];
+
 /// Ports of the servers of each protocol; a protocol without ports is off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlgSettings {
@@ -89,6 +92,17 @@ impl AlgSettings {
     /// The protocols that are on, with the ports of their servers.
     pub fn iter(&self) -> impl Iterator<Item = (Kind, &[u16])> {
         self.ports.iter().map(|(kind, ports)| (*kind, &ports[..]))
+    }
+
+    /// A sum over the ports of each protocol's servers; 0: the protocol is off. Two nodes of a pair
+    /// compare them.
+    pub(crate) fn sums(&self) -> AlgSums {
+        Kind::ALL.map(|kind| {
+            let mut ports = self.ports(kind).to_vec();
+            ports.sort_unstable();
+            let bytes: Vec<u8> = ports.iter().flat_map(|port| port.to_le_bytes()).collect();
+            if bytes.is_empty() { 0 } else { crc32fast::hash(&bytes) | 1 }
+        })
     }
 
     /// Has the engine keep room for expectations, unless it keeps room for requested mappings

@@ -43,6 +43,9 @@ pub(super) struct Order {
     /// The epoch before this one, if this node has given the slice to the partner in it; otherwise
     /// 0. The node still takes the partner's packets of that epoch, and its copies translate them.
     pub(super) given: Epoch,
+    /// The last epoch that began because this node gave the slice to the partner, and the time of
+    /// that.
+    pub(super) gave: Option<(Epoch, Timestamp)>,
 }
 
 /// What a worker has done in a slice.

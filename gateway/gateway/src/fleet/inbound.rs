@@ -1,7 +1,7 @@
 //! The stream of a slice's records that a worker of the partner receives: which records belong to
 //! its part of the copy, and what is refused.
 
-use super::refusal::{Refusal, Refused, RefusedKey};
+use super::refusal::{self, Refusal, Refused, RefusedKey};
 use super::shared_ports::SharedPorts;
 use super::slice::{HELD, PROTOCOLS, arithmetic_of, fingerprint, is_in};
 use super::state::{Answer, State};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Age up to which the owner's word that it is sure counts. It waits longer before it lets anything
 /// out without the partner.
-const SURE: Duration = Duration::from_secs(10);
+pub(super) const SURE: Duration = Duration::from_secs(10);
 
 /// The stream that this node receives.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub(super) struct Inbound {
     sure: u64,
     /// Time since which the owner has not known all control flows, by its latest state.
     pub(super) doubted: Option<Timestamp>,
+    /// The gateways that are others at the owner, by its latest state.
+    other_gateways: Vec<&'static str>,
     /// The last loss of requested mappings, as the owner has just told it; and the mark of the one
     /// that this node has taken note of.
     pub(super) epoch: Option<Told>,
@@ -68,6 +70,7 @@ impl Inbound {
             is_complete: false,
             sure: 0,
             doubted: None,
+            other_gateways: Vec::new(),
             epoch: None,
             heard: 0,
             must_answer: false,
@@ -77,7 +80,7 @@ impl Inbound {
     /// Hears a state of the owner. [`Inbound::answer`] is due afterwards.
     pub(super) fn hear(
         &mut self,
-        (engine, hosts): (&Engine, &CopiedHosts<'_>),
+        (engine, hosts, ports): (&Engine, &CopiedHosts<'_>, &SharedPorts),
         ranges: &[AddressRange],
         (is_complete, bytes): (bool, &[u8]),
         now: Timestamp,
@@ -88,8 +91,11 @@ impl Inbound {
         self.must_answer = true;
         self.latest = state.sent;
         self.sure = if state.is_sure { state.sent } else { self.sure };
-        self.doubted =
-            state.doubt.map(|age| Timestamp(now.0.saturating_sub(age.as_nanos() as u64)));
+        let doubt = state.controls.and_then(|controls| controls.doubt);
+        self.doubted = doubt.map(|age| Timestamp(now.0.saturating_sub(age.as_nanos() as u64)));
+        let gateways = state.controls.map(|controls| controls.gateways);
+        self.other_gateways =
+            gateways.map_or(Vec::new(), |its| refusal::other_gateways(its, ports.gateways()));
         self.epoch = state.epoch;
         self.receiver.observe(state.sent, now.0);
         self.arithmetic = Some(state.arithmetic);
@@ -142,13 +148,23 @@ impl Inbound {
 
     /// What this node refuses to copy.
     pub(super) fn refusal(&self) -> Refusal {
-        self.refused.refusal(self.differences.clone())
+        let other_gateways = self.other_gateways.clone();
+        Refusal { other_gateways, ..self.refused.refusal(self.differences.clone()) }
     }
 
     /// The keys that no place at this node helps: their subscribers have as many hosts as possible,
     /// or a gateway is missing.
     pub(super) fn refused_keys(&self) -> Vec<u8> {
         write_refused(self.receiver.id(), &RefusedKey::write(self.refused.incurable()))
+    }
+
+    /// Mappings of control flows that were refused, because a gateway is missing.
+    pub(super) fn without_gateway(&self) -> impl Iterator<Item = MappingEnds> + '_ {
+        self.refused.gatewayless().map(
+            |CopyEnds { protocol, external: (address, port), .. }| {
+                (*protocol, Endpoint { address: *address, port: *port }, None)
+            },
+        )
     }
 
     /// Records that were refused because of their realm.

@@ -328,6 +328,7 @@ impl Lead {
             {
                 self.slices[number].given = self.ownership.epoch(number);
                 self.ownership.copy_complete(number, stream);
+                self.slices[number].order.gave = Some((self.ownership.epoch(number), now));
                 self.next_view = Timestamp(0);
                 is_given = true;
             }

@@ -274,9 +274,9 @@ impl Outbound {
             engine.copy_origin(&mut origin);
             let arithmetic = arithmetic_of(engine, hosts, ranges);
             let is_sure = self.binding.word(now);
-            let since = ports.doubted(now, self.sender.id().slice);
-            let doubt = since.map(|since| now.since(since));
-            let state = State { origin: &origin, arithmetic, epoch, sent: now.0, is_sure, doubt };
+            let controls = ports.controls(now, self.sender.id().slice);
+            let (origin, sent) = (&origin[..], now.0);
+            let state = State { origin, arithmetic, epoch, sent, is_sure, controls };
             send(write_state(self.sender.id(), is_complete, &state.write()));
             let is_incurable = |answer: &Answer| {
                 answer.refusal.of_full_subscribers > 0 || answer.refusal.without_gateway > 0

@@ -2,6 +2,7 @@
 //! record tells, or no number for its host, or the two nodes give ports to subscribers by other
 //! arithmetic. The owner hears of it by the answer to its state.
 
+use crate::alg::{AlgSums, Kind};
 use std::collections::{BTreeMap, BTreeSet};
 
 use natgate_engine::{Arithmetic, CopyEnds, NoNumber};
@@ -16,6 +17,9 @@ const LONGEST: usize = 64;
 /// In place of the length of a name: the number of mappings without a gateway follows, and nothing
 /// else. Earlier versions do not read it, and have no gateways.
 const GATEWAYS: u8 = u8::MAX;
+
+/// In place of the length of a name: gateways that differ follow.
+const OTHER_GATEWAYS: u8 = u8::MAX - 1;
 
 /// What a partner does not copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +41,15 @@ pub struct Refusal {
     /// Keys of the configuration that give ports to subscribers and differ between the nodes. If
     /// there is one, nothing is copied.
     pub differences: Vec<&'static str>,
+    /// Gateways that only one node has, or that have other ports at the two.
+    pub other_gateways: Vec<&'static str>,
+}
+
+/// The names of the gateways whose settings have other sums at two nodes.
+pub(super) fn other_gateways(one: AlgSums, other: AlgSums) -> Vec<&'static str> {
+    let sums = one.iter().zip(other);
+    let kinds = Kind::ALL.into_iter().zip(sums);
+    kinds.filter(|(_, (one, other))| *one != other).map(|(kind, _)| kind.name()).collect()
 }
 
 impl Refusal {
@@ -63,10 +76,12 @@ impl Refusal {
                 self.realms.push(name.clone());
             }
         }
-        for key in &other.differences {
-            if !self.differences.contains(key) {
-                self.differences.push(key);
-            }
+        for (all, more) in [
+            (&mut self.differences, &other.differences),
+            (&mut self.other_gateways, &other.other_gateways),
+        ] {
+            let new: Vec<_> = more.iter().filter(|key| !all.contains(key)).copied().collect();
+            all.extend(new);
         }
         self
     }
@@ -114,6 +129,15 @@ impl Refusal {
                 self.without_gateway
             ));
         }
+        if !self.other_gateways.is_empty() {
+            let keys: Vec<_> =
+                self.other_gateways.iter().map(|name| format!("alg.{name}")).collect();
+            reasons.push(format!(
+                "control flows may have no copy, because the configurations of the two nodes \
+                 differ in {}",
+                keys.join(", ")
+            ));
+        }
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
@@ -129,6 +153,12 @@ impl Refusal {
         for name in &self.realms {
             bytes.push(name.len() as u8);
             bytes.extend(name.as_bytes());
+        }
+        if !self.other_gateways.is_empty() {
+            let is_in = |kind: &Kind| self.other_gateways.contains(&kind.name());
+            let bits = Kind::ALL.iter().enumerate().filter(|(_, kind)| is_in(kind));
+            bytes.push(OTHER_GATEWAYS);
+            bytes.extend(bits.fold(0_u16, |bits, (at, _)| bits | 1 << at).to_le_bytes());
         }
         if self.without_gateway > 0 {
             bytes.push(GATEWAYS);
@@ -146,7 +176,16 @@ impl Refusal {
         let (bits, mut rest) = rest.split_first_chunk()?;
         let bits = u16::from_le_bytes(*bits);
         let (mut realms, mut without_gateway) = (Vec::new(), 0);
+        let mut other_gateways = Vec::new();
         while let Some((len, after)) = rest.split_first() {
+            if *len == OTHER_GATEWAYS {
+                let (bits, after) = after.split_first_chunk()?;
+                let bits = u16::from_le_bytes(*bits);
+                let kinds = Kind::ALL.iter().enumerate().filter(|(at, _)| bits >> at & 1 != 0);
+                other_gateways = kinds.map(|(_, kind)| kind.name()).collect();
+                rest = after;
+                continue;
+            }
             if *len == GATEWAYS {
                 without_gateway = u32::from_le_bytes(after.try_into().ok()?);
                 break;
@@ -167,6 +206,7 @@ impl Refusal {
             without_gateway,
             realms,
             differences: keys.filter(|(at, _)| bits >> at & 1 != 0).map(|(_, key)| key).collect(),
+            other_gateways,
         })
     }
 }
@@ -269,6 +309,11 @@ impl Refused {
         }
     }
 
+    /// The mappings whose gateway is missing at this node.
+    pub(super) fn gatewayless(&self) -> impl Iterator<Item = &CopyEnds> {
+        self.gatewayless.values()
+    }
+
     /// A key has another record, or none.
     pub(super) fn forget(&mut self, key: u32) {
         self.numberless.remove(&key);
@@ -297,6 +342,7 @@ impl Refused {
             without_gateway: self.gatewayless.len() as u32,
             realms: self.names.iter().cloned().collect(),
             differences,
+            other_gateways: Vec::new(),
         }
     }
 }
@@ -304,6 +350,7 @@ impl Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alg::AlgSettings;
 
     #[test]
     fn a_refusal_is_read_as_it_was_written() {
@@ -350,6 +397,19 @@ mod tests {
         assert_eq!(Refusal::read(&refusal.write()), Some(refusal.clone()));
         assert!(!refusal.is_empty() && refusal.text("node b").is_some());
         assert_eq!(without.incurable().map(|one| one.external).collect::<Vec<_>>(), [external]);
+        let ports = |ports: &[u16]| {
+            let mut settings = AlgSettings::default();
+            settings.set(Kind::Ftp, ports.to_vec());
+            settings.set(Kind::Sip, vec![5060]);
+            settings.sums()
+        };
+        assert_eq!(other_gateways(ports(&[21, 2121]), ports(&[2121, 21])), [""; 0]);
+        assert_eq!(other_gateways(ports(&[21]), ports(&[2121])), ["ftp"]);
+        let other_gateways = other_gateways(ports(&[21]), AlgSettings::default().sums());
+        let refusal = Refusal { other_gateways, ..refusal }.plus(&Refusal::default());
+        assert_eq!(Refusal::read(&refusal.write()), Some(refusal.clone()));
+        let text = refusal.text("node b").expect("something is refused");
+        assert!(text.ends_with("the two nodes differ in alg.ftp, alg.sip"), "{text}");
         without.forget(9);
         assert!(without.refusal(Vec::new()).is_empty());
         assert_eq!(Refusal::default().text("node b"), None);

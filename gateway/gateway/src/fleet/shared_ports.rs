@@ -6,8 +6,9 @@
 //! has ended and its rest is over, the guard ends, and the hold-down begins.
 
 use super::board::Board;
+use super::state::Controls;
 use super::{read_port, written};
-use crate::alg::{Algs, MappingEnds, Stage, internal_of};
+use crate::alg::{AlgSums, Algs, MappingEnds, Stage, internal_of};
 use crate::team::Partition;
 use natgate_engine::{AddressRange, CopyEnds, CopyFacts, Endpoint, Engine, PairPort, Timestamp};
 use std::collections::BTreeMap;
@@ -47,6 +48,8 @@ pub(super) struct SharedPorts {
     has_more: bool,
     /// The worker's gateways, during a turn of the fleet.
     pub(super) algs: Option<Box<Algs>>,
+    /// True if the partner's version of the link has no control flows in records.
+    pub(super) is_partner_old: bool,
 }
 
 /// The ends of the mapping of a record, with its facts at this node.
@@ -71,10 +74,18 @@ impl SharedPorts {
         self.algs.as_ref().is_some_and(|algs| algs.stage.lacks_flows())
     }
 
-    /// Time since which this node does not know all control flows of a slice, if the partner can
-    /// read it.
-    pub(super) fn doubted(&self, now: Timestamp, slice: u16) -> Option<Timestamp> {
-        self.algs.as_ref()?.stage.doubted(now, slice.into())
+    /// Sums over the settings of the node's gateways.
+    pub(super) fn gateways(&self) -> AlgSums {
+        self.algs.as_ref().map_or(AlgSums::default(), |algs| algs.stage.sums())
+    }
+
+    /// What this node tells of control flows of a slice that it owns, if the partner can read it.
+    pub(super) fn controls(&self, now: Timestamp, slice: u16) -> Option<Controls> {
+        let stage = self.algs.as_ref().map(|algs| &algs.stage);
+        let since = stage.and_then(|stage| stage.doubted(now, slice.into()));
+        let doubt = since.map(|since| now.since(since));
+        let controls = Controls { doubt, gateways: self.gateways() };
+        (!self.is_partner_old).then_some(controls)
     }
 
     /// Adds the flows of a mapping to its record, which begins at `start` of `out`. Returns the

@@ -2,7 +2,7 @@
 //! records, and the streams of the partner's workers.
 
 use super::board::{Figures, Order, Report};
-use super::inbound::Inbound;
+use super::inbound::{Inbound, SURE};
 use super::outbound::Outbound;
 use super::refusal::{Refusal, RefusedKey};
 use super::shared_ports::{SearchPlace, SharedPorts};
@@ -165,12 +165,26 @@ impl Slice {
         ended
     }
 
+    /// True if all workers of the owner have said lately that this node has everything that they
+    /// have let out.
+    fn has_sure_owner(&self, now: Timestamp) -> bool {
+        !self.inbound.is_empty() && self.inbound.iter().all(|inbound| inbound.is_sure(now))
+    }
+
+    /// True if another node owns the slice, and this node does not know what that has let out.
+    pub(super) fn is_unsure(&self, now: Timestamp) -> bool {
+        !self.order.owns && !self.has_sure_owner(now)
+    }
+
     /// This node's part in control flows of the slice, and the times since which it does not know
     /// all of them, and since which the owner does not, or the former one. The partner has the
-    /// mappings of connections that the owner does not know.
+    /// mappings of connections that the owner does not know. Nor does it know what an owner does
+    /// that it does not hear. If the other node's version of the link `lacks_flows`, it has no
+    /// connection that is changed, and says nothing of them.
     pub(super) fn part(
         &mut self,
         now: Timestamp,
+        lacks_flows: bool,
     ) -> (&[AddressRange], Part, [Option<Timestamp>; 2]) {
         let part = match &mut self.outbound {
             _ if !self.order.owns || self.order.ends > 0 => Part::Partner,
@@ -181,7 +195,20 @@ impl Slice {
             }
         };
         let of_owner = self.inbound.iter().filter_map(|inbound| inbound.doubted).max();
-        (&self.ranges, part, [self.doubted, self.told.max(of_owner)])
+        let is_unsure = !lacks_flows && self.is_unsure(now);
+        let told = self.told.max(of_owner).max(is_unsure.then_some(now));
+        (&self.ranges, part, [self.doubted, told])
+    }
+
+    /// Ends connections of static mappings whose records came while this node had no gateways.
+    pub(super) fn sever_refused(
+        &self,
+        (engine, now): (&Engine, Timestamp),
+        ports: &mut SharedPorts,
+    ) {
+        for mapping in self.inbound.iter().flat_map(Inbound::without_gateway) {
+            ports.sever((engine, now), mapping, false);
+        }
     }
 
     /// Tickets of packets that wait no more.
@@ -225,8 +252,7 @@ impl Slice {
         if self.order.epoch != order.epoch {
             self.is_moved |= order.is_given;
             self.unguarded = Some(SearchPlace::default());
-            let knows_all =
-                !self.inbound.is_empty() && self.inbound.iter().all(|inbound| inbound.is_sure(now));
+            let knows_all = self.has_sure_owner(now) || has_just_given(order, now);
             let is_doubted = order.owns && !order.is_given && !knows_all;
             self.doubted = is_doubted.then_some(now).or(self.doubted);
             let told = self.inbound.iter().filter_map(|inbound| inbound.doubted).max();
@@ -323,7 +349,8 @@ impl Slice {
                         Some(inbound.refused_keys())
                     }
                     Message::State { is_complete, origin } if inbound.receiver.id() == own => {
-                        inbound.hear((engine, hosts), ranges, (is_complete, origin), now);
+                        let state = (&*engine, &*hosts, &*ports);
+                        inbound.hear(state, ranges, (is_complete, origin), now);
                         None
                     }
                     Message::Packet(_) | Message::Digests { .. } => {
@@ -522,6 +549,13 @@ impl Slice {
             ..figures
         }
     }
+}
+
+/// True if this node takes a slice again that it gave a moment ago. The next owner waits longer
+/// before it lets anything out without this node.
+fn has_just_given(order: &Order, now: Timestamp) -> bool {
+    let gave = order.gave.filter(|(epoch, _)| epoch.saturating_add(1) == order.epoch);
+    gave.is_some_and(|(_, at)| now.since(at) < SURE)
 }
 
 /// What gives ports of some ranges to subscribers, at this node.

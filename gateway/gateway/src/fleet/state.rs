@@ -6,12 +6,16 @@
 //! which loss it has heard of, and the last one that it knows.
 
 use super::refusal::Refusal;
+use crate::alg::AlgSums;
 use crate::pcp::Told;
 use natgate_engine::Arithmetic;
 use std::time::Duration;
 
-/// Bytes of an origin, behind which a doubt may stand.
+/// Bytes of an origin, behind which there may be what is told of control flows.
 const ORIGIN: usize = 17;
+
+/// Age of a doubt that there is not.
+const NO_DOUBT: u64 = u64::MAX;
 
 /// Age of a loss that there has not been.
 const NO_LOSS: u64 = u64::MAX;
@@ -29,9 +33,35 @@ pub(super) struct State<'a> {
     pub(super) sent: u64,
     /// True if the owner lets nothing of a control flow out before the partner has it.
     pub(super) is_sure: bool,
-    /// Time for which the owner has not known all control flows of the slice. Versions of the link
-    /// before 5 do not read it.
+    /// What the owner tells of control flows. Versions of the link before 5 do not read it.
+    pub(super) controls: Option<Controls>,
+}
+
+/// What an owner tells of control flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Controls {
+    /// Time for which the owner has not known all of the slice.
     pub(super) doubt: Option<Duration>,
+    /// Sums over the settings of its gateways.
+    pub(super) gateways: AlgSums,
+}
+
+impl Controls {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        let age = self.doubt.map_or(NO_DOUBT, |age| age.as_nanos() as u64);
+        bytes.extend(age.to_le_bytes());
+        self.gateways.iter().for_each(|sum| bytes.extend(sum.to_le_bytes()));
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (age, rest) = bytes.split_first_chunk()?;
+        let age = u64::from_le_bytes(*age);
+        let (sums, odd) = rest.as_chunks();
+        let sums: Vec<u32> = sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect();
+        let gateways: Option<AlgSums> = sums.try_into().ok();
+        let gateways = gateways.filter(|_| odd.is_empty())?;
+        Some(Self { doubt: (age != NO_DOUBT).then(|| Duration::from_nanos(age)), gateways })
+    }
 }
 
 impl<'a> State<'a> {
@@ -42,7 +72,7 @@ impl<'a> State<'a> {
         put_loss(self.epoch, &mut bytes);
         self.arithmetic.write(&mut bytes);
         bytes.extend(self.origin);
-        bytes.extend(self.doubt.iter().flat_map(|age| (age.as_nanos() as u64).to_le_bytes()));
+        self.controls.iter().for_each(|controls| controls.write(&mut bytes));
         bytes
     }
 
@@ -52,14 +82,13 @@ impl<'a> State<'a> {
         let (epoch, rest) = read_loss(rest)?;
         let (arithmetic, rest) = rest.split_at_checked(Arithmetic::LEN)?;
         let arithmetic = Arithmetic::read(arithmetic)?;
-        let (origin, doubt) = rest.split_at(rest.len().min(ORIGIN));
-        let age = |age: &[u8; 8]| Duration::from_nanos(u64::from_le_bytes(*age));
-        let doubt = match doubt {
+        let (origin, controls) = rest.split_at(rest.len().min(ORIGIN));
+        let controls = match controls {
             [] => None,
-            age_of => Some(age(age_of.try_into().ok()?)),
+            told => Some(Controls::read(told)?),
         };
         let sent = u64::from_le_bytes(*sent);
-        Some(Self { origin, arithmetic, epoch, sent: sent & !1, is_sure: sent & 1 == 0, doubt })
+        Some(Self { origin, arithmetic, epoch, sent: sent & !1, is_sure: sent & 1 == 0, controls })
     }
 }
 
@@ -113,14 +142,18 @@ mod tests {
         for (epoch, is_sure) in [(None, true), (Some((Duration::from_secs(3), 7)), false)] {
             let arithmetic = Arithmetic::default();
             let (origin, doubt) = (&[7; ORIGIN], epoch.map(|(age, _)| age));
-            let state = State { origin, arithmetic, epoch, sent: 5, is_sure, doubt };
+            let gateways = std::array::from_fn(|place| place as u32);
+            let controls = (!is_sure).then_some(Controls { doubt, gateways });
+            let state = State { origin, arithmetic, epoch, sent: 5, is_sure, controls };
             let bytes = state.write();
             let read = State::read(&bytes).expect("whole");
             assert_eq!((read.origin, read.epoch, read.sent), (&origin[..], epoch, 4));
-            assert_eq!((read.is_sure, read.doubt), (is_sure, doubt));
+            assert_eq!((read.is_sure, read.controls), (is_sure, controls));
             assert_eq!(read.arithmetic, state.arithmetic);
-            let rest = ORIGIN + doubt.map_or(0, |_| 8);
-            assert!(doubt.is_none() || State::read(&bytes[..bytes.len() - 1]).is_none());
+            let told = controls.map_or(0, |_| 8 + size_of::<AlgSums>());
+            let rest = ORIGIN + told;
+            let cut = |len| State::read(&bytes[..bytes.len() - len]);
+            assert!((1..told).all(|len| cut(len).is_none()));
             for len in 0..bytes.len() - rest {
                 assert!(State::read(&bytes[..len]).is_none(), "{len}");
             }

@@ -54,8 +54,9 @@ impl Worker {
     /// Tells the pair of a changed configuration.
     pub(super) fn renew_fleet(&mut self, now: Timestamp) {
         if let Some(fleet) = &mut self.fleet {
-            let (engine, hosts, _) = self.stages.copied(now);
+            let (engine, hosts, algs) = self.stages.copied(now);
             fleet.renew(engine, &hosts);
+            fleet.renew_algs(now, (&*engine, algs));
         }
         if let Some(tunnel) = &mut self.stages.tunnel {
             tunnel.renew();

@@ -164,6 +164,32 @@ fn a_long_message_to_a_client_is_cut_outside_its_tunnel() {
     assert_eq!((text(&inner), ends4(&inner)), (long, ends(SERVER, INNER)));
 }
 
+/// Headers between the outer and the inner packet change nothing, and neither do fragments.
+#[test]
+fn messages_in_tunnel_packets_that_come_in_pieces_are_read() {
+    let settings = settings();
+    let (packets, _) = connection(&settings, B4);
+    let command = "PORT 10,0,0,9,20,162\r\n";
+    let whole = in_tunnel(B4, &segment((4000, 21), (1001, 5012), ACK, command));
+    let mut pieces = fragments6(&whole, 7, 32);
+    assert_eq!(pieces.len(), 2);
+    pieces.reverse();
+    // A tunnel encapsulation limit (RFC 2473 section 4.1.1), and padding.
+    let options: [u8; 8] = [4, 0, 4, 1, 4, 1, 1, 0];
+    let behind = raw6(v6(B4), v6(AFTR), 60, &[&options[..], &whole[40..]].concat());
+    for came in [pieces, vec![behind]] {
+        let mut all = packets.clone();
+        all.extend(came.into_iter().map(|packet| (Side::Inside, 1.0, packet)));
+        let number = all.len() as u64;
+        let outcomes = run(&settings, &all);
+        let port_made = made(&outcomes.events, 5282).expect("a mapping");
+        let [high, low] = port_made.to_be_bytes();
+        let said = single(outcomes.sent.last().unwrap(), Side::Outside);
+        assert_eq!(text(said), format!("PORT 203,0,113,1,{high},{low}\r\n"));
+        assert_eq!(outcomes.counters.packets.iter().flatten().sum::<u64>(), number);
+    }
+}
+
 /// What leaves for a further packet.
 fn then(settings: &Settings, packets: &[Came], side: Side, packet: Vec<u8>) -> Vec<Sent> {
     let all = [packets, &[(side, 1.0, packet)]].concat();

@@ -1,6 +1,7 @@
 //! Two gateways of a pair with all their parts, in virtual time. Packets come to either node, and
 //! the owner of their slice translates them as long as it is there.
 
+mod controls;
 mod families;
 mod histories;
 

@@ -8,8 +8,8 @@ use super::reader::{Section, Value};
 use super::sections::{plain_name, read_duration, read_name};
 use super::values::{self, overlaps, quoted, show_range, socket_address};
 use natgate_engine::{AddressRange, Allocation};
-use natgate_gateway::StateSettings;
 use natgate_gateway::fleet::{FleetSettings, PartnerSettings, SliceSettings};
+use natgate_gateway::{AlgKind, StateSettings};
 use natgate_ipv6::Prefix6;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -226,8 +226,11 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
         );
     }
     let are_several = draft.workers.count > 1;
-    if draft.alg != Default::default() {
-        wrong("the state of application-level gateways", "take [alg] out");
+    if draft.alg.has(AlgKind::Pptp) {
+        wrong("calls of PPTP", "take alg.pptp out");
+    }
+    if draft.alg.has(AlgKind::H323) {
+        wrong("connections that messages of H.323 name", "take alg.h323 out");
     }
     if draft.ipv6.dslite.as_ref().is_some_and(|dslite| dslite.subscriber_length < 128) {
         wrong("tunnels that move within a prefix", "take dslite.subscriber_length out");

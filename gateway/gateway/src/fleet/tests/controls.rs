@@ -107,7 +107,7 @@ impl Process {
     fn knows_all(&self) -> bool {
         let fleets = self.others.iter().map(|worker| &worker.fleet);
         let mut slices = fleets.chain([&self.fleet]).map(|fleet| &fleet.slices[0]);
-        slices.all(|slice| slice.inbound.iter().all(|one| one.is_sure(Timestamp(self.now))))
+        slices.all(|slice| !slice.is_unsure(Timestamp(self.now)))
     }
 
     fn flows(&self) -> usize {

@@ -3,7 +3,8 @@
 use super::{Families, Passage};
 use crate::worker::stages::{NO_VERDICTS, Packets, Stages};
 use natgate_engine::{Side, Timestamp};
-use natgate_io::Transmit;
+use natgate_io::{Frame, HEADROOM, Transmit};
+use natgate_ipv6::softwire::PlainPacket;
 
 impl Stages {
     /// Takes packets of either family through all stages. A gateway for IPv4 alone never comes
@@ -30,6 +31,7 @@ impl Stages {
     ) {
         let Some(mut families) = self.families.take() else { return };
         families.take_bindings();
+        families.translator.give_plain(self.algs.is_some() || self.tunnel.is_some());
         let translator = &families.translator;
         // The question whose a packet is looks at the same lines of memory.
         translator.prepare(from, packets.frames.iter().map(|frame| frame.bytes()));
@@ -54,7 +56,39 @@ impl Stages {
         }
         let rest = self.carry_changed(&mut families, now, from, rest, transmitters);
         self.carry_rest(&mut families, now, from, rest, transmitters);
+        let plain = std::iter::from_fn(|| families.translator.poll_plain());
+        let plain: Vec<PlainPacket> = plain.collect();
         self.families = Some(families);
+        if !plain.is_empty() {
+            self.carry_plain(now, plain, transmitters);
+        }
+    }
+
+    /// Takes packets of tunnels that came in pieces as if they had come whole: they may be of the
+    /// other node of a pair, and gateways read them.
+    #[cold]
+    fn carry_plain(
+        &mut self,
+        now: Timestamp,
+        packets: Vec<PlainPacket>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        for plain in packets {
+            let mut buffer = [&[0; HEADROOM], plain.bytes()].concat();
+            self.name_no_source((Side::Inside, 0), &mut buffer, HEADROOM);
+            let end = buffer.len();
+            let mut packets = Packets::one(Frame::of(&mut buffer, HEADROOM, end), 0);
+            if self.tunnel.is_some() {
+                self.pass_on(now, Side::Inside, &mut packets);
+            }
+            if packets.is_empty() {
+                continue;
+            }
+            self.carry_both(now, Side::Inside, &mut packets, transmitters);
+            if let Some(families) = &mut self.families {
+                families.translator.count_beyond(&plain);
+            }
+        }
     }
 
     /// Takes the packets that the translator may have to change through all stages. Returns the

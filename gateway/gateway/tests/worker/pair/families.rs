@@ -85,3 +85,28 @@ fn a_node_without_ports_of_its_own_passes_new_hosts_on() {
         assert!([OF_A, OF_B].contains(&source(packet).0));
     }
 }
+
+#[test]
+fn tunnel_packets_that_come_in_pieces_leave_by_the_owner() {
+    for counts in COUNTS {
+        let mut pair = Pair::with(of_pair(tunnel_settings()), counts, ["a", "b"]);
+        let frame = packet_of(0, true, 53);
+        let out = (0..4).map(|_| pair.send_frame(A, true, &frame)).find(|out| !out.is_empty());
+        let out = out.expect("it leaves");
+        let external = source(&one(&out).expect("it leaves").2);
+        pair.run(3000);
+        let inner = udp((INNER, 4000), (REMOTE, 53), &[8; 600]);
+        let mut out = Out::new();
+        for (from, to) in [(0, 304), (304, inner.len())] {
+            let field = (from as u16 | u16::from(to < inner.len())).to_be_bytes();
+            let header = [4, 0, field[0], field[1], 0, 0, 0, 9];
+            let mut piece = tunneled(B4S[0], &[&header[..], &inner[from..to]].concat());
+            piece[ETHERNET_LEN + 6] = 44;
+            out.extend(pair.send_frame(B, true, &piece));
+        }
+        let (by, is_inside, packet) = one(&out).expect("it leaves");
+        assert_eq!((*by, *is_inside, source(packet)), (A, false, external), "{counts:?}");
+        assert!(udp_valid(packet) && packet.ends_with(&[8; 600]));
+        assert_eq!(pair.counters(B).passed, [1, 0, 0], "{counts:?}");
+    }
+}

@@ -30,7 +30,7 @@ impl Talk {
     }
 
     /// Both hosts say something, and it comes.
-    fn goes_on(&mut self, pair: &mut Pair) {
+    pub(super) fn goes_on(&mut self, pair: &mut Pair) {
         self.say(pair, Side::Inside, "NOOP\r\n");
         self.run(pair, 1.0);
         self.say(pair, Side::Outside, "200 fine\r\n");
@@ -39,7 +39,7 @@ impl Talk {
     }
 
     /// Nothing comes.
-    fn stands_still(&mut self, pair: &mut Pair) {
+    pub(super) fn stands_still(&mut self, pair: &mut Pair) {
         let before = self.hosts.each_ref().map(|host| host.received.len());
         self.say(pair, Side::Inside, "NOOP\r\n");
         self.say(pair, Side::Outside, "226 done\r\n");
@@ -156,4 +156,52 @@ fn refused_connections_are_known_where_segments_begin_mappings() {
         let doubted = algs.stage.doubted(now, 0).is_some_and(|since| since > before);
         assert_eq!(doubted, tcp_pickup);
     }
+}
+
+/// The slice is `b`'s, which gives it to `a`. Returns when `a` is the owner, or is about to be.
+fn given_to_a() -> (Pair, Talk) {
+    let mut pair = pair();
+    let mut talk = Talk::open(&mut pair);
+    talk.name_port(&mut pair);
+    talk.run(&mut pair, 0.5);
+    pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it drains");
+    pair.run(5.0);
+    talk.at_a = false;
+    talk.goes_on(&mut pair);
+    pair.ask("b", FleetRequest::Move(0, "a".into())).expect("it drains");
+    for _ in 0..500 {
+        if pair.b().status().slices[0].role != "owner" {
+            return (pair, talk);
+        }
+        pair.run(0.01);
+    }
+    panic!("the slice does not move");
+}
+
+/// The next owner waits for this node.
+#[test]
+fn a_node_that_takes_a_slice_again_at_once_is_in_no_doubt() {
+    for pause in [0.0, 0.02, 0.1, 0.3] {
+        let (mut pair, mut talk) = given_to_a();
+        pair.run(pause);
+        pair.end_a_with_guardian();
+        talk.run(&mut pair, 1.0);
+        assert_eq!((pair.b().status().slices[0].role, pair.b().flows()), ("owner", 1), "{pause}");
+        talk.goes_on(&mut pair);
+        talk.check();
+    }
+}
+
+#[test]
+fn a_node_that_has_given_a_slice_does_not_know_what_the_next_owner_did_alone() {
+    let (mut pair, mut talk) = given_to_a();
+    pair.run(0.5);
+    assert_eq!(pair.a().status().slices[0].role, "owner");
+    pair.wire().is_cut = true;
+    talk.at_a = true;
+    talk.name_port(&mut pair);
+    talk.run(&mut pair, 30.0);
+    assert_eq!(talk.check().len(), 2, "it has gone without the partner");
+    talk.lose_owner(&mut pair);
+    talk.stands_still(&mut pair);
 }

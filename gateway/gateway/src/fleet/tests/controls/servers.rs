@@ -377,3 +377,77 @@ fn each_server_of_a_service_has_its_own_flows() {
     assert_eq!(pair.b().flows(), of.iter().sum::<usize>());
     assert_eq!(pair.a().status().slices[0].fault(), None);
 }
+
+/// A node that has started hears nobody, and has the static mapping.
+#[test]
+fn a_node_that_does_not_hear_the_owner_passes_no_segment_that_it_does_not_know() {
+    let mut pair = pair_with_server();
+    let mut talk = Talk::to_server(&mut pair, 5000);
+    talk.go_passive(&mut pair);
+    pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it drains");
+    pair.run(5.0);
+    assert_eq!(pair.b().status().slices[0].role, "owner");
+    let config = pair.a().engine.config().clone();
+    pair.wire().is_cut = true;
+    pair.restart_a();
+    pair.a().reload_all(&config);
+    pair.a().begin_gateway();
+    pair.run(2.0);
+    talk.at_a = true;
+    talk.stands_still(&mut pair);
+    Talk::to_server_at(&mut pair, true, 5001).goes_on(&mut pair);
+    pair.wire().is_cut = false;
+    pair.run(3.0);
+    assert_eq!(pair.a().flows(), 1);
+    talk.stands_still(&mut pair);
+    talk.at_a = false;
+    talk.goes_on(&mut pair);
+    // The link breaks. After a while b may have gone on without a.
+    pair.wire().is_cut = true;
+    pair.run(12.0);
+    let mut talk = Talk::to_server_at(&mut pair, false, 5002);
+    talk.at_a = true;
+    talk.stands_still(&mut pair);
+}
+
+/// The partner has no gateway until a reload brings one.
+#[test]
+fn a_gateway_drops_segments_of_connections_that_it_has_missed() {
+    let mut pair = pair_with_server();
+    pair.b().algs = None;
+    pair.run(0.1);
+    let mut talk = Talk::to_server(&mut pair, 5000);
+    talk.go_passive(&mut pair);
+    pair.run(1.0);
+    pair.b().begin_gateway();
+    let Process { fleet, engine, algs, now, .. } = pair.b();
+    fleet.renew_algs(Timestamp(*now), (&*engine, algs));
+    for from in [Side::Inside, Side::Outside] {
+        let host = &mut talk.hosts[from as usize];
+        let len = host.written.len();
+        let segment = host.segment(len - 2, len, false);
+        assert!(pair.b().carry(from, &segment).is_empty(), "{from:?}");
+    }
+    Talk::to_server_at(&mut pair, false, 5001).goes_on(&mut pair);
+}
+
+/// Their sender does not repeat them.
+#[test]
+fn a_connection_with_held_bytes_is_reset_before_a_move_to_an_old_partner() {
+    let mut pair = pair_with_server();
+    let mut talk = Talk::to_server(&mut pair, 5000);
+    talk.say(&mut pair, Side::Outside, "PAS");
+    talk.run(&mut pair, 0.5);
+    assert_eq!((talk.hosts[0].received.len(), talk.hosts[1].acknowledged), (0, 3), "they are held");
+    pair.wire().is_old = true;
+    pair.run(1.0);
+    pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it drains");
+    let mut resets = Vec::new();
+    for _ in 0..500 {
+        pair.run(0.01);
+        let kept = pair.a().kept().into_iter().filter(|(_, packet)| packet[33] & RST != 0);
+        resets.extend(kept.map(|(to, _)| to));
+    }
+    assert_eq!(resets, [Side::Inside, Side::Outside]);
+    assert_eq!(pair.b().status().slices[0].role, "owner");
+}

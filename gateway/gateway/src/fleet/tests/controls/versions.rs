@@ -36,3 +36,19 @@ fn gateways_read_nothing_new_while_the_partner_is_old() {
     pair.run(1.0);
     assert_eq!(pair.a().status().link.flows_fault(), None);
 }
+
+#[test]
+fn both_nodes_tell_which_gateways_differ() {
+    let mut pair = pair();
+    pair.b().begin_gateway_of(&[(Kind::Ftp, 2121), (Kind::Sip, 5060)]);
+    pair.run(3.0);
+    for node in ["a", "b"] {
+        for slice in pair.either(node == "a").status().slices {
+            let fault = slice.fault().expect("a reason");
+            assert!(fault.ends_with("differ in alg.ftp, alg.tftp"), "{fault}");
+        }
+    }
+    pair.b().begin_gateway();
+    pair.run(3.0);
+    assert!(pair.status_is_whole());
+}
