@@ -3,7 +3,7 @@
 
 use super::histories::run_history;
 use super::strays::taken_ports;
-use super::workers::{COUNTS, Counts, Flows};
+use super::workers::{COUNTS, Counts, Flows, Worker};
 use super::*;
 use crate::fleet::shared_ports::SearchPlace;
 use protocol::{TCP, UDP};
@@ -131,66 +131,71 @@ fn no_block_is_two_subscribers_in_any_history() {
     }
 }
 
-/// A pair whose node b has taken the first slice, after `before` has changed the strays of its
-/// workers. Returns the partition of b and the first ports of blocks that its first worker gives
-/// out.
-fn taken_over(
-    workers: Counts,
-    before: impl FnOnce(&Partition, &[u16]),
-) -> (Pair, Arc<Partition>, Vec<u16>) {
-    let mut pair = Pair::of(Allotment::Words, workers);
+/// A pair whose node b, with a number of workers, has taken the first slice. Returns the partition
+/// of b and the first ports of blocks that its first worker gives out.
+fn taken_over(workers: usize) -> (Pair, Arc<Partition>, Vec<u16>) {
+    let mut pair = Pair::of(Allotment::Words, Counts(1, workers));
     pair.run(2.0);
-    let partition = Arc::clone(pair.b().member.as_ref().expect("several workers").partition());
-    let is_first = |port: &u16| partition.giver_of(A1, *port) == Some(0);
-    let ports: Vec<u16> = (2048..2816).step_by(WORD.into()).filter(is_first).collect();
-    before(&partition, &ports);
     pair.end_a_with_guardian();
-    pair.run(123.0);
+    pair.run(125.0);
     assert!(pair.b().status().slices[0].assigns);
+    let partition = Arc::clone(pair.b().member.as_ref().expect("several workers").partition());
+    // Workers trade words at the take-over.
+    let is_first = |port: &u16| partition.giver_of(A1, *port) == Some(0);
+    let ports = (2048..2816).step_by(WORD.into()).filter(is_first).collect();
     (pair, partition, ports)
+}
+
+/// Guards all strays of the first slice at the first worker of a node.
+fn guard_all(process: &mut Process) {
+    let Process { engine, fleet, .. } = process;
+    fleet.ports.begin_turn();
+    let next = fleet.ports.guard_some(engine, &[range(1)], SearchPlace::default());
+    assert_eq!(next, None);
 }
 
 /// The worker that gets the block may have guarded its strays already, so no stray of a third one
 /// comes along.
 #[test]
 fn a_block_goes_to_another_worker_if_all_its_strays_are_there() {
-    let note = |partition: &Partition, ports: &[u16]| {
-        let strays = [(1, UDP, 0), (2, UDP, 1), (1, UDP, 64), (1, TCP, 65), (2, TCP, 128)];
-        for (worker, own, more) in strays {
-            partition.note_copy(worker, own, A1, ports[0] + more);
-        }
-    };
-    let (mut pair, partition, ports) = taken_over(Counts(1, 3), note);
-    let givers = ports[..4].iter().map(|port| partition.giver_of(A1, *port));
-    assert_eq!(givers.collect::<Vec<_>>(), [Some(0), Some(1), Some(2), Some(0)]);
+    let (mut pair, partition, ports) = taken_over(3);
+    let [mixed, first, second, ..] = ports[..] else { panic!("{ports:?}") };
+    let strays = [(1, UDP, mixed), (2, UDP, mixed + 1), (1, UDP, first), (1, TCP, first + 1)];
+    for (worker, own, port) in strays.into_iter().chain([(2, TCP, second)]) {
+        partition.note_copy(worker, own, A1, port);
+    }
+    guard_all(pair.b());
+    let givers = [mixed, first, second].map(|port| partition.giver_of(A1, port));
+    assert_eq!(givers, [Some(0), Some(1), Some(2)]);
     assert_eq!(pair.b().fleet.ports.guards(), 2);
-    assert_eq!(partition.stray(UDP, A1, ports[0]), Some(1));
-    assert_eq!(partition.stray(UDP, A1, ports[1]), None, "its worker gives it out");
+    assert_eq!(partition.stray(UDP, A1, mixed), Some(1));
+    assert_eq!(partition.stray(UDP, A1, first), None, "its worker gives it out");
 }
 
 /// A stray of a third worker ends just before the block goes. Its port is held by the worker that
 /// gets the block.
 #[test]
 fn the_port_of_a_stray_that_has_just_ended_is_held_in_a_block_that_goes() {
-    let (mut pair, partition, ports) = taken_over(Counts(1, 3), |_, _| ());
+    let (mut pair, partition, ports) = taken_over(3);
     let (port, ended) = (ports[0], ports[0] + 1);
     partition.note_copy(1, UDP, A1, port);
     partition.note_copy(2, UDP, A1, ended);
-    let Process { engine, fleet, .. } = pair.b();
     let external = Endpoint { address: A1, port: ended };
     let known = PairPort { protocol: UDP, external, remote: Ipv4Addr::UNSPECIFIED, number: 0 };
-    fleet.board.give_back(0, written(known), || partition.note_end(2, UDP, A1, ended));
-    fleet.ports.begin_turn();
-    let next = fleet.ports.guard_some(engine, &[range(1)], SearchPlace::default());
-    assert_eq!((next, partition.giver_of(A1, port)), (None, Some(1)));
-    pair.run(0.5);
-    assert!(taken_ports(pair.b().engine_at(1)).contains(&ended));
+    let process = pair.b();
+    let board = Arc::clone(&process.fleet.board);
+    board.give_back(0, written(known), || partition.note_end(2, UDP, A1, ended));
+    guard_all(process);
+    assert_eq!(partition.giver_of(A1, port), Some(1));
+    let Worker { engine, fleet, .. } = &mut process.others[0];
+    fleet.ports.take_blocks(engine);
+    assert!(taken_ports(engine).contains(&ended));
 }
 
 /// The worker has the words by the partition, and a reload gives them to its engine.
 #[test]
 fn a_reload_does_not_come_between_a_block_and_its_held_ports() {
-    let (mut pair, partition, ports) = taken_over(Counts(1, 2), |_, _| ());
+    let (mut pair, partition, ports) = taken_over(2);
     let process = pair.b();
     let (port, word) = (ports[0], usize::from(ports[0] / WORD));
     let mut bits = [0; 1024];
