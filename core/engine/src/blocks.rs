@@ -527,16 +527,6 @@ impl Blocks {
         self.times[block as usize].due = due;
     }
 
-    /// Releases a block at a tick if it is empty then.
-    pub(crate) fn hasten(&mut self, block: u32, tick: u32) {
-        let Entry { owner, busy, .. } = self.entries[block as usize];
-        if owner != NOBODY && busy == 0 {
-            self.calendar.take(&mut Timers(&mut self.entries), block);
-            self.calendar.enter(&mut Timers(&mut self.entries), block, tick);
-            self.times[block as usize].due = tick;
-        }
-    }
-
     /// Notes that a port without an owner is reserved, or is free again.
     pub(crate) fn kept(
         &mut self,

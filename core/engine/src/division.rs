@@ -142,11 +142,11 @@ impl Engine {
 
     /// Gives up consecutive words of a block to another engine that shares the work: the block's
     /// subscriber has mappings there. Returns the ports in hold-down, which the other engine has to
-    /// hold, with their protocols. `None`: not all words are this engine's, or a port there has a
-    /// mapping or rests.
+    /// hold as well, with their protocols. `None`: not all words are this engine's, or a port there
+    /// has a mapping or rests.
     pub fn cede_block(&mut self, address: Ipv4Addr, words: Range<usize>) -> Option<Vec<(u8, u16)>> {
         let index = self.external.index(address.to_bits())?;
-        let (held, released) = self.external.cede_held(index, words, self.tick)?;
+        let (held, released) = self.external.cede_held(index, words)?;
         if let Some(block) = released {
             self.raise(self.now, Change::BlockReleased(block));
         }

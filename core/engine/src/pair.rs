@@ -289,13 +289,41 @@ impl Engine {
     }
 
     /// Keeps a port from new mappings until [`Engine::end_rest`], because another engine that
-    /// shares the work has its mapping. A port that is held rests instead. Returns false if the
-    /// address is unknown, the protocol has no ports, or a mapping here has the port.
+    /// shares the work has its mapping. A port that is held rests instead. The block of the port is
+    /// released if no mapping here has a port of it. Returns false if the address is unknown, the
+    /// protocol has no ports, or a mapping here has the port.
     pub fn guard(&mut self, PairPort { protocol, external, .. }: PairPort) -> bool {
         let index = self.external.index(external.address.to_bits());
         let Some(index) = index.filter(|_| has_ports(protocol)) else { return false };
         let external = External::new(index, external.port);
-        self.external.guard(protocol, external, self.present_tick())
+        let is_guarded = self.external.guard(protocol, external, self.present_tick());
+        if is_guarded && let Some(block) = self.external.take_unused(external) {
+            self.raise(self.now, Change::BlockReleased(block));
+        }
+        is_guarded
+    }
+
+    /// Releases the block of a port, if other engines share the work of this one, which does not
+    /// give the block out, and if no mapping here has a port of it any more. Another engine may
+    /// have a mapping of the block's next subscriber from now on.
+    pub(crate) fn leave_block(&mut self, external: External) {
+        if let Some(block) = self.external.leave_unused(external) {
+            self.raise(self.now, Change::BlockReleased(block));
+        }
+    }
+
+    /// Releases the blocks of an address that this engine has ceased to give out, if other engines
+    /// share its work, and if no mapping here has a port of them. Returns false if there is no room
+    /// for the events of all: poll them, and call again.
+    pub fn leave_blocks(&mut self, address: Ipv4Addr) -> bool {
+        let Some(index) = self.external.index(address.to_bits()) else { return true };
+        for port in self.external.owned_blocks(index) {
+            if !self.has_room_for_events() {
+                return false;
+            }
+            self.leave_block(External::new(index, port));
+        }
+        true
     }
 
     /// Ends the rest of a port: the partner has no copy of its mapping any more. The hold-down
@@ -411,6 +439,7 @@ impl Engine {
     #[cold]
     fn begin_rest(&mut self, key: u32, protocol: u8, external: External, after: Rest) -> bool {
         self.external.rest(protocol, external, after);
+        self.leave_block(external);
         let external = self.shown_end(external);
         let port = PairPort { protocol, external, remote: Ipv4Addr::UNSPECIFIED, number: 0 };
         if let Some(pair) = &mut self.pair {

@@ -237,8 +237,11 @@ impl Fleet {
         self.board.epoch()
     }
 
-    /// The engine has other settings.
-    pub(crate) fn renew(&mut self, engine: &Engine, hosts: &CopiedHosts<'_>) {
+    /// The engine has other settings, and gives out the words of ports that it has by the
+    /// partition.
+    pub(crate) fn renew(&mut self, engine: &mut Engine, hosts: &CopiedHosts<'_>) {
+        // Words of a block may be among them. The block's held ports come before a packet.
+        self.ports.take_blocks(engine);
         let requests = self.slices.iter_mut().flat_map(|slice| slice.renew(engine, hosts));
         requests.for_each(|request| _ = self.link.send(request));
         self.next_settle = Timestamp(0);

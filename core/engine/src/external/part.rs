@@ -8,6 +8,7 @@
 use super::index_set::IndexSet;
 use super::{EMPTY, ExternalPorts, HELD, Mode, PORTS, Ports, WORDS};
 use crate::BlockId;
+use crate::endpoint::External;
 use crate::protocols::PROTOCOLS;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -180,15 +181,15 @@ impl ExternalPorts {
         Some((index, words))
     }
 
-    /// Gives up consecutive words of an address whose block has a subscriber in another engine, at
-    /// tick `now`. Held ports go along: they are returned with their protocols. So is the block, if
-    /// another subscriber had it here. `None`: not all words are the engine's own, or a port there
-    /// has a mapping or rests.
+    /// Gives up consecutive words of an address whose block has a subscriber in another engine.
+    /// Returns the held ports with their protocols, and the block if another subscriber had it
+    /// here. The ports stay held here, too: until the other engine holds them, a list of held ports
+    /// has them from this one. `None`: not all words are the engine's own, or a port there has a
+    /// mapping or rests.
     pub(crate) fn cede_held(
         &mut self,
         index: u32,
         words: Range<usize>,
-        now: u32,
     ) -> Option<(HeldPorts, Option<BlockId>)> {
         let is_own = |word: usize| self.part.mask(index, word) != 0;
         if self.part.owned.is_none() || !words.clone().all(is_own) {
@@ -208,8 +209,7 @@ impl ExternalPorts {
                 held.push((own, port as u16));
             }
         }
-        held.iter().for_each(|&(own, port)| self.unhold(own, index, port, now));
-        let released = self.release_empty(index, (words.start * 64) as u16);
+        let released = self.take_unused(External::new(index, (words.start * 64) as u16));
         self.pass_on(index, words, false);
         Some((held, released))
     }

@@ -5,7 +5,7 @@
 
 use super::index_set::IndexSet;
 use super::prefetch_within;
-use super::{Draw, ExternalPorts, NO_POOL, Pool, Ports, Range, WORDS, Wish};
+use super::{Draw, ExternalPorts, NO_POOL, Pool, Ports, Range, WORDS, Wish, owner_in};
 use crate::BlockId;
 use crate::blocks::{Blocking, Blocks, HIGH, LOW};
 use crate::config::{Allocation, BlockConfig, Config, PoolConfig, Pooling};
@@ -338,10 +338,6 @@ impl ExternalPorts {
                 let is_own = |block: u32| self.part.has_all(index, self.blocks.place_of(block).1);
                 let has_all = !self.part.is_divided() || block.is_none_or(is_own);
                 self.blocks.freed(pool, index, (protocol, port), is_free && has_all, tick);
-                // Another engine may give the block to another subscriber.
-                if let Some(block) = block.filter(|_| self.is_of_pair && !has_all) {
-                    self.blocks.hasten(block, tick);
-                }
             }
             Some(Mode::Deterministic) if is_free && self.plans.is_dynamic(pool, port) => {
                 self.plans.count(pool, index, protocol, true);
@@ -407,6 +403,37 @@ impl ExternalPorts {
     pub(crate) fn release_empty(&mut self, index: u32, port: u16) -> Option<BlockId> {
         let released = self.blocks.release_empty(self.pool_of(index), index, port)?;
         Some(self.note_released(released))
+    }
+
+    /// Takes the block of a port from its subscriber, if no mapping here has a port of the block.
+    /// Held ports stay held. The block of a forwarded port stays.
+    pub(crate) fn take_unused(&mut self, External { index, port }: External) -> Option<BlockId> {
+        let pool = self.pool_of(index);
+        let block = self.blocks.find(pool, index, port).filter(|_| !self.is_whole(pool))?;
+        self.blocks.owner_of(block)?;
+        let (_, (first, last)) = self.blocks.place_of(block);
+        let entries = Self::entry(index, first)..=Self::entry(index, last);
+        let mut owners = self.ports.iter().flat_map(|ports| &ports.owner[entries.clone()]);
+        let is_used =
+            self.blocks.tenure(block).is_pinned || owners.any(|&owner| owner_in(owner).is_some());
+        (!is_used).then(|| self.take_block(block))
+    }
+
+    /// As [`ExternalPorts::take_unused`], if this engine is one of several of a pair and does not
+    /// give out the block.
+    pub(crate) fn leave_unused(&mut self, external: External) -> Option<BlockId> {
+        if !self.shares || !self.is_of_pair || !self.part.is_divided() {
+            return None;
+        }
+        let block = self.block_at(external.index, external.port)?;
+        if self.gives_block(block) { None } else { self.take_unused(external) }
+    }
+
+    /// The first port of each block of an address that a subscriber has.
+    pub(crate) fn owned_blocks(&self, index: u32) -> Vec<u16> {
+        let pool = self.pool_of(index);
+        let first = self.blocks.ports_of(index).map(|(first, _)| first);
+        first.filter(|first| !self.blocks.is_nobodys(pool, index, *first)).collect()
     }
 
     /// Takes a block from its subscriber.

@@ -243,11 +243,12 @@ impl Board {
         (ports, returned.is_empty())
     }
 
-    /// Gives words of a block to a worker.
-    pub(super) fn give_block(&self, worker: usize, block: GivenBlock) {
-        if let Some(place) = self.places.get(worker) {
-            lock(&place.blocks).push(block);
-        }
+    /// Gives words of a block to a worker. `enter` enters that in the partition. A worker that
+    /// finds its new words there finds the block here, with its held ports.
+    pub(super) fn give_block(&self, worker: usize, block: GivenBlock, enter: impl FnOnce()) {
+        let mut blocks = lock(&self.places[worker].blocks);
+        blocks.push(block);
+        enter();
     }
 
     /// Takes the blocks that a worker has been given.
@@ -309,6 +310,19 @@ mod tests {
         let small: Arc<[u8]> = vec![7].into();
         (0..2 * MOST_WAITING).for_each(|_| board.deliver(1, &small));
         assert_eq!((board.waiting(1), bytes(&board)), (MOST_WAITING, MOST_WAITING));
+    }
+
+    /// So no worker finds its words in the partition and their held ports not here.
+    #[test]
+    fn a_block_and_its_words_in_the_partition_come_in_one_step() {
+        let board = Board::new(2, CommonEpoch::new(0));
+        let block = || (Ipv4Addr::LOCALHOST, 3..5, vec![(17, 200)]);
+        board.give_block(1, block(), || {
+            let blocks = board.places[1].blocks.try_lock();
+            assert!(blocks.is_err(), "the other worker waits");
+        });
+        assert_eq!(board.blocks(1), [block()]);
+        assert_eq!((board.blocks(1), board.blocks(0)), (Vec::new(), Vec::new()));
     }
 
     #[test]

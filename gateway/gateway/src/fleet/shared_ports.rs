@@ -41,6 +41,9 @@ pub(super) struct SharedPorts {
     partition: Option<Arc<Partition>>,
     /// Ports that are guarded. True if the port rests for an earlier copy of this worker as well.
     guards: BTreeMap<u128, bool>,
+    /// The block that could not be given to another worker, by its address and first word: its
+    /// strays are guarded.
+    kept_block: Option<(Ipv4Addr, usize)>,
     /// Looks and guards that are left in this turn.
     looks: usize,
     left: usize,
@@ -283,6 +286,9 @@ impl SharedPorts {
         from: SearchPlace,
     ) -> Option<SearchPlace> {
         let partition = Arc::clone(self.partition.as_ref()?);
+        if from == SearchPlace::default() {
+            self.kept_block = None;
+        }
         let mut next = from;
         let addresses = ranges.iter().flat_map(|range| range.each()).skip(from.address);
         for address in addresses {
@@ -318,8 +324,9 @@ impl SharedPorts {
     }
 
     /// Gives the block of a stray to the worker of its mapping, which has the block's subscriber.
-    /// Returns false if the port has to be guarded: it is in no block of whole words, or a port of
-    /// the block rests here.
+    /// Returns false if the port has to be guarded: it is in no block of whole words, a port of the
+    /// block rests here, or another worker has a stray in the block as well. That worker's stray
+    /// would be without a guard: the one that gets the block may have done its search already.
     fn cede_block(
         &mut self,
         engine: &mut Engine,
@@ -331,20 +338,26 @@ impl SharedPorts {
             // The block has gone with another of its ports.
             return true;
         }
-        let given = || {
-            let (to, board) = partition.stray(protocol, address, port).zip(self.board.as_ref())?;
-            let words = partition.own_words(self.worker, (address, port), block);
-            let held = engine.cede_block(address, words.clone())?;
-            partition.give_block(address, words.clone(), to);
-            board.give_block(to, (address, words, held));
-            Some(())
-        };
-        let is_given = given().is_some();
+        let place = (address, block.start);
+        if self.kept_block == Some(place) {
+            return false;
+        }
         self.looks = self.looks.saturating_sub(LOOKS_A_BLOCK);
-        is_given
+        let Some(to) = partition.stray(protocol, address, port) else { return false };
+        // A stray of another worker that has just ended is among the returned ports. Its hold-down
+        // begins here before the block goes.
+        let goes = partition.strays_are_of(to, address, block.clone()) && self.take_back(engine);
+        let words = partition.own_words(self.worker, (address, port), block);
+        let held = if goes { engine.cede_block(address, words.clone()) } else { None };
+        self.kept_block = if held.is_none() { Some(place) } else { None };
+        let Some((held, board)) = held.zip(self.board.as_ref()) else { return false };
+        let enter = || partition.give_block(address, words.clone(), to);
+        board.give_block(to, (address, words.clone(), held), enter);
+        true
     }
 
-    /// Gives out the words of blocks that other workers have given to this one.
+    /// Gives out the words of blocks that other workers have given to this one, without their held
+    /// ports. A reload gives the words alone: it calls this before a packet comes.
     pub(super) fn take_blocks(&mut self, engine: &mut Engine) {
         let Some(board) = &self.board else { return };
         for (address, words, held) in board.blocks(self.worker) {

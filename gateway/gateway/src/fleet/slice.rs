@@ -27,6 +27,9 @@ const PRESENT: Duration = Duration::from_secs(3);
 /// Keys that a search for strangers looks at in one turn.
 const KEYS_A_TURN: u32 = 1024;
 
+/// Addresses whose blocks a worker leaves in one turn.
+const ADDRESSES_A_TURN: usize = 16;
+
 /// Keys beyond twice the mappings that this node has room for: records of held ports have such
 /// keys.
 const KEYS_OF_HELD: u32 = 1 << 20;
@@ -64,6 +67,9 @@ pub(super) struct Slice {
     /// The next place in the search for other workers' mappings whose ports are to be guarded,
     /// before this worker assigns ports; `None`: all are guarded in this epoch.
     unguarded: Option<SearchPlace>,
+    /// Number of the next address whose blocks this worker leaves, one of several, because it has
+    /// ceased to assign ports; `None`: none is left.
+    leaving: Option<usize>,
     /// The next slot in the search for mappings without a key; `None`: none goes on.
     sweep: Option<u32>,
     /// Time at which this node became the owner although the former one may have let changes of
@@ -106,6 +112,7 @@ impl Slice {
             inbound: Vec::new(),
             is_moved: false,
             unguarded: Some(SearchPlace::default()),
+            leaving: None,
             sweep: None,
             doubted: None,
             told: None,
@@ -156,6 +163,7 @@ impl Slice {
         }
         let assigns = order.assigns && self.unguarded.is_none();
         self.set_duty(engine, assigns, order);
+        self.leave_some(engine);
         if let Some(outbound) = &mut self.outbound {
             outbound.set_draining(engine, order.drain > 0);
         }
@@ -236,7 +244,24 @@ impl Slice {
         if self.duty != Some(duty) {
             self.ranges.iter().for_each(|range| engine.set_duty(*range, duty));
             self.duty = Some(duty);
+            if !assigns && self.workers.count > 1 {
+                self.leaving = Some(0);
+            }
         }
+    }
+
+    /// Leaves blocks of some addresses that this worker does not give out any more.
+    fn leave_some(&mut self, engine: &mut Engine) {
+        let Some(mut next) = self.leaving else { return };
+        let mut addresses = self.ranges.iter().flat_map(|range| range.each()).skip(next);
+        for address in addresses.by_ref().take(ADDRESSES_A_TURN) {
+            if !engine.leave_blocks(address) {
+                self.leaving = Some(next);
+                return;
+            }
+            next += 1;
+        }
+        self.leaving = addresses.next().map(|_| next);
     }
 
     /// Begins and ends streams.
@@ -313,6 +338,10 @@ impl Slice {
         bytes: &[u8],
         now: Timestamp,
     ) -> Option<Vec<u8>> {
+        if matches!(message, Message::Packet(_)) && self.leaving.is_some() {
+            // A copy may be of the next subscriber of a block that this worker has not left.
+            return None;
+        }
         let reader = usize::from(id.reader);
         match message {
             Message::Confirmation(_)
@@ -478,9 +507,9 @@ impl Slice {
         self.order.owns || self.has_present_copy(now)
     }
 
-    /// True if this worker guards strays, and assigns no port before it is done.
+    /// True if this worker guards strays, and assigns no port before it is done, or leaves blocks.
     pub(super) fn is_guarding(&self) -> bool {
-        self.order.assigns && self.unguarded.is_some()
+        self.order.assigns && self.unguarded.is_some() || self.leaving.is_some()
     }
 
     /// What the reports say has to arrive anew.

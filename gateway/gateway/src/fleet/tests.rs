@@ -18,7 +18,7 @@ mod workers;
 use super::*;
 use natgate_engine::{
     AddressRange, Allocation, Behavior, BlockConfig, Change, Config, Cursor, DeterministicConfig,
-    Filter, Packet, PoolConfig, Pooling, Reconfiguration, Side, SideConfig, Verdict,
+    Event, Filter, Packet, PoolConfig, Pooling, Reconfiguration, Side, SideConfig, Verdict,
 };
 use natgate_pair::Boot;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
@@ -176,6 +176,7 @@ impl Allotment {
     fn ports(self) -> (u16, u16) {
         match self {
             Self::Blocks => (2048, 2175),
+            Self::Words => (2048, 2815),
             Self::Whole => Allocation::ALL_PORTS,
             _ => (2000, 2063),
         }
@@ -246,6 +247,17 @@ struct Process {
     allotment: Allotment,
     /// Requested mappings that the engine had lost at the last turn.
     lost: u64,
+    /// Assignments and releases of blocks at all workers.
+    block_log: Vec<Event>,
+}
+
+/// Takes the events of an engine. Those of blocks are kept.
+fn take_events(engine: &mut Engine, block_log: &mut Vec<Event>) {
+    while let Some(event) = engine.poll_event() {
+        if matches!(event.change, Change::BlockAssigned(_) | Change::BlockReleased(_)) {
+            block_log.push(event);
+        }
+    }
 }
 
 impl Process {
@@ -333,6 +345,7 @@ impl Process {
             now,
             allotment,
             lost: 0,
+            block_log: Vec::new(),
         }
     }
 
@@ -340,7 +353,7 @@ impl Process {
         self.now = now;
         self.fleet.wake(Timestamp(now), &mut self.engine);
         while self.engine.advance(Timestamp(now)) {
-            while self.engine.poll_event().is_some() {}
+            take_events(&mut self.engine, &mut self.block_log);
             while self.engine.poll_transmit(&mut [0; 1500]).is_some() {}
         }
         self.watch();
@@ -425,13 +438,15 @@ impl Process {
         let Some((realm, address)) = self.number(host) else { return };
         let subscriber = Some(natgate_engine::Prefix::new(address, 32));
         let filter = Filter { realm: Some(realm), subscriber, ..Filter::default() };
+        let mut block_log = std::mem::take(&mut self.block_log);
         for engine in self.engines() {
             let mut cursor = Cursor::default();
             while !engine.clear_mappings(&mut cursor, 1000, &filter).1 {
-                while engine.poll_event().is_some() {}
+                take_events(engine, &mut block_log);
             }
-            while engine.poll_event().is_some() {}
+            take_events(engine, &mut block_log);
         }
+        self.block_log = block_log;
     }
 
     /// Reloads the configuration with another timeout of UDP, or with other realms.
@@ -459,7 +474,7 @@ impl Process {
         }
         self.engine.reconfigure(change);
         let hosts = CopiedHosts::new(self.translator.as_mut(), Timestamp(self.now));
-        self.fleet.renew(&self.engine, &hosts);
+        self.fleet.renew(&mut self.engine, &hosts);
     }
 
     /// The realm's name and the endpoint inside of each external endpoint and protocol.

@@ -344,6 +344,7 @@ impl Engine {
             }
         } else if has_ports(protocol) {
             self.external.drop_port(protocol, index, port, restoration.tick);
+            self.leave_block(External::new(index, port));
         } else {
             self.external.end_portless(index, restoration.tick + 1);
         }

@@ -1,6 +1,7 @@
 //! Random histories of a pair, and a judge of what comes out of it.
 
 use super::*;
+use natgate_engine::BlockId;
 
 /// Random histories: no external endpoint ever leads to two flows, whatever is lost, and whichever
 /// node the packets come to.
@@ -90,6 +91,45 @@ pub(super) fn run_history(mut pair: Pair, (seed, faults): (u64, u64)) {
             }
         }
         pair.check();
+        pair.check_blocks();
+    }
+}
+
+/// A block and its subscriber, by address and ports.
+type Blocks = BTreeMap<(Ipv4Addr, (u16, u16)), BlockId>;
+
+impl Pair {
+    /// In the log of a node, a block has one subscriber at a time, whichever workers tell of it.
+    fn check_blocks(&mut self) {
+        for process in [&mut self.a, &mut self.b].into_iter().flatten() {
+            let mut log = std::mem::take(&mut process.block_log);
+            process.engines().for_each(|engine| take_events(engine, &mut log));
+            log.sort_by_key(|event| event.time);
+            let mut blocks = Blocks::new();
+            log.chunk_by(|one, other| one.time == other.time).for_each(|events| {
+                read_log(events, &mut blocks);
+            });
+            process.block_log = log;
+        }
+    }
+}
+
+/// Reads what happened to blocks at one time. Workers tell it in any order.
+fn read_log(events: &[Event], blocks: &mut Blocks) {
+    let mut left = events.to_vec();
+    while !left.is_empty() {
+        let is_next = |event: &Event| match event.change {
+            Change::BlockAssigned(id) => !blocks.contains_key(&(id.external, id.ports)),
+            Change::BlockReleased(id) => blocks.get(&(id.external, id.ports)) == Some(&id),
+            _ => false,
+        };
+        let next = left.iter().position(is_next);
+        let next = next.unwrap_or_else(|| panic!("{left:?} after {blocks:?}"));
+        match left.remove(next).change {
+            Change::BlockAssigned(id) => _ = blocks.insert((id.external, id.ports), id),
+            Change::BlockReleased(id) => _ = blocks.remove(&(id.external, id.ports)),
+            _ => {}
+        }
     }
 }
 

@@ -54,10 +54,7 @@ impl Process {
             filters: &[],
         };
         let now = Timestamp(self.now);
-        let engine = self.engine_of((realm, internal.address));
-        let result = engine.map(now, &request);
-        while engine.poll_event().is_some() {}
-        result
+        self.engine_of((realm, internal.address)).map(now, &request)
     }
 
     fn map(&mut self, flow: Flow) -> Result<(External, Duration), ExplicitError> {
@@ -69,18 +66,13 @@ impl Process {
     fn unmap(&mut self, flow: Flow) -> Result<Duration, ExplicitError> {
         let (realm, internal) = self.inside(flow).ok_or(ExplicitError::NotSubscriber)?;
         let now = Timestamp(self.now);
-        let engine = self.engine_of((realm, internal.address));
-        let result = engine.unmap(now, UDP, realm, internal, NONCE);
-        while engine.poll_event().is_some() {}
-        result
+        self.engine_of((realm, internal.address)).unmap(now, UDP, realm, internal, NONCE)
     }
 
     fn unmap_all(&mut self, host: u8) -> Result<(), ExplicitError> {
         let (realm, Endpoint { address, .. }) =
             self.inside((host, 0)).ok_or(ExplicitError::NotSubscriber)?;
-        let result = self.engine.unmap_all(Timestamp(self.now), UDP, realm, address, [0; 12]);
-        while self.engine.poll_event().is_some() {}
-        result
+        self.engine.unmap_all(Timestamp(self.now), UDP, realm, address, [0; 12])
     }
 
     /// Sends a datagram of a server to an external endpoint. Returns the host that gets it.

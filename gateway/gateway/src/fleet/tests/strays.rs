@@ -259,7 +259,7 @@ fn the_rest_of_an_earlier_copy_does_not_end_a_guard() {
 }
 
 /// Ports of the first address that an engine has taken for datagrams.
-fn taken_ports(engine: &Engine) -> BTreeSet<u16> {
+pub(super) fn taken_ports(engine: &Engine) -> BTreeSet<u16> {
     let mut taken = [0; 1024];
     assert_eq!(engine.taken_ports(0, UDP, &mut taken), Some(A1));
     let is_taken = |port: &u16| taken[usize::from(*port) / 64] >> (port % 64) & 1 != 0;

@@ -56,8 +56,7 @@ impl Allotment {
     /// Ports of each address that several workers share: whole words of 64.
     pub(super) fn wide_ports(self) -> (u16, u16) {
         match self {
-            Self::Arithmetic => self.ports(),
-            Self::Words => (2048, 2815),
+            Self::Arithmetic | Self::Words => self.ports(),
             Self::Many | Self::Nat64 | Self::Dslite | Self::Both => (2048, 6143),
             _ => (2048, 2239),
         }
@@ -110,6 +109,7 @@ impl Process {
             now,
             allotment,
             lost: 0,
+            block_log: Vec::new(),
         }
     }
 
@@ -127,7 +127,7 @@ impl Process {
             let at = Timestamp(now);
             fleet.wake(at, engine);
             while engine.advance(at) {
-                while engine.poll_event().is_some() {}
+                take_events(engine, &mut self.block_log);
                 while engine.poll_transmit(&mut [0; 1500]).is_some() {}
             }
             if let Some(translator) = translator {
@@ -239,13 +239,13 @@ impl Process {
         let mut tries = 0;
         while engine.prepare_configuration(&mut change).is_err() {
             engine.advance(now);
-            while engine.poll_event().is_some() {}
+            take_events(engine, &mut self.block_log);
             tries += 1;
             assert!(tries < 100_000, "a reload ends");
         }
         while !engine.is_prepared() {
             engine.advance(now);
-            while engine.poll_event().is_some() {}
+            take_events(engine, &mut self.block_log);
         }
         engine.reconfigure(change);
         member.set_partition(partition, engine);

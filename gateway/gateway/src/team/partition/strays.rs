@@ -121,6 +121,27 @@ impl Partition {
         word - before..word + after
     }
 
+    /// True if all strays among some words of an address are of one worker.
+    pub(crate) fn strays_are_of(
+        &self,
+        worker: usize,
+        address: Ipv4Addr,
+        words: Range<usize>,
+    ) -> bool {
+        let list = self.row(address.to_bits()).and_then(|row| row.owners.strays.0.get());
+        let Some(list) = list else { return true };
+        let all =
+            (0..PROTOCOLS.len()).flat_map(|own| words.clone().map(move |at| own * WORDS + at));
+        let mut some = all.filter(|word| list.words[*word].load(Ordering::Acquire));
+        some.all(|word| {
+            let mut strays = list.workers[word * 64..word * 64 + 64].iter();
+            strays.all(|of| {
+                let of = usize::from(of.load(Ordering::Acquire));
+                of == 0 || of == worker + 1
+            })
+        })
+    }
+
     /// Gives words of a block to the worker that has its subscriber. Its ports there are no strays
     /// any more.
     pub(crate) fn give_block(&self, address: Ipv4Addr, words: Range<usize>, worker: usize) {

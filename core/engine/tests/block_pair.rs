@@ -1,0 +1,229 @@
+//! Blocks of ports at an engine that is one of a pair, and shares the work of its node with other
+//! engines: which subscriber has a block, and when it has it no more.
+
+mod common;
+
+use common::*;
+use natgate_engine::{
+    AddressRange, Allocation, BlockConfig, Change, Config, Copies, CopyChange, Cursor, DropReason,
+    Duty, Endpoint, Filter, NoNumbers, PairPort, PoolConfig, Side,
+};
+use natgate_wire::protocol::UDP;
+use std::net::Ipv4Addr;
+use std::ops::Range;
+use std::time::Duration;
+
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+const RANGE: AddressRange = AddressRange { first: ADDRESS, last: ADDRESS };
+const OWNER: Duty = Duty { assigns: true, keeps: false, owns: true };
+const PARTNER: Duty = Duty { assigns: false, keeps: true, owns: false };
+
+/// An engine that gives out some words of ports. There are two blocks, words 32 and 33.
+fn worker(words: Range<usize>, duty: Duty) -> Lab {
+    let release_after = Duration::from_secs(60);
+    let block = BlockConfig { size: 64, max_per_subscriber: 1, release_after };
+    let of_pool = pool("203.0.113.1", "203.0.113.1", (2048, 2175));
+    let pools = vec![PoolConfig { allocation: Some(Allocation::Block(block)), ..of_pool }];
+    let mut config = Config { pools, ..config() };
+    config.timeouts.hold_down = Duration::from_secs(120);
+    let mut lab = Lab::new(&config);
+    lab.engine.divide((0, 2), |_, _| true);
+    lab.engine.own(ADDRESS, words);
+    lab.engine.join_pair();
+    lab.engine.set_duty(RANGE, duty);
+    lab
+}
+
+/// The last numbers of the addresses of those who got blocks since the last call, and of those
+/// whose blocks were released.
+fn told(lab: &mut Lab) -> (Vec<u8>, Vec<u8>) {
+    lab.wait_s(0.0);
+    let mut told = (Vec::new(), Vec::new());
+    for event in lab.events.drain(..) {
+        match event.change {
+            Change::BlockAssigned(id) => told.0.push(id.subscriber.octets()[3]),
+            Change::BlockReleased(id) => told.1.push(id.subscriber.octets()[3]),
+            _ => {}
+        }
+    }
+    told
+}
+
+fn datagram(host: u8) -> Vec<u8> {
+    udp(&format!("10.0.0.{host}:4000"), REMOTE)
+}
+
+/// The port of a host's mapping.
+fn mapped(lab: &mut Lab, host: u8) -> u16 {
+    port_of(&lab.external_of(&datagram(host)))
+}
+
+fn port(port: u16) -> PairPort {
+    let external = Endpoint { address: ADDRESS, port };
+    PairPort { protocol: UDP, external, remote: Ipv4Addr::UNSPECIFIED, number: 0 }
+}
+
+/// Removes all mappings. Their ports rest.
+fn clear(lab: &mut Lab) {
+    let mut cursor = Cursor::default();
+    while !lab.engine.clear_mappings(&mut cursor, 1000, &Filter::default()).1 {}
+}
+
+/// Removes all mappings, and lets the hold-down of their ports pass.
+fn clear_and_wait(lab: &mut Lab, ports: &[u16]) {
+    clear(lab);
+    ports.iter().for_each(|number| lab.engine.end_rest(port(*number)));
+    lab.wait_s(121.0);
+}
+
+/// Another port of the same block.
+fn other(number: u16) -> u16 {
+    number ^ 1
+}
+
+/// Ports that are taken at the address.
+fn taken(lab: &Lab) -> Vec<u16> {
+    let mut taken = [0_u64; 1024];
+    assert_eq!(lab.engine.taken_ports(0, UDP, &mut taken), Some(ADDRESS));
+    let is_taken = |port: &u16| taken[usize::from(*port) / 64] >> (port % 64) & 1 != 0;
+    (0..=u16::MAX).filter(is_taken).collect()
+}
+
+fn begin(from: &Lab, to: &mut Lab) -> Copies {
+    let mut origin = Vec::new();
+    from.engine.copy_origin(&mut origin);
+    to.engine.begin_copies(&origin).expect("an origin")
+}
+
+/// Copies what has changed.
+fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) {
+    let mut changes = Vec::new();
+    from.engine.take_changes(&mut changes);
+    for change in changes {
+        let (CopyChange::Changed(key) | CopyChange::Ended(key, _)) = change;
+        let mut record = Vec::new();
+        match from.engine.copy_record(key, &NoNumbers, &mut record) {
+            Some(_) => {
+                let copied = to.engine.copy(copies, &mut NoNumbers, (key, &record));
+                copied.expect("a whole record");
+            }
+            None => to.engine.end_copy(copies, key),
+        }
+    }
+}
+
+#[test]
+fn a_guard_ends_the_ownership_of_a_block_without_mappings() {
+    let mut lab = worker(32..33, OWNER);
+    let number = mapped(&mut lab, 5);
+    clear_and_wait(&mut lab, &[number]);
+    assert_eq!(told(&mut lab), (vec![5], vec![]), "the block stays for a minute");
+    let stray = port(other(number));
+    assert!(lab.engine.guard(stray));
+    assert_eq!(told(&mut lab), (vec![], vec![5]));
+    let refused = lab.refused(Side::Inside, &datagram(5));
+    assert_eq!(refused, DropReason::PoolExhausted, "the block is nobody's");
+    lab.engine.end_rest(stray);
+    lab.wait_s(121.0);
+    assert_eq!(mapped(&mut lab, 6) / 64, number / 64);
+    assert_eq!(told(&mut lab), (vec![6], vec![]));
+}
+
+#[test]
+fn a_guard_leaves_the_block_of_a_mapping() {
+    let mut lab = worker(32..33, OWNER);
+    let number = mapped(&mut lab, 5);
+    assert!(lab.engine.guard(port(other(number))));
+    assert!(!lab.engine.guard(port(number)));
+    assert_eq!(told(&mut lab), (vec![5], vec![]));
+    assert_eq!(mapped(&mut lab, 5), number);
+}
+
+/// The owner may give the block to another subscriber, whose mappings another worker has.
+#[test]
+fn the_block_of_a_copy_ends_with_its_last_copy() {
+    // A worker without the block's words, and one with them.
+    for words in [0..1, 32..34] {
+        let (mut a, mut b) = (worker(32..34, OWNER), worker(words, PARTNER));
+        let number = mapped(&mut a, 5);
+        let second = port_of(&a.external_of(&udp("10.0.0.5:4001", REMOTE)));
+        assert_eq!(number / 64, second / 64);
+        let mut copies = begin(&a, &mut b);
+        follow(&mut a, &mut b, &mut copies);
+        assert_eq!(told(&mut b), (vec![5], vec![]));
+        let mut keys = (0..a.engine.copy_extent()).filter(|key| copies.external(*key).is_some());
+        let [first, last] = [keys.next(), keys.next()].map(|key| key.expect("two copies"));
+        b.engine.end_copy(&mut copies, first);
+        assert_eq!(told(&mut b), (vec![], vec![]), "there is another copy");
+        b.engine.end_copy(&mut copies, last);
+        assert_eq!(told(&mut b), (vec![], vec![5]));
+        assert_eq!(taken(&b).len(), 2, "the ports are held");
+        b.wait_s(200.0);
+        assert_eq!(told(&mut b), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn the_block_of_a_copy_that_ends_by_itself_ends_as_well() {
+    let (mut a, mut b) = (worker(32..34, OWNER), worker(0..1, PARTNER));
+    mapped(&mut a, 5);
+    let mut copies = begin(&a, &mut b);
+    follow(&mut a, &mut b, &mut copies);
+    clear(&mut b);
+    assert_eq!(told(&mut b), (vec![5], vec![5]));
+    assert_eq!(b.engine.resting(), 1);
+    // After a take-over, too: another worker gives the block out.
+    let mut a = worker(32..34, OWNER);
+    mapped(&mut a, 6);
+    let mut copies = begin(&a, &mut b);
+    follow(&mut a, &mut b, &mut copies);
+    b.engine.set_duty(RANGE, OWNER);
+    assert_eq!(told(&mut b), (vec![6], vec![]));
+    clear(&mut b);
+    assert_eq!(told(&mut b), (vec![], vec![6]));
+}
+
+#[test]
+fn blocks_without_mappings_end_when_an_engine_ceases_to_give_them_out() {
+    let mut lab = worker(32..34, OWNER);
+    let number = mapped(&mut lab, 5);
+    clear_and_wait(&mut lab, &[number]);
+    mapped(&mut lab, 6);
+    assert_eq!(told(&mut lab), (vec![5, 6], vec![]));
+    assert!(lab.engine.leave_blocks(ADDRESS));
+    assert_eq!(told(&mut lab), (vec![], vec![]), "it gives them out");
+    lab.engine.set_duty(RANGE, PARTNER);
+    assert!(lab.engine.leave_blocks(ADDRESS));
+    assert_eq!(told(&mut lab), (vec![], vec![5]));
+    assert!(lab.engine.leave_blocks(ADDRESS));
+    assert_eq!(told(&mut lab), (vec![], vec![]));
+}
+
+/// Until the other engine has heard of the block, a list of held ports has those of the block from
+/// this one.
+#[test]
+fn a_block_that_goes_to_another_engine_leaves_its_ports_held() {
+    let mut lab = worker(32..34, OWNER);
+    let number = mapped(&mut lab, 5);
+    let word = usize::from(number) / 64;
+    assert!(lab.engine.cede_block(ADDRESS, word..word + 1).is_none(), "a mapping has a port");
+    clear(&mut lab);
+    assert!(lab.engine.cede_block(ADDRESS, word..word + 1).is_none(), "a port rests");
+    lab.engine.end_rest(port(number));
+    let held = lab.engine.cede_block(ADDRESS, word..word + 1);
+    assert_eq!(held, Some(vec![(UDP, number)]));
+    assert_eq!(told(&mut lab), (vec![5], vec![5]));
+    assert_eq!(taken(&lab), [number]);
+    assert!(lab.engine.cede_block(ADDRESS, word..word + 1).is_none(), "it has gone");
+    let mut heir = worker(0..1, OWNER);
+    heir.engine.own_block(ADDRESS, word..word + 1, &held.unwrap_or_default());
+    assert_eq!(taken(&heir), [number]);
+    for host in 5..70 {
+        let (_, bytes) = heir.pass(Side::Inside, &datagram(host));
+        assert_ne!(port_of(&ends(&bytes).0), number);
+    }
+    // No port of the block is given out here, also after the hold-down.
+    lab.wait_s(121.0);
+    assert!(taken(&lab).is_empty());
+    assert_ne!(usize::from(mapped(&mut lab, 6)) / 64, word);
+}
