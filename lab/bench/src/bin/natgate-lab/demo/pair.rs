@@ -13,9 +13,9 @@ mod watch;
 use super::report::{Report, StepResult};
 use anyhow::{Context, anyhow, ensure};
 pub(crate) use stage::{Outage, Stage};
-pub(crate) use watch::Notice;
 use std::time::{Duration, Instant};
 use streams::Iperf;
+pub(crate) use watch::Notice;
 
 /// Mappings, beside the ones of the other traffic.
 const MAPPINGS: u32 = 100_000;
