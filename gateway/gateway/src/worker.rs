@@ -1,8 +1,9 @@
 //! One thread's gateway: devices, a translator, a router, and the path of packets between them.
 //!
 //! A turn takes a batch from each device: sort the frames, translate the packets, find their
-//! neighbours, send. Between batches it sends the packets that the translator and the router make.
-//! The caller passes the time in; nothing here waits.
+//! neighbours, send. Packets that other workers have handed over fill the batches up. Between
+//! batches it sends the packets that the translator and the router make. The caller passes the time
+//! in; nothing here waits.
 
 mod algs;
 mod checked;
@@ -35,7 +36,7 @@ use crate::single_writer::add;
 use crate::state::PortStateWriter;
 use crate::state::{SavedPorts, StateError};
 use crate::tap::Captures;
-use crate::team::{HandedPacket, Kind, Member};
+use crate::team::Member;
 use crate::wiring::{Devices, LinkMap, side_of};
 use crate::worker_error::{NarrowDevice, WorkerError};
 use arrayvec::ArrayVec;
@@ -49,6 +50,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use together::Handed;
 
 /// Interval at which devices are maintained.
 const MAINTENANCE: Duration = Duration::from_secs(1);
@@ -68,8 +70,8 @@ pub struct Worker {
     clerk: CommandRunner,
     /// The part of one of a pair.
     fleet: Option<Box<Fleet>>,
-    /// Packets taken from other workers in one go.
-    parcels: Vec<(usize, HandedPacket)>,
+    /// Packets that other workers have handed over.
+    handed: Handed,
     began: Timestamp,
     /// A secret of the worker.
     seed: [u8; 32],
@@ -138,7 +140,7 @@ impl Worker {
             writer: None,
             clerk: CommandRunner::default(),
             fleet: None,
-            parcels: Vec::with_capacity(BATCH),
+            handed: Handed::new(),
             began: now,
             seed,
             made: 0,
@@ -232,19 +234,21 @@ impl Worker {
         // If more is due than one call does, packets do not wait: the next call continues.
         self.stages.engine.advance(now);
         self.drain(now, observer);
-        let mut received = 0;
+        let mut received = self.take_handed();
+        let mut frames_in = 0;
         for place in 0..self.devices.len() {
             let frames = self.pass(now, place);
             if frames > 0 {
                 // One call for each batch keeps pace with the deadlines that batches set.
                 self.stages.engine.advance(now);
             }
-            received += frames;
+            frames_in += frames;
             self.drain(now, observer);
         }
-        add(&self.stages.load.frames, received as u64);
+        add(&self.stages.load.frames, frames_in as u64);
+        received += frames_in;
         if self.stages.team.is_some() {
-            received += self.cooperate(now);
+            self.cooperate(now);
             self.drain(now, observer);
         }
         self.stages.router.advance(now);
@@ -427,9 +431,10 @@ impl Worker {
         }
     }
 
-    /// Processes a batch of one device; returns the number of its frames.
+    /// Processes a batch of one device, filled up with packets from other workers; returns the
+    /// number of the device's frames.
     fn pass(&mut self, now: Timestamp, place: usize) -> usize {
-        let Self { stages, devices, .. } = self;
+        let Self { stages, devices, handed, .. } = self;
         let (mut receivers, mut transmitters) =
             (ArrayVec::<_, MOST_DEVICES>::new(), ArrayVec::<_, MOST_DEVICES>::new());
         for device in devices {
@@ -444,27 +449,34 @@ impl Worker {
             return 0;
         }
         stages.sort(now, place, &mut packets);
-        stages.carry(now, side_of(place), &mut packets, &mut transmitters);
+        let side = side_of(place);
+        let joined = stages.join(now, &mut packets, handed.of(side));
+        stages.carry(now, side, &mut packets, &mut transmitters);
+        drop(packets);
+        if let Some(team) = stages.team.as_mut().filter(|_| joined > 0) {
+            team.give_back(handed.of(side).drain(..joined));
+        }
         received
     }
 
-    /// Processes packets from other workers and answers their requests; returns the number of
-    /// packets.
-    fn cooperate(&mut self, now: Timestamp) -> usize {
-        let Self { stages, devices, parcels, .. } = self;
-        let Some(team) = &mut stages.team else { return 0 };
-        team.take(|from, parcel| parcels.push((from, parcel)), BATCH);
-        let is_packet = |(_, parcel): &&(usize, HandedPacket)| {
-            !matches!(parcel.kind, Kind::Arp(_) | Kind::Told(..))
-        };
-        let taken = parcels.iter().filter(is_packet).count();
-        add(&stages.load.taken_over, taken as u64);
-        if !parcels.is_empty() {
-            stages.unpack(now, parcels, &mut transmitters(devices));
-        }
-        if let Some(team) = &mut stages.team {
-            for (from, parcel) in parcels.drain(..) {
-                team.give_back(from, parcel.buffer);
+    /// Takes packets that other workers have handed over; returns their number.
+    fn take_handed(&mut self) -> usize {
+        let Some(team) = &mut self.stages.team else { return 0 };
+        let taken = self.handed.take_from(team);
+        add(&self.stages.load.taken_over, taken as u64);
+        taken
+    }
+
+    /// Processes the packets from other workers that fitted no batch, and answers the workers'
+    /// requests.
+    fn cooperate(&mut self, now: Timestamp) {
+        let Self { stages, devices, handed, .. } = self;
+        for parcels in handed.all() {
+            if !parcels.is_empty() {
+                stages.unpack(now, parcels, &mut transmitters(devices));
+            }
+            if let Some(team) = &mut stages.team {
+                team.give_back(parcels.drain(..));
             }
         }
         stages.follow_fragments(now, devices);
@@ -473,7 +485,6 @@ impl Worker {
             add(&stages.load.ports_borrowed, borrowed);
             add(&stages.load.ports_lent, lent);
         }
-        taken
     }
 
     /// Reports the events of the translator and the router, and sends the translator's own packets.

@@ -32,6 +32,10 @@ const TOGETHER: usize = natgate_io::BATCH;
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 
+/// Places behind the last buffer of a list, so that the list's end has no line (nor the adjacent
+/// one, which is prefetched with it) with a list of the other end of the ring.
+const APART: usize = 2 * CACHE_LINE / size_of::<Box<[u8]>>();
+
 /// Content of a handed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -61,7 +65,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Link that the content counts as coming in by. A hairpin packet comes back from outside.
-    pub(super) fn link(self) -> Link {
+    pub(crate) fn link(self) -> Link {
         match self {
             Self::Packet(link, _) | Self::Passed(link) | Self::Arp(link) | Self::Told(link, _) => {
                 link
@@ -100,8 +104,9 @@ pub(crate) struct HandedPacket {
     pub(crate) end: usize,
 }
 
-/// Ring to one worker.
+/// Ring to one worker. It shares no cache line with data of that worker.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Outgoing {
     parcels: Producer<HandedPacket>,
     /// Packets that the receiver does not see yet.
@@ -109,13 +114,16 @@ struct Outgoing {
     empty: Consumer<Box<[u8]>>,
     /// Unused buffers. The last one is used first.
     spare: Vec<Box<[u8]>>,
+    /// Number of all buffers.
+    depth: usize,
     waker: Arc<Waker>,
     /// True if something was sent since the last flush.
     is_due: bool,
 }
 
-/// Ring from one worker.
+/// Ring from one worker. It shares no cache line with data of that worker.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Incoming {
     parcels: Consumer<HandedPacket>,
     empty: Producer<Box<[u8]>>,
@@ -269,22 +277,27 @@ fn way(to: &Arc<Waker>, depth: usize, longest: usize) -> (Outgoing, Incoming) {
     let (parcels, received) = RingBuffer::new(depth);
     let (empty, taken) = RingBuffer::new(depth);
     let buffer = |_| vec![0; room_for(longest)].into_boxed_slice();
+    let mut spare = Vec::with_capacity(depth + APART);
+    spare.extend((0..depth).map(buffer));
     let outgoing = Outgoing {
         parcels,
         waiting: Vec::with_capacity(TOGETHER),
         empty: taken,
-        spare: (0..depth).map(buffer).collect(),
+        spare,
+        depth,
         waker: Arc::clone(to),
         is_due: false,
     };
-    let returned = Vec::with_capacity(TOGETHER);
+    let returned = Vec::with_capacity(TOGETHER + APART);
     (outgoing, Incoming { parcels: received, empty, returned })
 }
 
 /// Makes elements visible to the other end of a ring. There is always room: a ring is as long as
 /// there are elements.
 fn publish<T>(ring: &mut Producer<T>, things: &mut Vec<T>) {
-    if let Ok(room) = ring.write_chunk_uninit(things.len()) {
+    if !things.is_empty()
+        && let Ok(room) = ring.write_chunk_uninit(things.len())
+    {
         room.fill_from_iter(things.drain(..));
     }
 }
@@ -312,7 +325,7 @@ impl Outgoing {
             publish(&mut self.parcels, &mut self.waiting);
             self.waker.wake();
         }
-        if self.spare.len() < self.spare.capacity()
+        if self.spare.len() < self.depth
             && let Ok(back) = self.empty.read_chunk(self.empty.slots())
         {
             for buffer in back {
@@ -364,7 +377,11 @@ impl Exchange {
         for step in 0..workers {
             let from = (self.next + step) % workers;
             let Some(way) = &mut self.incoming[from] else { continue };
-            let Ok(some) = way.parcels.read_chunk(way.parcels.slots().min(room)) else { continue };
+            let waiting = way.parcels.slots().min(room);
+            if waiting == 0 {
+                continue;
+            }
+            let Ok(some) = way.parcels.read_chunk(waiting) else { continue };
             room -= some.len();
             for one in some {
                 prefetch_to_write(&one.buffer, one.start);

@@ -53,6 +53,9 @@ pub struct Member {
     handed_over: u64,
 }
 
+/// A packet from another worker, and the number of that worker.
+pub(crate) type Parcel = (usize, HandedPacket);
+
 /// Result of dispatching a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -243,8 +246,20 @@ impl Member {
         self.settle(engine);
     }
 
-    /// Dispatches a packet to its owner.
+    /// Owner of a packet that came in by a link, if the packet is of the commonest kind. It needs
+    /// no [`Member::dispatch`]: [`Member::hand_over`] is enough.
+    #[inline(always)]
+    pub(crate) fn owner_of(&self, link: Link, bytes: &[u8]) -> Option<usize> {
+        self.partition.owner_of_whole(link.side, link.realm, bytes)
+    }
+
+    /// Hands a packet over to its owner, if that is not this worker.
     #[inline]
+    pub(crate) fn hand_over(&mut self, owner: usize, kind: Kind, bytes: &[u8]) -> Way {
+        self.give(owner, kind, OwnerLookup::Settled, bytes)
+    }
+
+    /// Dispatches a packet to its owner.
     pub(crate) fn dispatch(
         &mut self,
         now: Timestamp,
@@ -417,6 +432,7 @@ impl Member {
         }
     }
 
+    #[inline]
     fn give(&mut self, to: usize, kind: Kind, asked: OwnerLookup, bytes: &[u8]) -> Way {
         if to == self.number {
             Way::Here
@@ -454,9 +470,11 @@ impl Member {
         self.exchange.take(parcel, most);
     }
 
-    /// Returns a buffer to its sender.
-    pub(crate) fn give_back(&mut self, from: usize, buffer: Box<[u8]>) {
-        self.exchange.give_back(from, buffer);
+    /// Returns the buffers of packets to their senders.
+    pub(crate) fn give_back(&mut self, parcels: impl Iterator<Item = Parcel>) {
+        for (from, HandedPacket { buffer, .. }) in parcels {
+            self.exchange.give_back(from, buffer);
+        }
     }
 
     /// Wakes the receivers of handed packets; returns the number of packets.

@@ -147,6 +147,8 @@ pub(crate) struct Partition {
     plans: Vec<Plan>,
     /// Owners of hosts that differ from the arithmetic.
     hosts: HashMap<(u16, u32), usize>,
+    /// True for each bucket that has such a host.
+    has_odd: Box<[bool; BUCKETS]>,
     /// Owners of static endpoints, by address, port and protocol.
     fixed: HashMap<(u32, u16, u8), usize>,
     /// Owners of whole static addresses, by address and protocol; 0 stands for all portless
@@ -193,6 +195,7 @@ impl Partition {
             rows: Vec::new(),
             plans: Vec::new(),
             hosts: HashMap::new(),
+            has_odd: Box::new([false; BUCKETS]),
             fixed: HashMap::new(),
             whole: HashMap::new(),
         };
@@ -200,6 +203,9 @@ impl Partition {
             partition.keep_fixed(config, before);
         }
         partition.keep_servers_together(config);
+        for &(realm, address) in partition.hosts.keys() {
+            partition.has_odd[bucket(realm, address)] = true;
+        }
         for pool in &config.pools {
             let plan = partition.plan(config, pool);
             for (place, address) in pool.each_address().enumerate() {
@@ -298,7 +304,13 @@ impl Partition {
         }
     }
 
+    #[inline]
     fn row(&self, address: u32) -> Option<&Row> {
+        // Most gateways have addresses in one run.
+        let place = address.wrapping_sub(self.rows.first()?.address) as usize;
+        if let Some(row) = self.rows.get(place).filter(|row| row.address == address) {
+            return Some(row);
+        }
         let at = self.rows.binary_search_by_key(&address, |row| row.address).ok()?;
         Some(&self.rows[at])
     }
@@ -339,6 +351,7 @@ impl Partition {
     }
 
     /// Owner of an external endpoint.
+    #[inline]
     fn of_external(&self, row: &Row, own: u8, port: u16) -> PacketOwner {
         // A static mapping displaces a copy, and the port is a stray until the copy's rest is over.
         let fixed = self.of_static(row, own, port);
@@ -349,23 +362,32 @@ impl Partition {
     }
 
     /// Worker of the static mapping that has an external endpoint.
+    #[inline]
     fn of_static(&self, row: &Row, own: u8, port: u16) -> Option<usize> {
         if !row.has_fixed {
             return None;
         }
+        self.of_fixed(row, own, port)
+    }
+
+    #[inline(never)]
+    fn of_fixed(&self, row: &Row, own: u8, port: u16) -> Option<usize> {
         let fixed = self.fixed.get(&(row.address, port, own));
         fixed.or_else(|| self.whole.get(&(row.address, own))).copied()
     }
 
     /// Owner of an external endpoint that neither a static mapping nor a copy has.
+    #[inline]
     fn giver(&self, row: &Row, port: u16) -> PacketOwner {
-        let plan = row.plan.map(|place| &self.plans[place]);
-        let planned = |plan: &Plan| {
-            let host = plan.reverse(Ipv4Addr::from_bits(row.address), port)?;
-            Some(self.owner_of_host((plan.realm(), host.to_bits())))
-        };
-        let by_words = || PacketOwner::Of(row.owners.of(usize::from(port) / 64));
-        plan.and_then(planned).unwrap_or_else(by_words)
+        let planned = row.plan.and_then(|place| self.planned(&self.plans[place], row, port));
+        planned.unwrap_or_else(|| PacketOwner::Of(row.owners.of(usize::from(port) / 64)))
+    }
+
+    /// Owner of an external endpoint by a pool's plan, if the plan has the endpoint.
+    #[inline(never)]
+    fn planned(&self, plan: &Plan, row: &Row, port: u16) -> Option<PacketOwner> {
+        let host = plan.reverse(Ipv4Addr::from_bits(row.address), port)?;
+        Some(self.owner_of_host((plan.realm(), host.to_bits())))
     }
 
     /// Workers that may own a packet. The last of them owns it if no other knows it.
@@ -381,6 +403,18 @@ impl Partition {
                 let before = (0..self.workers).filter(|worker| before >> worker & 1 != 0);
                 before.chain([now]).collect()
             }
+        }
+    }
+
+    /// Owner of an internal host, if it follows from the host's bucket and the bucket has no former
+    /// owner.
+    #[inline(always)]
+    fn only_owner_of_host(&self, (realm, address): Host) -> Option<usize> {
+        let has_number = self.ipv6.as_ref().is_some_and(|(_, realms)| realms.has(realm));
+        let bucket = bucket(realm, address);
+        match self.buckets.of(bucket) {
+            (owner, 0) if !has_number && !self.has_odd[bucket] => Some(owner),
+            _ => None,
         }
     }
 

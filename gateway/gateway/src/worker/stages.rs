@@ -126,19 +126,23 @@ impl Stages {
     /// processes ARP; counts the rest.
     pub(super) fn sort(&mut self, now: Timestamp, place: usize, packets: &mut Packets<'_>) {
         let usual = self.usual(place);
-        let take = |frame: &mut Frame<'_>| usual.as_ref()?.take_from(frame);
         let frames = &mut packets.frames;
-        // With one worker, most batches have these frames alone.
-        let first_other = match self.team {
-            None => frames.iter_mut().position(|frame| take(frame).is_none()),
-            Some(_) => Some(0),
+        // Most batches have frames with this header alone, if devices steer with packets for this
+        // worker alone.
+        let first_other = match (&usual, &self.team) {
+            (Some(usual), None) => frames.iter_mut().position(|frame| !usual.take_any(frame)),
+            (Some(usual), Some(team)) if !self.passes_from(usual.link.side) => {
+                frames.iter_mut().position(|frame| !usual.take_own(team, frame))
+            }
+            _ => Some(0),
         };
         let Some(first_other) = first_other else { return };
         let mut kept = first_other;
         for number in first_other..frames.len() {
             let frame = &mut frames[number];
-            let is_here = match take(frame) {
-                Some((link, source)) => self.is_here(now, link, source, frame),
+            let taken = usual.as_ref().and_then(|usual| usual.take_from(frame));
+            let is_here = match taken {
+                Some((link, source)) => self.is_here_soon(now, link, source, frame),
                 None => self.sort_frame(now, place, frame),
             };
             if is_here {
@@ -541,13 +545,45 @@ impl UsualHeader {
     /// than 16 bytes count as others.
     #[inline]
     fn take_from(&self, frame: &mut Frame<'_>) -> Option<(Link, Mac)> {
-        let first = u128::from_le_bytes(*frame.bytes().first_chunk()?);
-        if (first ^ self.bytes) & Self::MASK != 0 {
-            return None;
-        }
-        frame.set_start(frame.start() + ETHERNET_LEN);
-        frame.set_realm(self.link.realm);
+        let first = self.begins(frame)?;
+        self.strip(frame);
         let source = std::array::from_fn(|byte| (first >> (48 + 8 * byte)) as u8);
         Some((self.link, Mac(source)))
+    }
+
+    /// [`UsualHeader::take_from`] of a frame whose source does not matter; returns false if the
+    /// frame begins otherwise.
+    #[inline(always)]
+    fn take_any(&self, frame: &mut Frame<'_>) -> bool {
+        let begins = self.begins(frame).is_some();
+        if begins {
+            self.strip(frame);
+        }
+        begins
+    }
+
+    /// [`UsualHeader::take_any`] of a frame whose packet this worker of a team owns; changes
+    /// nothing about other frames, and returns false.
+    #[inline(always)]
+    fn take_own(&self, team: &Member, frame: &mut Frame<'_>) -> bool {
+        let is_own = self.begins(frame).is_some()
+            && team.owner_of(self.link, &frame.bytes()[ETHERNET_LEN..]) == Some(team.number());
+        if is_own {
+            self.strip(frame);
+        }
+        is_own
+    }
+
+    /// First bytes of a frame that begins with this header.
+    #[inline(always)]
+    fn begins(&self, frame: &Frame<'_>) -> Option<u128> {
+        let first = u128::from_le_bytes(*frame.bytes().first_chunk()?);
+        ((first ^ self.bytes) & Self::MASK == 0).then_some(first)
+    }
+
+    #[inline(always)]
+    fn strip(&self, frame: &mut Frame<'_>) {
+        frame.set_start(frame.start() + ETHERNET_LEN);
+        frame.set_realm(self.link.realm);
     }
 }

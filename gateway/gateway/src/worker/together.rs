@@ -7,15 +7,84 @@ use super::stages::{
 use crate::link::Link;
 use crate::single_writer::add;
 use crate::tap::Moment;
-use crate::team::{HandedPacket, Kind, Member, OwnerLookup, Way};
+use crate::team::{HandedPacket, Kind, Member, OwnerLookup, Parcel, Way};
 use crate::wiring::Devices;
 use natgate_engine::{Direction, DropReason, Side, Timestamp, Verdict};
-use natgate_io::{Frame, HEADROOM, Transmit};
+use natgate_io::{BATCH, Frame, HEADROOM, Transmit};
 use natgate_wire::Ipv6;
 use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 
+/// Packets that other workers have handed over, a batch at most, until their buffers go back.
+#[derive(Debug)]
+pub(super) struct Handed {
+    /// Packets as they came in by a link of the inside and of the outside. This worker owns them,
+    /// so they fill up the batches of devices of their side.
+    plain: [Vec<Parcel>; 2],
+    others: Vec<Parcel>,
+}
+
+impl Handed {
+    pub(super) fn new() -> Self {
+        let room = || Vec::with_capacity(BATCH);
+        Self { plain: [room(), room()], others: room() }
+    }
+
+    /// Takes a batch; returns the number of packets in it, without messages to all workers.
+    pub(super) fn take_from(&mut self, team: &mut Member) -> usize {
+        let mut taken = 0;
+        let parcel = |from, parcel: HandedPacket| {
+            taken += usize::from(!matches!(parcel.kind, Kind::Arp(_) | Kind::Told(..)));
+            let parcels = match (parcel.kind, parcel.asked) {
+                (Kind::Packet(link, _), OwnerLookup::Settled) => {
+                    &mut self.plain[link.side as usize]
+                }
+                _ => &mut self.others,
+            };
+            parcels.push((from, parcel));
+        };
+        team.take(parcel, BATCH);
+        taken
+    }
+
+    /// Packets for the batches of a side.
+    pub(super) fn of(&mut self, side: Side) -> &mut Vec<Parcel> {
+        &mut self.plain[side as usize]
+    }
+
+    /// All packets.
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Vec<Parcel>> {
+        self.plain.iter_mut().chain([&mut self.others])
+    }
+}
+
 impl Stages {
+    /// [`Stages::is_here`], quicker for packets of the commonest kind.
+    #[inline(always)]
+    pub(super) fn is_here_soon(
+        &mut self,
+        now: Timestamp,
+        link: Link,
+        source: Mac,
+        packet: &Frame<'_>,
+    ) -> bool {
+        if !self.passes_from(link.side)
+            && let Some(team) = &mut self.team
+            && let Some(owner) = team.owner_of(link, packet.bytes())
+        {
+            if owner == team.number() {
+                return true;
+            }
+            let way = team.hand_over(owner, Kind::Packet(link, source), packet.bytes());
+            return self.has_come(
+                way,
+                Direction::forwarded(link.side, link.side.other()),
+                packet.len(),
+            );
+        }
+        self.is_here(now, link, source, packet)
+    }
+
     /// Returns true if this worker owns a packet that came in by a link; otherwise the packet has
     /// been handed over.
     pub(super) fn is_here(
@@ -25,7 +94,7 @@ impl Stages {
         source: Mac,
         packet: &Frame<'_>,
     ) -> bool {
-        if link.side == Side::Outside && self.pass_inbound(now, packet.bytes()) {
+        if self.passes_from(link.side) && self.pass_inbound(now, packet.bytes()) {
             return false;
         }
         let Some(team) = &mut self.team else { return true };
@@ -35,7 +104,15 @@ impl Stages {
         self.has_come(way, Direction::forwarded(link.side, link.side.other()), packet.len())
     }
 
+    /// True if packets from a side may pass on to the other node of a pair before their worker is
+    /// searched for.
+    #[inline]
+    pub(super) fn passes_from(&self, side: Side) -> bool {
+        side == Side::Outside && self.tunnel.is_some()
+    }
+
     /// Counts a packet that does not stay here; returns true if it stays.
+    #[inline]
     pub(super) fn has_come(&mut self, way: Way, direction: Direction, len: usize) -> bool {
         match way {
             Way::Here => return true,
@@ -185,11 +262,60 @@ impl Stages {
         }
     }
 
+    /// Returns the frame of a packet that another worker has handed over. `None`: the packet was
+    /// for a link-local address, and this worker has taken it. `is_crowded`: new hosts are judged
+    /// by their frames' sources.
+    fn open<'d>(
+        &mut self,
+        now: Timestamp,
+        HandedPacket { kind, buffer, start, end, .. }: &'d mut HandedPacket,
+        is_crowded: bool,
+    ) -> Option<Frame<'d>> {
+        match *kind {
+            Kind::Packet(link @ Link { side: Side::Inside, .. }, source) => {
+                let family = self.request_family(link, &buffer[*start..*end]);
+                if let Some(family) = family.or(is_crowded.then_some(ethertype::IPV4)) {
+                    // Requests for mappings are judged by their frames' sources, too.
+                    let mut header = [0; ETHERNET_LEN];
+                    arp::write_ethernet(&mut header, self.router.mac(link), source, family);
+                    buffer[*start - ETHERNET_LEN..*start].copy_from_slice(&header);
+                }
+                if family == Some(ethertype::IPV6) && is_link_local(&buffer[*start..*end]) {
+                    self.take_link_local(now, source, &buffer[*start..*end]);
+                    return None;
+                }
+            }
+            Kind::Passed(link) => self.name_no_source((link.side, link.realm), buffer, *start),
+            _ => {}
+        }
+        Some(Frame::of(buffer, *start, *end))
+    }
+
+    /// Fills a batch up with packets of its side that other workers have handed over, and that
+    /// this worker owns. Returns their number.
+    pub(super) fn join<'d>(
+        &mut self,
+        now: Timestamp,
+        packets: &mut Packets<'d>,
+        parcels: &'d mut [Parcel],
+    ) -> usize {
+        let joined = parcels.len().min(packets.frames.remaining_capacity());
+        // The packets may crowd the table before the last of them has its turn.
+        let is_crowded = joined > 0 && self.engine.is_crowded_after(packets.len() + joined);
+        for (_, parcel) in parcels.iter_mut().take(joined) {
+            let realm = parcel.kind.link().realm;
+            if let Some(frame) = self.open(now, parcel, is_crowded) {
+                packets.push(frame, realm);
+            }
+        }
+        joined
+    }
+
     /// Processes packets that other workers have handed over.
     pub(super) fn unpack(
         &mut self,
         now: Timestamp,
-        parcels: &mut [(usize, HandedPacket)],
+        parcels: &mut [Parcel],
         transmitters: &mut [&mut dyn Transmit],
     ) {
         let mut inside = Packets::new();
@@ -199,31 +325,15 @@ impl Stages {
         let mut passed = [Packets::new(), Packets::new()];
         // The packets may crowd the table before the last of them has its turn.
         let is_crowded = self.engine.is_crowded_after(parcels.len());
-        for (_, HandedPacket { kind, asked, buffer, start, end }) in parcels {
-            if let Kind::Packet(link @ Link { side: Side::Inside, .. }, source) = *kind
-                && let Some(family) = self
-                    .request_family(link, &buffer[*start..*end])
-                    .or(is_crowded.then_some(ethertype::IPV4))
-            {
-                // Requests for mappings, and new hosts, are judged by their frames' sources.
-                let mut header = [0; ETHERNET_LEN];
-                arp::write_ethernet(&mut header, self.router.mac(link), source, family);
-                buffer[*start - ETHERNET_LEN..*start].copy_from_slice(&header);
-            }
-            if let Kind::Passed(link) = *kind {
-                self.name_no_source((link.side, link.realm), buffer, *start);
-            }
-            let frame = Frame::of(buffer, *start, *end);
-            if let Kind::Arp(link) = *kind {
+        for (_, parcel) in parcels {
+            let (kind, asked) = (parcel.kind, parcel.asked);
+            let Some(frame) = self.open(now, parcel, is_crowded) else { continue };
+            if let Kind::Arp(link) = kind {
                 self.router.overhear_arp(now, link, frame.bytes());
-            } else if let Kind::Packet(Link { side: Side::Inside, .. }, source) = *kind
-                && is_link_local(frame.bytes())
-            {
-                self.take_link_local(now, source, frame.bytes());
-            } else if let Kind::Told(link, source) = *kind {
+            } else if let Kind::Told(link, source) = kind {
                 self.overhear_ipv6(now, link, source, frame.bytes());
-            } else if self.is_settled(now, (*kind, *asked), frame.bytes()) {
-                match *kind {
+            } else if self.is_settled(now, (kind, asked), frame.bytes()) {
+                match kind {
                     Kind::Packet(link, _) => match link.side {
                         Side::Inside => inside.push(frame, link.realm),
                         Side::Outside => outside.push(frame, 0),

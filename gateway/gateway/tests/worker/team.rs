@@ -637,6 +637,67 @@ fn a_worker_that_is_too_slow_loses_packets_that_are_counted() {
     assert_eq!(forwarded + lost, sent);
 }
 
+/// Payload of a UDP datagram.
+fn payload(packet: &[u8]) -> Vec<u8> {
+    view(packet).payload()[8..].to_vec()
+}
+
+#[test]
+fn many_packets_at_once_all_come_once_whichever_worker_they_come_to() {
+    for workers in [2, 3] {
+        let mut team = Team::new(&with_pool(3, (1024, 65535)), workers);
+        for number in 0..40 {
+            one(team.send_inside(&udp((subscriber(number), 4000), (REMOTE, 53), b"first")).outside);
+        }
+        for round in 0..3_u8 {
+            let sent: Vec<Vec<u8>> = (0..240).map(|number| vec![round, number]).collect();
+            for (number, content) in (0..).zip(&sent) {
+                let host = subscriber(number % 40);
+                team.inside.send(&to_inside(&udp((host, 4000), (REMOTE, 53), content)));
+            }
+            let mut out = team.settle().outside;
+            out.sort_by_key(|packet| payload(packet));
+            assert_eq!(out.iter().map(|packet| payload(packet)).collect::<Vec<_>>(), sent);
+            for packet in &out {
+                assert!(udp_valid(packet));
+                let answer = udp((REMOTE, 53), source(packet), &payload(packet));
+                team.outside.send(&to_outside(&answer));
+            }
+            let mut back = team.settle().inside;
+            back.sort_by_key(|packet| payload(packet));
+            assert_eq!(back.iter().map(|packet| payload(packet)).collect::<Vec<_>>(), sent);
+            for (number, packet) in (0..).zip(&back) {
+                assert_eq!(destination(packet), (subscriber(number % 40), 4000));
+                assert!(udp_valid(packet));
+            }
+        }
+        team.nothing_is_under_way();
+    }
+}
+
+#[test]
+fn packets_from_others_pass_although_a_worker_has_full_batches_of_its_own() {
+    let to = Arc::new(AtomicUsize::new(0));
+    let also_to = Arc::clone(&to);
+    let mut team =
+        Team::with(&with_pool(2, (1024, 65535)), 2, move || also_to.load(Ordering::Relaxed));
+    let [_, (host, _)] = two_of_different_workers(&mut team);
+    let forwarded = team.packets(Direction::Outbound, Outcome::Forwarded);
+    // More packets than that find no room at the cable.
+    for turn in 1..=7 {
+        for worker in [0, 1] {
+            to.store(worker, Ordering::Relaxed);
+            for _ in 0..64 {
+                team.inside.send(&to_inside(&udp((host, 4000), (REMOTE, 53), b"x")));
+            }
+        }
+        team.turn();
+        let now = team.packets(Direction::Outbound, Outcome::Forwarded) - forwarded;
+        assert_eq!(now, 128 * turn, "turn {turn}");
+    }
+    team.nothing_is_under_way();
+}
+
 #[test]
 fn a_worker_that_joins_takes_subscribers_and_nobody_loses_a_mapping() {
     for count in [1, 2] {

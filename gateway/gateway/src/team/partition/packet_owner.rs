@@ -15,12 +15,19 @@ impl Partition {
         bytes: &[u8],
     ) -> PacketOwner {
         self.owner_of_whole(from, realm, bytes)
-            .unwrap_or_else(|| self.owner_of_any(from, realm, bytes))
+            .map_or_else(|| self.owner_of_any(from, realm, bytes), PacketOwner::Of)
     }
 
-    /// Finds the owner of a TCP or UDP packet in one piece without options, the commonest kind, at
-    /// the least cost. The owner checks the packet for errors. `None` for all other packets.
-    fn owner_of_whole(&self, from: Side, realm: u16, bytes: &[u8]) -> Option<PacketOwner> {
+    /// Finds the owner of a packet of the commonest kind, at the least cost: TCP or UDP in one
+    /// piece without options, of a host or to an endpoint with one possible owner. Such a packet
+    /// needs no guide, and its owner checks it for errors. `None` for all other packets.
+    #[inline(always)]
+    pub(in crate::team) fn owner_of_whole(
+        &self,
+        from: Side,
+        realm: u16,
+        bytes: &[u8],
+    ) -> Option<usize> {
         let header = bytes.first_chunk::<24>()?;
         let own = header[9];
         let is_whole = header[6] & 0x3f == 0 && header[7] == 0;
@@ -29,13 +36,16 @@ impl Partition {
         }
         let address = |at| u32::from_be_bytes(std::array::from_fn(|byte| header[at + byte]));
         if from == Side::Inside {
-            return Some(self.owner_of_host((realm, address(12))));
+            return self.only_owner_of_host((realm, address(12)));
         }
         let (address, port) = (address(16), u16::from_be_bytes([header[22], header[23]]));
-        Some(match self.row(address) {
-            Some(row) => self.of_external(row, own, port),
-            None => self.owner_of_host((0, address)),
-        })
+        match self.row(address) {
+            Some(row) => match self.of_external(row, own, port) {
+                PacketOwner::Of(worker) => Some(worker),
+                _ => None,
+            },
+            None => self.only_owner_of_host((0, address)),
+        }
     }
 
     fn owner_of_any(&self, from: Side, realm: u16, bytes: &[u8]) -> PacketOwner {
@@ -142,7 +152,7 @@ fn port_of(own: u8, payload: &[u8], end: End) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use natgate_engine::{AddressRange, Config, PoolConfig};
+    use natgate_engine::{AddressRange, Config, PoolConfig, StaticMapping};
     use std::net::Ipv4Addr;
 
     fn packet(own: u8, source: Ipv4Addr, destination: Ipv4Addr, ports: [u16; 2]) -> Vec<u8> {
@@ -170,10 +180,65 @@ mod tests {
                 for (side, packet) in
                     [(Side::Inside, inside), (Side::Outside, outside), (Side::Outside, past)]
                 {
-                    let short = partition.owner_of_whole(side, 0, &packet);
+                    let short = partition.owner_of_whole(side, 0, &packet).map(PacketOwner::Of);
                     assert_eq!(short, Some(partition.owner_of_any(side, 0, &packet)), "{packet:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn an_address_is_found_in_and_between_runs() {
+        let address = |last: u8| Ipv4Addr::new(203, 0, 113, last);
+        let runs = [(20, 22), (4, 4), (9, 12)];
+        let addresses =
+            runs.map(|(first, last)| AddressRange { first: address(first), last: address(last) });
+        let pools = vec![PoolConfig { addresses: addresses.to_vec(), ..PoolConfig::default() }];
+        let partition = Partition::new(&Config { pools, ..Config::default() }, None, 3, None);
+        for last in 0..=255 {
+            let is_external = runs.iter().any(|(first, end)| (*first..=*end).contains(&last));
+            let wanted = is_external.then_some(address(last).to_bits());
+            let found = partition.row(address(last).to_bits()).map(|row| row.address);
+            assert_eq!(found, wanted, "{last}");
+        }
+    }
+
+    /// A worker joins; hosts of static mappings stay with theirs, and others for a while.
+    #[test]
+    fn the_short_way_leaves_hosts_with_special_owners_to_the_long_one() {
+        let external = Ipv4Addr::new(203, 0, 113, 1);
+        let remote = Ipv4Addr::new(198, 51, 100, 7);
+        let host = |number: u16| Ipv4Addr::from_bits(0x6440_0000 + u32::from(number) * 77);
+        let one = |number: u16| StaticMapping {
+            external: (external, Some(2000 + number)),
+            internal: (host(number), Some(80)),
+            protocol: Some(protocol::UDP),
+            ..StaticMapping::default()
+        };
+        let addresses = vec![AddressRange { first: external, last: external }];
+        let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
+        let config = Config { pools, statics: (0..40).map(one).collect(), ..Config::default() };
+        let before = Partition::new(&config, None, 2, None);
+        let partition = Partition::new(&config, None, 3, Some(&before));
+        for has_begun in [false, true] {
+            if has_begun {
+                partition.welcome();
+            }
+            let mut short = 0;
+            for number in 0..1000 {
+                let inside = packet(protocol::UDP, host(number), remote, [443, 53]);
+                let outside = packet(protocol::UDP, remote, external, [53, number * 65]);
+                let fixed = packet(protocol::UDP, remote, external, [53, 2000 + number % 40]);
+                for (side, packet) in
+                    [(Side::Inside, inside), (Side::Outside, outside), (Side::Outside, fixed)]
+                {
+                    let owner = partition.owner_of_whole(side, 0, &packet).map(PacketOwner::Of);
+                    let wanted = partition.owner_of_any(side, 0, &packet);
+                    assert!(owner.is_none_or(|owner| owner == wanted), "{packet:?}");
+                    short += usize::from(owner.is_some());
+                }
+            }
+            assert!((2000..3000).contains(&short), "{short}, has begun: {has_begun}");
         }
     }
 
