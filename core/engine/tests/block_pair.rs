@@ -100,7 +100,9 @@ fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) {
     let mut changes = Vec::new();
     from.engine.take_changes(&mut changes);
     for change in changes {
-        let (CopyChange::Changed(key) | CopyChange::Ended(key, _)) = change;
+        let (CopyChange::Changed(key) | CopyChange::Ended(key, _)) = change else {
+            panic!("{change:?}: no mapping is static here");
+        };
         let mut record = Vec::new();
         match from.engine.copy_record(key, &NoNumbers, &mut record) {
             Some(_) => {
