@@ -1,10 +1,12 @@
 //! A slice at one worker of a node: its addresses in the engine, the stream of the worker's
 //! records, and the streams of the partner's workers.
 
-use super::board::{Figures, Order, Report};
+mod figures;
+
+use super::board::{Order, Report};
 use super::inbound::{Inbound, SURE};
 use super::outbound::Outbound;
-use super::refusal::{Refusal, RefusedKey};
+use super::refusal::RefusedKey;
 use super::shared_ports::{SearchPlace, SharedPorts};
 use super::state::Answer;
 use super::young::Young;
@@ -12,7 +14,7 @@ use crate::alg::{Part, internal_of};
 use crate::pcp::Told;
 use natgate_engine::{AddressRange, Arithmetic, Duty, Endpoint, Engine, Timestamp};
 use natgate_ipv6::CopiedHosts;
-use natgate_pair::{Message, ReceivedCounters, Receiver, StreamId};
+use natgate_pair::{Message, Receiver, StreamId};
 use natgate_wire::protocol;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -543,39 +545,6 @@ impl Slice {
             ended: self.ended,
             heard: self.outbound.as_ref().map_or(0, Outbound::heard),
             told: self.drain_told,
-        }
-    }
-
-    /// Figures of this worker for people.
-    pub(super) fn figures(&self, now: Timestamp) -> Figures {
-        let received = self.inbound.iter().map(|inbound| inbound.receiver.counters());
-        let refused = self.inbound.iter().map(Inbound::refused_records);
-        let figures = Figures {
-            received: received.reduce(ReceivedCounters::plus),
-            records_without_realm: refused.reduce(|sum, one| sum + one),
-            ended_to_move: self.ended_to_move,
-            ..Figures::default()
-        };
-        let sum = |sum: Refusal, one: &Refusal| sum.plus(one);
-        if let Some(outbound) = &self.outbound {
-            let refusals = outbound.answers.iter().map(|answer| &answer.refusal);
-            return Figures {
-                is_complete: outbound.is_complete(now),
-                completed: outbound.completed,
-                lag: outbound.sender.lag(now.0),
-                sent: Some(outbound.sender.counters()),
-                refusal: refusals.fold(Refusal::default(), sum),
-                ..figures
-            };
-        }
-        let times: Option<Vec<_>> = self.inbound.iter().map(|inbound| inbound.completed).collect();
-        let refusals = self.inbound.iter().map(Inbound::refusal);
-        Figures {
-            is_complete: !self.inbound.is_empty()
-                && self.inbound.iter().all(|inbound| inbound.is_complete),
-            completed: times.and_then(|times| times.into_iter().min()),
-            refusal: refusals.fold(Refusal::default(), |all, one| sum(all, &one)),
-            ..figures
         }
     }
 }
