@@ -234,7 +234,7 @@ impl Worker {
         // If more is due than one call does, packets do not wait: the next call continues.
         self.stages.engine.advance(now);
         self.drain(now, observer);
-        let mut received = self.take_handed();
+        let mut received = self.take_handed(now);
         let mut frames_in = 0;
         for place in 0..self.devices.len() {
             let frames = self.pass(now, place);
@@ -459,11 +459,19 @@ impl Worker {
         received
     }
 
-    /// Takes packets that other workers have handed over; returns their number.
-    fn take_handed(&mut self) -> usize {
-        let Some(team) = &mut self.stages.team else { return 0 };
-        let taken = self.handed.take_from(team);
-        add(&self.stages.load.taken_over, taken as u64);
+    /// Takes packets that other workers have handed over; returns their number. What workers tell
+    /// each other is read at once.
+    fn take_handed(&mut self, now: Timestamp) -> usize {
+        let Self { stages, devices, handed, .. } = self;
+        let Some(team) = &mut stages.team else { return 0 };
+        let taken = handed.take_from(team);
+        add(&stages.load.taken_over, taken as u64);
+        if !handed.told.is_empty() {
+            stages.unpack(now, &mut handed.told, &mut transmitters(devices));
+            if let Some(team) = &mut stages.team {
+                team.give_back(handed.told.drain(..));
+            }
+        }
         taken
     }
 

@@ -22,21 +22,27 @@ pub(super) struct Handed {
     /// so they fill up the batches of devices of their side.
     plain: [Vec<Parcel>; 2],
     others: Vec<Parcel>,
+    /// Messages to all workers. A packet may need what they tell.
+    pub(super) told: Vec<Parcel>,
 }
 
 impl Handed {
     pub(super) fn new() -> Self {
         let room = || Vec::with_capacity(BATCH);
-        Self { plain: [room(), room()], others: room() }
+        Self { plain: [room(), room()], others: room(), told: room() }
     }
 
     /// Takes a batch; returns the number of packets in it, without messages to all workers.
     pub(super) fn take_from(&mut self, team: &mut Member) -> usize {
         let mut taken = 0;
         let parcel = |from, parcel: HandedPacket| {
-            taken += usize::from(!matches!(parcel.kind, Kind::Arp(_) | Kind::Told(..)));
+            let is_told = matches!(parcel.kind, Kind::Arp(_) | Kind::Told(..));
+            taken += usize::from(!is_told);
+            // No packet overtakes an earlier one of its sender, such as a fragment of its flow.
+            let is_first = self.others.last().is_none_or(|(last, _)| *last != from);
             let parcels = match (parcel.kind, parcel.asked) {
-                (Kind::Packet(link, _), OwnerLookup::Settled) => {
+                _ if is_told => &mut self.told,
+                (Kind::Packet(link, _), OwnerLookup::Settled) if is_first => {
                     &mut self.plain[link.side as usize]
                 }
                 _ => &mut self.others,
@@ -52,7 +58,7 @@ impl Handed {
         &mut self.plain[side as usize]
     }
 
-    /// All packets.
+    /// All packets that have not gone back.
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Vec<Parcel>> {
         self.plain.iter_mut().chain([&mut self.others])
     }

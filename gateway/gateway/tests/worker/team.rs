@@ -432,6 +432,23 @@ fn fragments_of_a_datagram_come_to_one_worker_in_any_order() {
 }
 
 #[test]
+fn no_packet_overtakes_fragments_of_its_flow() {
+    let to = Arc::new(AtomicUsize::new(0));
+    let also_to = Arc::clone(&to);
+    let settings = with_pool(1, (1024, 65535));
+    let mut team = Team::with(&settings, 2, move || also_to.load(Ordering::Relaxed));
+    let [_, (host, external)] = two_of_different_workers(&mut team);
+    let mut sent = Vec::from(halves(&udp((REMOTE, 53), external, &[7; 100]), 1));
+    sent.push(udp((REMOTE, 53), external, b"whole"));
+    sent.iter().for_each(|packet| team.outside.send(&to_outside(packet)));
+    let lengths = |packets: &[Vec<u8>]| packets.iter().map(Vec::len).collect::<Vec<_>>();
+    let out = team.settle().inside;
+    assert_eq!(lengths(&out), lengths(&sent));
+    assert!(out.iter().all(|packet| view(packet).destination() == host.to_bits()));
+    team.nothing_is_under_way();
+}
+
+#[test]
 fn fragments_whose_first_never_comes_are_counted() {
     let mut team = Team::new(&with_pool(1, (1024, 65535)), 2);
     let [(_, external), _] = two_of_different_workers(&mut team);
