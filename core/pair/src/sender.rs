@@ -65,9 +65,8 @@ pub enum Written {
     Nothing,
     /// Many keys needed no record; there are more to look at.
     More,
-    /// Packets wait at the partner, which is slower than this node.
-    Waiting,
-    /// Too many packets are unconfirmed.
+    /// Too many packets are unconfirmed: all of the window, or as many as the partner is quick
+    /// enough for.
     Full,
 }
 
@@ -287,11 +286,8 @@ impl Sender {
         (room, extent): (usize, u32),
         mut source: impl FnMut(u32, &mut Vec<u8>) -> Present,
     ) -> Written {
-        if self.next - self.floor >= WINDOW {
+        if self.next - self.floor >= WINDOW || self.pace.is_full() {
             return Written::Full;
-        }
-        if self.pace.is_full() {
-            return Written::Waiting;
         }
         self.repair_some(extent, now);
         let mut packet = packet::begin_packet(self.id, self.next, self.floor, now);
@@ -488,7 +484,7 @@ impl Sender {
             self.patience = needed.unwrap_or(self.patience);
         }
         self.shorten(at);
-        self.pace.note_arrived(now.saturating_sub(sent));
+        self.pace.note_arrived(long.is_none().then_some(now.saturating_sub(sent)));
         let flying = &mut self.flying[at];
         flying.is_settled = true;
         for key in core::mem::take(&mut flying.keys) {

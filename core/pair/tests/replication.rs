@@ -155,7 +155,7 @@ impl Pair {
         });
         match written {
             Written::Packet(packet) => self.to_partner.push(packet),
-            Written::Nothing | Written::Waiting | Written::Full | Written::More => return false,
+            Written::Nothing | Written::Full | Written::More => return false,
         }
         true
     }

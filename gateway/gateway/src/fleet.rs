@@ -435,12 +435,16 @@ impl Fleet {
                     }
                 }
                 CopyChange::Ended(key, port) | CopyChange::StaticEnded(key, port) => {
-                    // Another host may get the port.
-                    self.ports.forget_flows(port);
+                    let is_static = matches!(change, CopyChange::StaticEnded(..));
+                    // Another host may get the port. One of a static mapping is its host's, and may
+                    // have a mapping again.
+                    if !is_static || engine.copy_key(port.protocol, port.external).is_none() {
+                        self.ports.forget_flows(port);
+                    }
                     let address = port.external.address;
                     let slice = self.slices.iter_mut().find(|slice| slice.has(address));
                     let send = |message| _ = self.link.send(message);
-                    let end = (written(port), matches!(change, CopyChange::StaticEnded(..)));
+                    let end = (written(port), is_static);
                     if !slice.is_some_and(|slice| slice.note_end(key, end, now, send)) {
                         self.ports.end_rest(engine, written(port));
                     }

@@ -41,9 +41,11 @@ impl Pace {
         self.on_way -= 1;
     }
 
-    /// A packet has arrived at all readers, after this time.
-    pub(super) fn note_arrived(&mut self, took: u64) {
+    /// A packet has arrived at all readers, after this time. `None`: a long one, whose time tells
+    /// nothing about others.
+    pub(super) fn note_arrived(&mut self, took: Option<u64>) {
         self.on_way -= 1;
+        let Some(took) = took else { return };
         self.took = took;
         if took > self.late {
             self.allowed = (self.allowed - 1).max(LEAST);

@@ -32,8 +32,7 @@ const RECENT: Duration = Duration::from_secs(1);
 /// Shortest time after which an unconfirmed packet counts as lost.
 const LOST: Duration = Duration::from_millis(100);
 
-/// Time of a confirmation from which on fewer packets are sent ahead, unless two round trips are
-/// longer.
+/// Time beyond two round trips after which a confirmation is late: fewer packets are sent ahead.
 const WAITED: Duration = Duration::from_millis(20);
 
 /// Longest time after which an unconfirmed packet counts as lost, if the round trip is not longer.
@@ -152,8 +151,7 @@ impl Outbound {
     /// the others would get the same records again and again.
     pub(super) fn expire(&mut self, now: Timestamp, round_trip: Duration) {
         let shortest = (4 * round_trip).max(LOST);
-        let late = (2 * round_trip).max(WAITED);
-        self.sender.set_late(late.as_nanos() as u64);
+        self.sender.set_late((2 * round_trip + WAITED).as_nanos() as u64);
         let is_silent = self.sender.latest().zip(&self.confirmed).any(|(now, then)| now == *then);
         if !is_silent {
             self.late = shortest;
@@ -249,12 +247,8 @@ impl Outbound {
                     has_more = !self.has_listed_all();
                     break;
                 }
-                Written::Waiting => {
-                    has_more = false;
-                    break;
-                }
                 Written::Full => {
-                    // What fills the window must not wait longer than necessary.
+                    // What fills it must not wait longer than necessary.
                     self.late = Duration::ZERO;
                     has_more = false;
                     break;
@@ -319,7 +313,7 @@ impl Outbound {
 
     /// True if every mapping has been reported to the sender, and the held ports if the slice
     /// drains.
-    fn has_listed_all(&self) -> bool {
+    pub(super) fn has_listed_all(&self) -> bool {
         self.fill.is_none() && self.held.next.is_none()
     }
 

@@ -439,8 +439,11 @@ impl Slice {
         send: impl FnMut(Vec<u8>),
     ) -> bool {
         if is_static {
-            if let Some(outbound) = &mut self.outbound {
-                outbound.sender.change(slot, now.0);
+            match &mut self.outbound {
+                Some(outbound) => _ = outbound.sender.change(slot, now.0),
+                None => {
+                    self.inbound.iter_mut().filter_map(|inbound| inbound.lose(slot)).for_each(send);
+                }
             }
             return true;
         }
@@ -488,8 +491,12 @@ impl Slice {
         // The partner may have mappings that it made as the owner. Each needs its key, however
         // young: the partner ends those without one.
         let takes_all = *is_moved || outbound.drains();
+        let lists = !outbound.has_listed_all();
         outbound.send((engine, hosts, ports), (ranges, takes_all), (now, room, most), young, send);
-        if outbound.drains() && outbound.has_told(now, self.drains_since) {
+        if lists {
+            // Some mappings are reported now that began before the drain.
+            self.drains_since = now;
+        } else if outbound.drains() && outbound.has_told(now, self.drains_since) {
             self.drain_told = order.drain;
         }
     }
