@@ -257,31 +257,42 @@ impl Outbound {
         }
         self.has_more = has_more;
         self.check(now);
-        let is_complete = self.is_complete(now);
-        let mark = epoch.map_or(0, |(_, mark)| mark);
-        if now >= self.next_state || mark != self.told {
-            // A planned move waits until the partner has heard of the loss.
-            let has_heard = self.heard() == mark;
-            self.next_state = now.plus(if has_heard { STATE } else { SOON });
-            self.told = mark;
-            let mut origin = Vec::new();
-            engine.copy_origin(&mut origin);
-            let arithmetic = arithmetic_of(engine, hosts, ranges);
-            let is_sure = self.binding.word(now);
-            let controls = ports.controls(now, self.sender.id().slice);
-            let (origin, sent) = (&origin[..], now.0);
-            let state = State { origin, arithmetic, epoch, sent, is_sure, controls };
-            send(write_state(self.sender.id(), is_complete, &state.write()));
-            let is_incurable = |answer: &Answer| {
-                answer.refusal.of_full_subscribers > 0 || answer.refusal.without_gateway > 0
-            };
-            if self.held.is_wanted && self.answers.iter().any(is_incurable) {
-                send(write_ask_refused(self.sender.id()));
-            }
-        }
+        self.tell_state((engine, hosts, ports), ranges, (now, epoch), &mut send);
         if now >= self.next_digests {
             self.next_digests = now.plus(DIGESTS);
             send(self.sender.digests());
+        }
+    }
+
+    /// Sends the owner's state if it is due.
+    fn tell_state(
+        &mut self,
+        (engine, hosts, ports): (&Engine, &CopiedHosts<'_>, &SharedPorts),
+        ranges: &[AddressRange],
+        (now, epoch): (Timestamp, Option<Told>),
+        send: &mut impl FnMut(Vec<u8>) -> bool,
+    ) {
+        let mark = epoch.map_or(0, |(_, mark)| mark);
+        if now < self.next_state && mark == self.told {
+            return;
+        }
+        // A planned move waits until the partner has heard of the loss.
+        let has_heard = self.heard() == mark;
+        self.next_state = now.plus(if has_heard { STATE } else { SOON });
+        self.told = mark;
+        let mut origin = Vec::new();
+        engine.copy_origin(&mut origin);
+        let arithmetic = arithmetic_of(engine, hosts, ranges);
+        let is_sure = self.binding.word(now);
+        let controls = ports.controls(now, self.sender.id().slice);
+        let (origin, sent, is_complete) = (&origin[..], now.0, self.is_complete(now));
+        let state = State { origin, arithmetic, epoch, sent, is_sure, controls };
+        send(write_state(self.sender.id(), is_complete, &state.write()));
+        let is_incurable = |answer: &Answer| {
+            answer.refusal.of_full_subscribers > 0 || answer.refusal.without_gateway > 0
+        };
+        if self.held.is_wanted && self.answers.iter().any(is_incurable) {
+            send(write_ask_refused(self.sender.id()));
         }
     }
 

@@ -30,9 +30,12 @@ Each run makes two gateways in network namespaces of its own, with the mappings,
 packets a second, a download and iperf3. It kills the active gateway (kill -9), and starts it again.
 Routers notice the death by three requests without an answer, 50 ms apart; in further runs they are
 told, as by a routing daemon, when the guardian has removed the announced routes. Losses are on the
-link between the nodes, both ways. The price of the copy is measured in memory: a worker that makes 100,000
-mappings a second, without a partner and with one, and the link between the two. It needs root, ip, ethtool, setpriv, nft and iperf3. A run takes half
-a minute.
+link between the nodes, both ways. A run takes half a minute.
+
+The price of the copy is measured in memory: a worker that makes 100,000 mappings a second, without
+a partner and with one, and the link between the two.
+
+It needs root, ip, ethtool, setpriv, nft and iperf3.
 
 Examples:
 natgate bench pair --quick
@@ -274,9 +277,9 @@ fn report(results: &Results) -> Report {
     report.plot(plot(&results.runs));
     report.text(format!(
         "The price of the copy: processor time of a worker for each new mapping, a packet and its \
-         answer, at {RATE} new mappings a second, between devices in memory. The last column is the \
-         difference of the medians with and without a partner, as a part of one worker. The link \
-         has a thread of its own, which is not counted."
+         answer, at {RATE} new mappings a second, between devices in memory. The last column is \
+         the difference of the medians with and without a partner, as a part of one worker. The \
+         link has a thread of its own, which is not counted."
     ));
     report.table(price_table(&results.prices));
     report
