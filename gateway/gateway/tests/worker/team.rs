@@ -440,7 +440,7 @@ fn no_packet_overtakes_fragments_of_its_flow() {
     let [_, (host, external)] = two_of_different_workers(&mut team);
     let mut sent = Vec::from(halves(&udp((REMOTE, 53), external, &[7; 100]), 1));
     sent.push(udp((REMOTE, 53), external, b"whole"));
-    sent.iter().for_each(|packet| team.outside.send(&to_outside(packet)));
+    sent.iter().for_each(|packet| _ = team.outside.send(&to_outside(packet)));
     let lengths = |packets: &[Vec<u8>]| packets.iter().map(Vec::len).collect::<Vec<_>>();
     let out = team.settle().inside;
     assert_eq!(lengths(&out), lengths(&sent));
