@@ -78,13 +78,16 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::{Confirmation, StreamId};
+    use crate::packet::{Confirmation, PACKET_HEAD, RECORD_HEAD, StreamId};
     use crate::{Present, Stream, Written};
     use alloc::vec::Vec;
 
     /// Time that the partner needs for a packet, and time after which a confirmation is late.
     const EACH: u64 = 100_000;
     const LATE: u64 = 20_000_000;
+
+    /// Room of a packet with one record.
+    const ROOM: usize = PACKET_HEAD + RECORD_HEAD + 100;
 
     /// A sender, and a partner that confirms the packets one by one.
     struct Slow {
@@ -108,7 +111,7 @@ mod tests {
                 out.extend([0; 100]);
                 Present::Record { fingerprint: 1 }
             };
-            while let Written::Packet(_) = self.sender.write(self.now, (120, 1 << 20), source) {
+            while let Written::Packet(_) = self.sender.write(self.now, (ROOM, 1 << 20), source) {
                 self.sent += 1;
             }
             self.sent - self.confirmed
