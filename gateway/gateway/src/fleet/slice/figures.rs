@@ -8,7 +8,7 @@ use natgate_engine::Timestamp;
 use natgate_pair::ReceivedCounters;
 
 impl Slice {
-    /// Those of this worker.
+    /// Figures of this worker.
     pub(in crate::fleet) fn figures(&self, now: Timestamp) -> Figures {
         let received = self.inbound.iter().map(|inbound| inbound.receiver.counters());
         let refused = self.inbound.iter().map(Inbound::refused_records);
