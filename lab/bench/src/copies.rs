@@ -20,12 +20,10 @@ use natgate_partner::Link;
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// New mappings a second.
-pub const RATE: u32 = 100_000;
 
 /// Hosts inside, which make mappings in turn.
 const HOSTS: u32 = 1024;
@@ -45,10 +43,13 @@ const WARM: Duration = Duration::from_secs(3);
 const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Longest wait for a state of the pair.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time between two turns of the partner, and of a node that waits.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// Time between two looks at the partner's copies.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Processor time for each new mapping, nanoseconds; the work of an idle worker is included.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -61,31 +62,43 @@ pub struct Price {
     pub partner_ns: f64,
 }
 
-/// Measures both gateways for this time. The folder has the certificates of two nodes, `a` and `b`.
+/// Measures both gateways for this time, at this rate of new mappings a second. The folder has the
+/// certificates of two nodes, `a` and `b`.
 ///
 /// # Errors
-/// The link cannot be started, or the two do not become a pair.
-pub fn measure(folder: &Path, time: Duration) -> anyhow::Result<Price> {
+/// The link cannot be started, the two do not become a pair, the rate is not reached, or the
+/// partner does not get a copy of each mapping.
+pub fn measure(folder: &Path, rate: u32, time: Duration) -> anyhow::Result<Price> {
     let mut alone = Node::new()?;
-    let alone_ns = alone.run(time)?;
+    let alone_ns = alone.run(rate, time)?;
     drop(alone);
     let ports = free_ports().context("no free ports")?;
     let mut active = Node::new()?;
     active.join(folder, 0, ports)?;
     let mut partner = Node::new()?;
     partner.join(folder, 1, ports)?;
-    let stop = AtomicBool::new(false);
+    let (partner, stop) = (Mutex::new(partner), AtomicBool::new(false));
     thread::scope(|scope| {
-        let second = scope.spawn(|| partner.serve(&stop));
-        let result = active.begin().and_then(|()| active.run(time));
+        let second = scope.spawn(|| serve(&partner, &stop));
+        let result = active.begin().and_then(|()| active.run(rate, time));
+        let copied = result.and_then(|spent| active.see_copied(&partner).map(|()| spent));
         stop.store(true, Ordering::Relaxed);
-        let (spent, copies) =
-            second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let made = active.mappings();
-        ensure!(copies == made, "the partner has {copies} copies of {made} mappings");
-        let partner_ns = spent / f64::from(made);
-        Ok(Price { alone_ns, active_ns: result?, partner_ns })
+        let spent = second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok(Price { alone_ns, active_ns: copied?, partner_ns: spent / f64::from(active.made) })
     })
+}
+
+/// Takes a node's turns until it is to stop. Returns their processor time, nanoseconds.
+fn serve(node: &Mutex<Node>, stop: &AtomicBool) -> f64 {
+    let mut spent = 0.0;
+    while !stop.load(Ordering::Relaxed) {
+        let mut node = lock(node);
+        spent += node.turn();
+        let next = node.worker.next_deadline().since(node.clock.now());
+        drop(node);
+        thread::sleep(next.min(PAUSE));
+    }
+    spent
 }
 
 struct Node {
@@ -188,8 +201,8 @@ impl Node {
 
     /// Makes mappings at the rate, and answers each. Returns the processor time for each, once they
     /// are copied as fast as they are made.
-    fn run(&mut self, time: Duration) -> anyhow::Result<f64> {
-        let slot = Duration::from_secs(1) * BATCH as u32 / RATE;
+    fn run(&mut self, rate: u32, time: Duration) -> anyhow::Result<f64> {
+        let slot = Duration::from_secs(1) * BATCH as u32 / rate;
         let slots = |time: Duration| (time.as_nanos() / slot.as_nanos()) as u32;
         let (warm, all) = (slots(WARM), slots(WARM + time));
         let (begin, mut spent) = (Instant::now(), 0.0);
@@ -206,21 +219,21 @@ impl Node {
         }
         let late = begin.elapsed().saturating_sub(slot * all);
         ensure!(late < time / 10, "the rate was not reached: {late:?} behind");
-        // The last mappings are copied.
-        self.wait(Instant::now() + WARM);
         Ok(spent / f64::from((all - warm) * BATCH as u32))
     }
 
-    /// Takes turns until it is to stop. Returns the processor time of all, and the number of
-    /// mappings then.
-    fn serve(&mut self, stop: &AtomicBool) -> (f64, u32) {
-        let mut spent = 0.0;
-        while !stop.load(Ordering::Relaxed) {
-            spent += self.turn();
-            let next = self.worker.next_deadline().since(self.clock.now());
-            thread::sleep(next.min(PAUSE));
+    /// Takes turns until the partner has a copy of each mapping.
+    fn see_copied(&mut self, partner: &Mutex<Self>) -> anyhow::Result<()> {
+        let (made, end) = (self.mappings(), Instant::now() + PATIENCE);
+        loop {
+            let copies = lock(partner).mappings();
+            if copies == made {
+                return Ok(());
+            }
+            let in_time = Instant::now() < end;
+            ensure!(in_time, "the partner has {copies} copies of {made} mappings");
+            self.wait(Instant::now() + LOOK);
         }
-        (spent, self.mappings())
     }
 
     fn mappings(&mut self) -> u32 {

@@ -19,7 +19,7 @@ use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use natgate_wire::protocol;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Sessions, each of a host of its own.
 const SESSIONS: u32 = 100;
@@ -294,9 +294,9 @@ fn frame(to: Mac, (source, destination): ((u32, u16), (u32, u16)), payload: &[u8
     frame
 }
 
-/// The list is complete at any time, so a poisoned lock is usable.
-pub(crate) fn lock(frames: &Shared) -> std::sync::MutexGuard<'_, Frames> {
-    frames.lock().unwrap_or_else(PoisonError::into_inner)
+/// Takes a lock. The program ends with the panic of a thread, so a poisoned lock is usable.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug)]

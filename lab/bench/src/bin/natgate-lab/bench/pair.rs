@@ -5,7 +5,7 @@ use crate::Failure;
 use crate::demo::{Notice, Outage, Stage};
 use anyhow::{Context, anyhow};
 use natgate_lab::bed::TAG;
-use natgate_lab::copies::{self, Price, RATE};
+use natgate_lab::copies::{self, Price};
 use natgate_lab::report::{Axis, Plot, Report, Series, Style, Table, progress};
 use natgate_lab::spread::Spread;
 use natgate_testnet::PairNetwork;
@@ -19,8 +19,9 @@ const LOSSES: [u32; 4] = [0, 1, 5, 20];
 const LOOKS: usize = 50;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Time of a measurement of the price of the copy.
-const PRICED: Duration = Duration::from_secs(5);
+/// Rate of a measurement of the price of the copy, new mappings a second, and its time.
+const PRICED: (u32, Duration) = (100_000, Duration::from_secs(5));
+const PRICED_QUICK: (u32, Duration) = (10_000, Duration::from_secs(1));
 
 /// Programs of the measurement, and their Debian packages.
 const TOOLS: [(&str, &str); 1] = [("iperf3", "iperf3")];
@@ -32,8 +33,8 @@ Routers notice the death by three requests without an answer, 50 ms apart; in fu
 told, as by a routing daemon, when the guardian has removed the announced routes. Losses are on the
 link between the nodes, both ways. A run takes half a minute.
 
-The price of the copy is measured in memory: a worker that makes 100,000 mappings a second, without
-a partner and with one, and the link between the two.
+The price of the copy is measured in memory: a worker that makes 100,000 mappings a second (quick:
+10,000), without a partner and with one, and the link between the two.
 
 It needs root, ip, ethtool, setpriv, nft and iperf3.
 
@@ -74,6 +75,8 @@ fn few_mappings(text: &str) -> Result<u32, String> {
 struct Results {
     mappings: u32,
     runs: Vec<Run>,
+    /// Rate of the measurement of the price, new mappings a second.
+    rate: u32,
     prices: Vec<Price>,
     failed: Vec<Failed>,
 }
@@ -122,12 +125,14 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         (true, false) => LOSSES.to_vec(),
         (false, _) => args.losses,
     };
-    let mut results = Results { mappings, runs: Vec::new(), prices: vec![], failed: Vec::new() };
+    let (rate, time) = if quick { PRICED_QUICK } else { PRICED };
+    let mut results =
+        Results { mappings, runs: Vec::new(), rate, prices: vec![], failed: Vec::new() };
     let cases = losses.iter().map(|loss| (*loss, Notice::Requests)).chain([(0, Notice::Routes)]);
     let all = cases.flat_map(|case| (0..runs).map(move |_| case));
     let progress = progress(u64::from(runs) * (losses.len() as u64 + 2));
     for run in 0..runs {
-        match price(&format!("{TAG}{}-p{run}", std::process::id())) {
+        match price(&format!("{TAG}{}-p{run}", std::process::id()), rate, time) {
             Ok(price) => results.prices.push(price),
             Err(error) => {
                 let why = format!("the price of the copy: {error:#}");
@@ -200,9 +205,9 @@ fn measure(name: &str, mappings: u32, (loss, notice): (u32, Notice)) -> anyhow::
 }
 
 /// The price of the copy. A namespace has the link, a folder the nodes' certificates.
-fn price(name: &str) -> anyhow::Result<Price> {
+fn price(name: &str, rate: u32, time: Duration) -> anyhow::Result<Price> {
     let network = PairNetwork::build(name).context("cannot build the network")?;
-    network.node("a").enter(|| copies::measure(&network.directory(), PRICED))?
+    network.node("a").enter(|| copies::measure(&network.directory(), rate, time))?
 }
 
 /// Loses packets of the link between the nodes, in both.
@@ -277,11 +282,12 @@ fn report(results: &Results) -> Report {
     report.plot(plot(&results.runs));
     report.text(format!(
         "The price of the copy: processor time of a worker for each new mapping, a packet and its \
-         answer, at {RATE} new mappings a second, between devices in memory. The last column is \
+         answer, at {} new mappings a second, between devices in memory. The last column is \
          the difference of the medians with and without a partner, as a part of one worker. The \
-         link has a thread of its own, which is not counted."
+         link has a thread of its own, which is not counted.",
+        results.rate
     ));
-    report.table(price_table(&results.prices));
+    report.table(price_table(&results.prices, results.rate));
     report
 }
 
@@ -312,7 +318,7 @@ fn plot(runs: &[Run]) -> Plot {
     }
 }
 
-fn price_table(prices: &[Price]) -> Table {
+fn price_table(prices: &[Price], rate: u32) -> Table {
     let of = |read: fn(&Price) -> f64| prices.iter().map(read);
     let median = |read| Spread::of(&of(read).collect::<Vec<_>>()).median;
     let more = median(|price| price.active_ns) - median(|price| price.alone_ns);
@@ -328,7 +334,7 @@ fn price_table(prices: &[Price]) -> Table {
         spread(of(|price| price.alone_ns)),
         spread(of(|price| price.active_ns)),
         spread(of(|price| price.partner_ns)),
-        format!("{:.1} %", more * f64::from(RATE) / 1e9 * 100.0),
+        format!("{:.1} %", more * f64::from(rate) / 1e9 * 100.0),
     ])
 }
 
