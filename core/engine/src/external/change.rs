@@ -448,7 +448,7 @@ impl ExternalPorts {
             let address = self.address(index);
             let mut any = [0; WORDS];
             for (protocol, all) in all.iter_mut().take(PROTOCOLS.len()).enumerate() {
-                let mut bits: Vec<u64> = self.given_out(index, protocol).collect();
+                let mut bits: Vec<u64> = self.given_out(index, protocol, 0..WORDS).collect();
                 for port in fixed.of(address, protocol) {
                     bits[usize::from(port) / 64] &= !(1 << (port % 64));
                 }

@@ -6,6 +6,7 @@ use crate::calendar::{NONE, lane};
 use crate::endpoint::External;
 use crate::prefetch::prefetch_within;
 use crate::protocols::{PROTOCOLS, protocol_index};
+use core::ops;
 use natgate_wire::protocol;
 
 impl ExternalPorts {
@@ -138,15 +139,20 @@ impl ExternalPorts {
         usable && is_in_pool
     }
 
-    /// Bitmap of an address's ports that may be given out when they have no owner, by words;
+    /// Bitmap of an address's ports that may be given out when they have no owner, for some words;
     /// `protocol` is the protocol's place.
-    pub(super) fn given_out(&self, index: u32, protocol: usize) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn given_out(
+        &self,
+        index: u32,
+        protocol: usize,
+        words: ops::Range<usize>,
+    ) -> impl Iterator<Item = u64> + '_ {
         let slot = &self.slots[index as usize];
         let shut = slot.is_closed || slot.kept >> protocol & 1 != 0;
         let pool = self.pools.get(usize::from(slot.pool)).filter(|_| !shut);
         let usable = self.usable(usize::from(slot.pool), index);
         let usable = usable.map(|range| range.map(|(first, last)| Range { first, last }));
-        (0..WORDS).map(move |word| {
+        words.map(move |word| {
             let Some(pool) = pool else { return 0 };
             let own = self.part.mask(index, word);
             let [first, further] = usable.map(|range| range.map_or(0, |range| range.bits(word)));
@@ -159,7 +165,8 @@ impl ExternalPorts {
     /// owner. `protocol` is the protocol's place.
     pub(super) fn renew(&mut self, index: u32, protocol: usize) {
         let mut bits = [0; WORDS];
-        bits.iter_mut().zip(self.given_out(index, protocol)).for_each(|(bits, all)| *bits = all);
+        let given_out = self.given_out(index, protocol, 0..WORDS);
+        bits.iter_mut().zip(given_out).for_each(|(bits, all)| *bits = all);
         let slot = &self.slots[index as usize];
         let pool = usize::from(slot.pool);
         let pool = (pool < self.pools.len()).then_some(pool);

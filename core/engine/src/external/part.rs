@@ -143,8 +143,8 @@ impl ExternalPorts {
         let pool = self.pool_of(index);
         for protocol in 0..PROTOCOLS.len() {
             let mut bits = [0; WORDS];
-            let given_out = self.given_out(index, protocol);
-            bits.iter_mut().zip(given_out).for_each(|(bits, all)| *bits = all);
+            let given_out = self.given_out(index, protocol, words.clone());
+            bits[words.clone()].iter_mut().zip(given_out).for_each(|(bits, all)| *bits = all);
             if pool < self.pools.len() {
                 let words = words.clone();
                 self.ports[protocol].renew_words(index, pool, words, &bits);

@@ -17,7 +17,7 @@ impl ExternalPorts {
         let owners = ports.owner[index as usize * PORTS..][..PORTS].chunks(64);
         // A port that is not free is taken, if its address gives it out. Other ports need a look at
         // their owner.
-        let words = self.given_out(index, place).zip(free).zip(owners);
+        let words = self.given_out(index, place, 0..WORDS).zip(free).zip(owners);
         for (taken, ((given_out, free), owners)) in into.iter_mut().zip(words) {
             *taken = !free & given_out;
             if given_out != u64::MAX && slot.busy > 0 {
