@@ -40,12 +40,19 @@ pub(super) struct Order {
     pub(super) ends: u64,
     /// True if the partner has given the slice to this node in this epoch.
     pub(super) is_given: bool,
-    /// The epoch before this one, if this node has given the slice to the partner in it; otherwise
-    /// 0. The node still takes the partner's packets of that epoch, and its copies translate them.
-    pub(super) given: Epoch,
     /// The last epoch that began because this node gave the slice to the partner, and the time of
     /// that.
     pub(super) gave: Option<(Epoch, Timestamp)>,
+}
+
+impl Order {
+    /// True if this node was the owner in an epoch, and gave the slice to the partner at its end,
+    /// when the present epoch began. The node still takes the partner's packets of that epoch, and
+    /// its copies translate them.
+    pub(super) fn gave_after(&self, epoch: Epoch) -> bool {
+        self.gave
+            .is_some_and(|(began, _)| began == self.epoch && epoch.checked_add(1) == Some(began))
+    }
 }
 
 /// What a worker has done in a slice.

@@ -52,8 +52,6 @@ pub(super) struct Decisions {
     ends_from: Timestamp,
     /// The partner has given the slice, and no order has said so yet.
     is_given: bool,
-    /// The epoch in which this node has given the slice to the partner last.
-    given: Epoch,
     /// A change of owner that is reported when all workers have its streams.
     change: Option<SliceChange>,
     /// The latest owner that was reported, and the epoch.
@@ -267,8 +265,6 @@ impl Lead {
         let have_streams =
             !reports.is_empty() && reports.iter().all(|report: &Report| report.turn == order.turn);
         order.owns = ownership.owns(number);
-        let has_given = !order.owns && slice.given > 0 && slice.given + 1 == epoch;
-        order.given = if has_given { slice.given } else { 0 };
         // Before all workers have the streams of the owner's epoch, one may still make a copy whose
         // port another one gives out.
         order.assigns = ownership.may_assign(number) && (have_streams || slice.assigned == epoch);
@@ -326,7 +322,6 @@ impl Lead {
             if board.reports(number).is_some_and(|reports| reports.iter().all(is_done))
                 && let Some(stream) = self.ownership.destination(number)
             {
-                self.slices[number].given = self.ownership.epoch(number);
                 self.ownership.copy_complete(number, stream);
                 self.slices[number].order.gave = Some((self.ownership.epoch(number), now));
                 self.next_view = Timestamp(0);

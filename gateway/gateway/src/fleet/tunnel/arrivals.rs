@@ -80,7 +80,7 @@ impl Arrivals {
                 let is_taken = |order: &Order| match order.owns {
                     true => order.epoch == id.epoch,
                     // It has left the other node before that one knew of the move.
-                    false => order.given > 0 && order.given == id.epoch,
+                    false => order.gave_after(id.epoch),
                 };
                 if !orders.get(usize::from(id.slice)).is_some_and(is_taken) {
                     shared.count(|counters| counters.foreign += 1);
@@ -186,7 +186,10 @@ mod tests {
         assert_eq!(read(&[order(10)]), None);
         assert_eq!(read(&[order(8)]), None);
         assert_eq!(read(&[Order { owns: false, ..order(9) }]), None);
-        let given = |given| Order { owns: false, given, ..order(10) };
+        let given = |given: u64| {
+            let gave = Some((given + 1, Timestamp(0)));
+            Order { owns: false, gave, ..order(10) }
+        };
         assert_eq!(read(&[given(9)]), Some(100), "it was on its way in a planned move");
         assert_eq!((read(&[given(8)]), read(&[given(0)])), (None, None));
         assert_eq!(read(&[Order { owns: true, ..given(9) }]), None);
