@@ -15,9 +15,6 @@ use std::time::Duration;
 
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const RANGE: AddressRange = AddressRange { first: ADDRESS, last: ADDRESS };
-const OWNER: Duty = Duty { assigns: true, keeps: false, owns: true };
-const PARTNER: Duty = Duty { assigns: false, keeps: true, owns: false };
-
 /// An engine that gives out some words of ports. There are two blocks, words 32 and 33.
 fn worker(words: Range<usize>, duty: Duty) -> Lab {
     let release_after = Duration::from_secs(60);

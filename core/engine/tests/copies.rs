@@ -5,17 +5,13 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Config, Copied, Copies, CopyEnds, DropReason, HostIdentity, HostNumbers, Match,
-    NoNumber, NoNumbers, Packet, PoolConfig, Prefix, RealmConfig, RealmNumber, RestoreError, Rule,
+    Config, Copied, Copies, CopyEnds, DropReason, HostIdentity, HostNumbers, Match, NoNumber,
+    NoNumbers, Packet, PoolConfig, Prefix, RealmConfig, RealmNumber, RestoreError, Rule,
     RuleAction, RuleSet, Side, SideConfig, StaticMapping, Verdict,
 };
 use natgate_wire::protocol;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-
-fn range(address: &str) -> AddressRange {
-    AddressRange { first: address.parse().unwrap(), last: address.parse().unwrap() }
-}
 
 /// An engine that assigns ports of the first address, and may have copies of the others.
 fn node(own: &str, others: &[&str]) -> Lab {

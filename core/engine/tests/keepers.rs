@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    Behavior, Config, Duty, Endpoint, ExplicitError, Keeper, Limits, MapRequest, Nonce,
-    RemoteFilter, WantedEndpoint,
+    Behavior, Config, Endpoint, ExplicitError, Keeper, Limits, MapRequest, Nonce, RemoteFilter,
+    WantedEndpoint,
 };
 use natgate_wire::protocol::UDP;
 use std::time::Duration;
@@ -229,13 +229,13 @@ fn a_partner_changes_no_hold() {
     let mut lab = asking();
     lab.engine.join_pair();
     let all = lab.engine.config().pools[0].addresses[0];
-    lab.engine.set_duty(all, Duty { assigns: true, keeps: false, owns: true });
+    lab.engine.set_duty(all, OWNER);
     ask(&mut lab, (1, 1), 600);
-    lab.engine.set_duty(all, Duty { assigns: false, keeps: true, owns: false });
+    lab.engine.set_duty(all, PARTNER);
     assert_eq!(shorten(&mut lab, (1, 1), 60), 600);
     assert_eq!(withdraw(&mut lab, (1, 1)), 600);
     let limited = lab.engine.admit_only(UDP, 0, end(HOST), NONCE, filter(2));
     assert_eq!(limited, None);
-    lab.engine.set_duty(all, Duty { assigns: true, keeps: false, owns: true });
+    lab.engine.set_duty(all, OWNER);
     assert_eq!(shorten(&mut lab, (1, 1), 60), 60);
 }

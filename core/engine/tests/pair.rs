@@ -16,13 +16,6 @@ use std::time::Duration;
 const A: &str = "203.0.113.1";
 const B: &str = "203.0.113.2";
 
-const OWNER: Duty = Duty { assigns: true, keeps: false, owns: true };
-const PARTNER: Duty = Duty { assigns: false, keeps: true, owns: false };
-
-fn range(address: &str) -> AddressRange {
-    AddressRange { first: address.parse().unwrap(), last: address.parse().unwrap() }
-}
-
 /// A node of a pair that owns some of the two addresses.
 fn node(own: &[&str], ports: (u16, u16), hold_down: u64) -> Lab {
     let both = vec![range(A), range(B)];

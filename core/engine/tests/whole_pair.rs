@@ -5,21 +5,14 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Allocation, Config, Copied, Copies, CopyChange, DropReason, Duty, NoNumbers,
-    PairPort, PoolConfig, Side, StaticMapping,
+    AddressRange, Allocation, Config, Copied, Copies, CopyChange, DropReason, NoNumbers, PairPort,
+    PoolConfig, Side, StaticMapping,
 };
 use natgate_wire::protocol::{DCCP, GRE};
 
 const A: &str = "203.0.113.1";
 const B: &str = "203.0.113.2";
 const PEER: &str = "198.51.100.7";
-
-const OWNER: Duty = Duty { assigns: true, keeps: false, owns: true };
-const PARTNER: Duty = Duty { assigns: false, keeps: true, owns: false };
-
-fn range(address: &str) -> AddressRange {
-    AddressRange { first: address.parse().unwrap(), last: address.parse().unwrap() }
-}
 
 fn whole() -> Config {
     let of_pool = pool(A, B, Allocation::ALL_PORTS);

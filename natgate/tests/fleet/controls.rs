@@ -65,10 +65,34 @@ fn read_port(line: &str) -> Option<SocketAddrV4> {
     Some(SocketAddrV4::new(address.parse().ok()?, port.parse().ok()?))
 }
 
+/// A control connection of a client.
+struct Control(BufReader<TcpStream>);
+
+impl Control {
+    /// The server greets the client.
+    fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        let mut control = Self(BufReader::new(stream));
+        assert_eq!(control.reply(), "220 ready");
+        control
+    }
+
+    fn reply(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("a reply");
+        line.trim_end().to_owned()
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        write!(self.0.get_mut(), "{line}\r\n").expect("sent");
+        self.reply()
+    }
+}
+
 /// A client with its control connection.
 struct Client<'n> {
     network: &'n PairNetwork,
-    control: BufReader<TcpStream>,
+    control: Control,
     own: IpAddr,
     files: u32,
 }
@@ -87,22 +111,8 @@ impl<'n> Client<'n> {
             }
         });
         let control = control.expect("a thread").expect("a connection");
-        control.set_read_timeout(Some(PATIENCE)).expect("a time");
         let own = control.local_addr().expect("an address").ip();
-        let mut client = Self { network, control: BufReader::new(control), own, files: 0 };
-        assert_eq!(client.reply(), "220 ready");
-        client
-    }
-
-    fn reply(&mut self) -> String {
-        let mut line = String::new();
-        self.control.read_line(&mut line).expect("a reply");
-        line.trim_end().to_owned()
-    }
-
-    fn ask(&mut self, line: &str) -> String {
-        write!(self.control.get_mut(), "{line}\r\n").expect("sent");
-        self.reply()
+        Self { network, control: Control::new(control), own, files: 0 }
     }
 
     /// Names a port. Returns the endpoint that the server knows, and the listener.
@@ -119,7 +129,7 @@ impl<'n> Client<'n> {
             }
             IpAddr::V6(own) => format!("EPRT |2|{own}|{port}|"),
         };
-        let reply = self.ask(&line);
+        let reply = self.control.ask(&line);
         let endpoint = reply.strip_prefix("200 to ").and_then(|end| end.parse().ok());
         (endpoint.unwrap_or_else(|| panic!("{line}: {reply}")), listener)
     }
@@ -127,7 +137,7 @@ impl<'n> Client<'n> {
     fn fetch_at(&mut self, listener: &TcpListener) {
         self.files += 1;
         let name = format!("file{}", self.files);
-        assert_eq!(self.ask(&format!("RETR {name}")), "150 opening");
+        assert_eq!(self.control.ask(&format!("RETR {name}")), "150 opening");
         let accept = || match listener.accept() {
             Ok((data, _)) => Ok(Some(data)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -139,7 +149,7 @@ impl<'n> Client<'n> {
         let mut contents = String::new();
         data.read_to_string(&mut contents).expect("contents");
         assert_eq!(contents, format!("contents of {name}"));
-        assert_eq!(self.reply(), "226 done");
+        assert_eq!(self.control.reply(), "226 done");
     }
 
     /// Fetches a file by a port of a's slice.
@@ -167,7 +177,7 @@ fn fetch_through(
     a.kill().expect("killed");
     prefer("b");
     client.fetch_at(&listener);
-    assert_eq!(client.ask("NOOP"), "200 fine");
+    assert_eq!(client.control.ask("NOOP"), "200 fine");
     wait_until(&b, "b takes the slice", has_first_slice);
     (0..3).for_each(|_| client.fetch());
 
@@ -253,7 +263,7 @@ fn a_client_of_ftp_fetches_files_whichever_node_packets_come_to() {
     (0..5).for_each(|_| client.fetch());
     a.kill().expect("killed");
     PairSide::BOTH.into_iter().try_for_each(|side| network.lead(side, "b")).expect("routes");
-    assert_eq!(client.ask("NOOP"), "200 fine");
+    assert_eq!(client.control.ask("NOOP"), "200 fine");
     wait_until(&b, "b takes the slice", has_first_slice);
     client.fetch();
     b.stop().expect("it ends");
@@ -312,7 +322,7 @@ fn serve_passive(mut stream: &TcpStream) -> io::Result<()> {
 /// A client outside, with its control connection.
 struct Visitor<'n> {
     network: &'n PairNetwork,
-    control: BufReader<TcpStream>,
+    control: Control,
     files: u32,
 }
 
@@ -321,25 +331,11 @@ impl<'n> Visitor<'n> {
         let control =
             network.node("srv").enter(|| TcpStream::connect_timeout(&OUTSIDE.into(), PATIENCE));
         let control = control.expect("a thread").expect("a connection");
-        control.set_read_timeout(Some(PATIENCE)).expect("a time");
-        let mut visitor = Self { network, control: BufReader::new(control), files: 0 };
-        assert_eq!(visitor.reply(), "220 ready");
-        visitor
-    }
-
-    fn reply(&mut self) -> String {
-        let mut line = String::new();
-        self.control.read_line(&mut line).expect("a reply");
-        line.trim_end().to_owned()
-    }
-
-    fn ask(&mut self, line: &str) -> String {
-        write!(self.control.get_mut(), "{line}\r\n").expect("sent");
-        self.reply()
+        Self { network, control: Control::new(control), files: 0 }
     }
 
     fn fetch(&mut self) {
-        let reply = self.ask("PASV");
+        let reply = self.control.ask("PASV");
         let numbers = reply.strip_prefix("227 here (").and_then(|end| end.strip_suffix(')'));
         let to = numbers.and_then(|numbers| read_port(&format!("PORT {numbers}")));
         let to = to.unwrap_or_else(|| panic!("{reply}"));
@@ -350,11 +346,11 @@ impl<'n> Visitor<'n> {
         let data = self.network.node("srv").enter(connect);
         let mut data = data.expect("a thread").expect("a connection");
         data.set_read_timeout(Some(PATIENCE)).expect("a time");
-        assert_eq!(self.ask(&format!("RETR {name}")), "150 opening");
+        assert_eq!(self.control.ask(&format!("RETR {name}")), "150 opening");
         let mut contents = String::new();
         data.read_to_string(&mut contents).expect("contents");
         assert_eq!(contents, format!("contents of {name}"));
-        assert_eq!(self.reply(), "226 done");
+        assert_eq!(self.control.reply(), "226 done");
     }
 }
 
@@ -382,9 +378,9 @@ fn clients_of_a_server_inside_go_on_across_restarts_of_either_node() {
     network.prefer("b").expect("routes");
     (0..2).for_each(|_| visitor.fetch());
     wait_until(&b, "b has the copy", is_whole);
-    assert_eq!(visitor.ask("NOOP"), "200 fine");
+    assert_eq!(visitor.control.ask("NOOP"), "200 fine");
     a.kill().expect("killed");
-    assert_eq!(visitor.ask("NOOP"), "200 fine");
+    assert_eq!(visitor.control.ask("NOOP"), "200 fine");
     wait_until(&b, "b takes the slice", has_first_slice);
     visitor.fetch();
     let a = start("a");

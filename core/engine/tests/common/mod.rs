@@ -3,8 +3,8 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use natgate_engine::{
-    AddressRange, Change, Config, DropReason, Engine, Event, MappingId, Packet, PoolConfig, Prefix,
-    Reconfiguration, ReconfigureError, Side, SideConfig, Timestamp, Verdict,
+    AddressRange, Change, Config, DropReason, Duty, Engine, Event, MappingId, Packet, PoolConfig,
+    Prefix, Reconfiguration, ReconfigureError, Side, SideConfig, Timestamp, Verdict,
 };
 use natgate_wire::{Dccp, Icmp, Ipv4, Tcp, Udp, checksum, protocol};
 use std::net::Ipv4Addr;
@@ -13,6 +13,15 @@ use std::time::Duration;
 pub const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
 pub const REMOTE: &str = "198.51.100.7:80";
+
+/// What an engine does with a slice's addresses if its node is the slice's owner, or the partner.
+pub const OWNER: Duty = Duty { assigns: true, keeps: false, owns: true };
+pub const PARTNER: Duty = Duty { assigns: false, keeps: true, owns: false };
+
+/// The range of one address.
+pub fn range(address: &str) -> AddressRange {
+    AddressRange { first: address.parse().unwrap(), last: address.parse().unwrap() }
+}
 
 pub fn pool(first: &str, last: &str, ports: (u16, u16)) -> PoolConfig {
     let range = AddressRange { first: first.parse().unwrap(), last: last.parse().unwrap() };
