@@ -23,8 +23,8 @@ refused while the nodes are connected. A restart of the other node says the same
 does its guardian after the end of its process.
 
 The exit code of `check` is 0 if every slice has one owner, and its copy is complete and younger
-than 5 s; otherwise 1. It names realms that a node lacks, and keys of pools in which the nodes
-differ: mappings of such a realm, and of slices with such pools, have no copy.
+than 5 s; otherwise 1. It names realms and gateways that a node lacks, and keys of pools, [nat64]
+and [dslite] in which the nodes differ: their mappings have no copy.
 
 Examples:
 natgate fleet status
@@ -119,7 +119,8 @@ fn tunnel_text(tunnel: &Value) -> String {
     };
     let lost = sum("dropped") + sum("refused");
     format!(
-        "packets passed on to the other node: {}, taken from it: {}, dropped or refused: {lost}",
+        "packets passed on to the other node: {}, taken from it: {}, not passed on or refused: \
+         {lost}",
         sum("passed"),
         sum("taken"),
     )

@@ -2,9 +2,9 @@
 //! one reaches the other.
 //!
 //! This crate decides; it has no clock and does no I/O. [`Ownership`] says who owns a slice of the
-//! external ports. [`Port`] says when a port may be used again although the partner has copied its
-//! mapping. [`Sender`] and [`Receiver`] are the two sides of a stream of records, over a link that
-//! loses, repeats and reorders. The reasons are in `docs/design/pair.md`.
+//! external ports. [`Port`] models, for the checker, when a port may be used again although the
+//! partner has copied its mapping. [`Sender`] and [`Receiver`] are the two sides of a stream of
+//! records, over a link that loses, repeats and reorders. The reasons are in `docs/design/pair.md`.
 //!
 //! What always holds, whatever messages are lost, repeated or late, and however long a process
 //! stands still: an external port leads to one subscriber.

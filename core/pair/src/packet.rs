@@ -64,10 +64,11 @@ pub enum Message<'a> {
     /// Buckets whose digests differ. The owner sends all their keys again. No buckets: packets were
     /// lost, so the digests could not be compared. The owner sends them again after a second.
     Repair(Vec<u16>),
-    /// The owner's state of the stream, sent every second: whether the copy is complete, and the
-    /// origin that the records refer to. The origin is the caller's matter.
+    /// The owner's state of the stream, sent every second, or sooner after news: whether the copy
+    /// is complete, and the origin that the records refer to. The origin is the caller's matter.
     State {
-        /// The owner has nothing that the partner has not confirmed.
+        /// The partner has a place for all, and has confirmed all that had changed until a moment
+        /// of the last second.
         is_complete: bool,
         /// The origin.
         origin: &'a [u8],

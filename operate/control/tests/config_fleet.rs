@@ -7,7 +7,7 @@ use natgate_control::config::{parse, read_text, reread};
 use natgate_gateway::fleet::FleetSettings;
 use std::path::Path;
 
-/// Node a of a pair. Its line 18 is `[fleet]`.
+/// Node a of a pair.
 const PAIR: &str = include_str!("../../../packaging/examples/pair-a.toml");
 
 fn read(more: &str) -> FleetSettings {

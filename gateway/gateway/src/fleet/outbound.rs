@@ -420,7 +420,7 @@ impl Outbound {
     }
 }
 
-/// True if a mapping is not copied yet: UDP before an age, TCP before it is established.
+/// True if a mapping is not copied yet: TCP before it is established, others before an age.
 fn is_too_young(facts: &CopyFacts, now: Timestamp) -> bool {
     !facts.is_settled && (facts.is_tcp || now < facts.created.plus(YOUNG))
 }

@@ -1,8 +1,9 @@
 //! Several workers that form one gateway: who owns what, and how packets reach their owner.
 //!
 //! Each worker is a thread with an engine, a router and devices of its own. On the path of a packet
-//! the workers share nothing but the list of the owners of external ports. Back ends deliver a
-//! packet to its owner where they can; another worker that gets the packet hands it over.
+//! the workers share nothing but the lists of the owners of subscribers and external ports. Back
+//! ends deliver a packet to its owner where they can; another worker that gets the packet hands it
+//! over.
 
 mod exchange;
 mod guide;

@@ -145,7 +145,7 @@ pub(crate) struct Partition {
     /// Sorted by address.
     rows: Vec<Row>,
     plans: Vec<Plan>,
-    /// Owners of hosts that differ from the arithmetic.
+    /// Owners of hosts that were fixed: most differ from the arithmetic.
     hosts: HashMap<(u16, u32), usize>,
     /// True for each bucket that has such a host.
     has_odd: Box<[bool; BUCKETS]>,

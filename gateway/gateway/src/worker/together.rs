@@ -91,8 +91,9 @@ impl Stages {
         self.is_here(now, link, source, packet)
     }
 
-    /// Returns true if this worker owns a packet that came in by a link; otherwise the packet has
-    /// been handed over.
+    /// Returns true if this worker owns a packet that came in by a link. Otherwise the packet has
+    /// been handed over or passed on to the other node of a pair, waits for its first fragment, or
+    /// is lost and counted.
     pub(super) fn is_here(
         &mut self,
         now: Timestamp,
@@ -377,7 +378,8 @@ impl Stages {
         self.deliver(now, Side::Inside, (turned, &verdicts), transmitters);
     }
 
-    /// Returns true if this worker owns a handed packet; otherwise the packet has been handed on.
+    /// Returns true if this worker owns a handed packet; otherwise the packet has been handed on,
+    /// or is lost and counted.
     fn is_settled(
         &mut self,
         now: Timestamp,

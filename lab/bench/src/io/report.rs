@@ -53,8 +53,10 @@ pub(super) fn write(mut report: Report, results: &Results) -> Report {
         report.text(
             "The gateway's own loop with everything but a network, over devices that make their \
              packets themselves: one worker, then several, each on a processor of its own, turn \
-             by turn over as many mappings together. Million packets a second of wall time; in \
-             parentheses the ratio by the threads' processor time.",
+             by turn over as many mappings together. Million packets a second of wall time, \
+             medians. The ratio is the median of the rounds' ratios, so it may differ from that of \
+             the medians; in parentheses the ratio by the threads' processor time. Sharing \
+             nothing: the ratio for as many gateways with one worker each, the machine's limit.",
         );
         report.table(worker_table(&results.workers));
     }

@@ -106,7 +106,7 @@ impl Machine {
             .row(["Time-stamp counter", &tsc])
             .row(["Caches", &caches.join(", ")])
             .row(["Memory", &gibibytes(self.memory_bytes)])
-            .row(["Available at the start", &gibibytes(self.available_bytes)])
+            .row(["Available at that time", &gibibytes(self.available_bytes)])
             .row(["Transparent huge pages", &pages.transparent])
             .row([
                 "Reserved huge pages",
@@ -118,7 +118,7 @@ impl Machine {
                 ),
             ])
             .row(["Kernel", &self.kernel])
-            .row(["Load averages at the start", &load.join(", ")])
+            .row(["Load averages at that time", &load.join(", ")])
             .row(["natgate", self.natgate])
             .row(["Commit", self.commit.as_deref().unwrap_or("not known")])
     }

@@ -27,9 +27,10 @@ const LASTS: Duration = Duration::from_millis(100);
 pub struct TunnelCounters {
     /// Packets that this node has passed on.
     pub passed: [u64; 3],
-    /// Packets that it has dropped in place of that, because there was no room, or no connection.
+    /// Packets that it has not passed on, because there was no room or no connection: its copies
+    /// translated them, or they are lost.
     pub full: u64,
-    /// Packets that it has dropped, because they are too long for the tunnel.
+    /// Packets that are too long for the tunnel: its copies translated them.
     pub long: u64,
     /// Packets that it has taken.
     pub taken: [u64; 3],
