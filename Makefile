@@ -247,6 +247,8 @@ SIP_PHONES ?= 10000
 PAIR_STATES ?= 100000000
 # How many histories of two engines with a replication link are simulated.
 PAIR_HISTORIES ?= 1000000
+# How many histories of two whole gateways are simulated, of each kind.
+FLEET_HISTORIES ?= 5000
 # How many changed messages of control connections go through the application-level gateways.
 PAYLOAD_INPUTS ?= 100000000
 
@@ -260,6 +262,8 @@ soak: root demo-tools build ## Check what always holds over a table as big as me
 		--test checked many_states -- --ignored --nocapture
 	@NATGATE_PAIR_HISTORIES=$(PAIR_HISTORIES) cargo test --quiet --locked --release -p natgate-pair \
 		--test engines -- --nocapture
+	@NATGATE_FLEET_HISTORIES=$(FLEET_HISTORIES) cargo test --quiet --locked --release -p natgate-gateway \
+		--lib histor -- --nocapture
 	@NATGATE_INPUTS=$(PAYLOAD_INPUTS) cargo test --quiet --locked --release -p natgate-payload \
 		--test mutated -- --nocapture
 	@NATGATE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --quiet --locked --release -p natgate --test live \
