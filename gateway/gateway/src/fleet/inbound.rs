@@ -11,7 +11,7 @@ use natgate_engine::{
     AddressRange, Arithmetic, Copied, Copies, CopyEnds, Endpoint, Engine, Timestamp,
 };
 use natgate_ipv6::CopiedHosts;
-use natgate_pair::{Receiver, write_opinion, write_refused};
+use natgate_pair::{Message, Receiver, write_opinion, write_refused};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -183,6 +183,9 @@ impl Inbound {
         let accepts = self.accepts();
         let Self { copies, receiver, refused, .. } = self;
         let copies = copies.as_mut().filter(|_| accepts)?;
+        if let Some((_, Message::Packet(packet))) = natgate_pair::read(bytes) {
+            packet.records().for_each(|(_, record)| engine.fetch_for_copy(record));
+        }
         let has = |address| is_in(ranges, address);
         receiver.receive(bytes, now.0, |key, record, translation| {
             if let Some(difference) = translation.difference() {
