@@ -151,8 +151,9 @@ impl Receiver {
         repair.or(confirmation)
     }
 
-    /// Receives a message as [`Receiver::receive`], but confirms nothing: [`Receiver::confirm_taken`]
-    /// does that for many packets at once. Returns a request for repair.
+    /// Receives a message as [`Receiver::receive`], but confirms nothing:
+    /// [`Receiver::confirm_taken`] does that for many packets at once. Returns a request for
+    /// repair.
     pub fn take(
         &mut self,
         bytes: &[u8],

@@ -289,8 +289,8 @@ impl Engine {
         copies.end_shift = own - other + ticks * tick;
     }
 
-    /// Fetches the memory that the copy of a record will need. Copies of many mappings are at random
-    /// places: without this each waits for its own. The engine stays as it is.
+    /// Fetches the memory that the copy of a record will need. Copies of many mappings are at
+    /// random places: without this each waits for its own. The engine stays as it is.
     pub fn fetch_for_copy(&self, record: &[u8]) {
         let Some(fields) = MappingFields::read(&mut Reader::new(record)) else { return };
         let AddressPort { address, port } = fields.external;

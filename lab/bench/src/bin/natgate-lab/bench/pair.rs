@@ -31,7 +31,8 @@ Each run makes two gateways in network namespaces of its own, with the mappings,
 packets a second, a download and iperf3. It kills the active gateway (kill -9), and starts it again.
 Routers notice the death by three requests without an answer, 50 ms apart; in further runs they are
 told, as by a routing daemon, when the guardian has removed the announced routes. Losses are on the
-link between the nodes, both ways. A run takes half a minute; with 10M mappings a quarter of an hour.
+link between the nodes, both ways. A run takes half a minute, with 10M mappings a quarter of an
+hour.
 
 The price of the copy is measured in memory: a worker that makes 100,000 mappings a second, without
 a partner and with one, and the link between the two. So is a join: a partner without mappings comes
@@ -41,7 +42,8 @@ It needs root, ip, ethtool, setpriv, nft and iperf3.
 
 Examples:
 natgate bench pair --quick
-natgate bench pair --runs 1 --mappings 1M --losses 0,5 --out /tmp/pair";
+natgate bench pair --runs 1 --mappings 1M --losses 0,5 --out /tmp/pair
+natgate bench pair --runs 1 --mappings 10M --losses 0";
 
 /// Measure what a kill of one of two gateways costs
 #[derive(clap::Args)]
