@@ -72,12 +72,14 @@ fn a_partner_continues_the_flows_of_an_owner_with_another_clock() {
 
     // The same record again changes nothing; an end ends the copy and not the mapping of another.
     copy_all(&a, &mut b, &mut copies);
+    assert_eq!(copies.count(), 3);
     let before = b.engine.mappings().count();
     let (&key, _) = records(&a).iter().next().expect("a mapping");
     b.engine.end_copy(&mut copies, key);
     b.engine.end_copy(&mut copies, key);
     b.engine.end_copy(&mut copies, 1 << 30);
     assert_eq!(b.engine.mappings().count(), before - 1);
+    assert_eq!(copies.count(), 2);
 }
 
 #[test]

@@ -101,6 +101,8 @@ pub struct Receiver {
     missing: KeySet,
     is_swept: bool,
     confirmations: u64,
+    /// True if packets have come since the last confirmation.
+    is_confirmation_due: bool,
 }
 
 impl Receiver {
@@ -123,6 +125,7 @@ impl Receiver {
             missing: KeySet::default(),
             is_swept: false,
             confirmations: 0,
+            is_confirmation_due: false,
         }
     }
 
@@ -137,6 +140,21 @@ impl Receiver {
     /// `sink` replaces the mapping of a key by a record; no bytes: it ends the mapping. It returns
     /// the record's fingerprint, or `None` if the record has no place. Then the key has no mapping.
     pub fn receive(
+        &mut self,
+        bytes: &[u8],
+        now: u64,
+        sink: impl FnMut(u32, &[u8], &Translation) -> Option<u64>,
+    ) -> Option<Vec<u8>> {
+        let repair = self.take(bytes, now, sink);
+        // A request for repair is as good as a confirmation: the next packet is confirmed with all.
+        let confirmation = self.confirm_taken();
+        repair.or(confirmation)
+    }
+
+    /// Receives a message as [`Receiver::receive`], but confirms nothing:
+    /// [`Receiver::confirm_taken`] does that for many packets at once. Returns a request for
+    /// repair.
+    pub fn take(
         &mut self,
         bytes: &[u8],
         now: u64,
@@ -185,7 +203,8 @@ impl Receiver {
         self.raise_floor(floor);
         if number < self.below || self.has(number) {
             self.counters.repeated += 1;
-            return Some(self.confirmation());
+            self.is_confirmation_due = true;
+            return None;
         }
         self.bits[word(number)] |= bit(number);
         self.greatest = self.greatest.max(number);
@@ -194,8 +213,13 @@ impl Receiver {
             self.apply(number, key, record, &mut sink);
         }
         self.advance();
-        // A request for repair is as good as a confirmation: the next packet is confirmed with all.
-        self.compare().or_else(|| Some(self.confirmation()))
+        self.is_confirmation_due = true;
+        self.compare()
+    }
+
+    /// The confirmation of everything that has arrived, if packets have come since the last one.
+    pub fn confirm_taken(&mut self) -> Option<Vec<u8>> {
+        self.is_confirmation_due.then(|| self.confirmation())
     }
 
     fn apply(
@@ -315,6 +339,7 @@ impl Receiver {
 
     /// The confirmation of everything that has arrived.
     pub fn confirmation(&mut self) -> Vec<u8> {
+        self.is_confirmation_due = false;
         self.confirmations += 1;
         let mut bits = Vec::new();
         for number in self.below..=self.greatest {

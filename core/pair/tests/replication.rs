@@ -542,6 +542,26 @@ fn the_memory_for_a_dead_link_is_bounded() {
     assert!(pair.counters().gaps >= WINDOW);
 }
 
+/// Each confirmation is a datagram of its own.
+#[test]
+fn packets_that_come_together_have_one_confirmation() {
+    let (mut sender, mut receiver) = ends();
+    (1..=3).for_each(|key| assert!(sender.change(key, 0)));
+    while let Written::Packet(packet) = sender.write(0, (1_200, 100_000), |_, out| {
+        out.resize(1_000, 0);
+        Present::Record { fingerprint: 1 }
+    }) {
+        assert_eq!(receiver.take(&packet, 0, |_, _, _| Some(1)), None);
+    }
+    assert!(!sender.is_complete());
+    let bytes = receiver.confirm_taken().expect("packets have come");
+    assert_eq!(receiver.confirm_taken(), None, "and no others");
+    let Some((_, Message::Confirmation(confirmation))) = read(&bytes) else { panic!("{bytes:?}") };
+    assert_eq!((receiver.counters().packets, confirmation.below), (3, 4));
+    sender.confirm(0, &confirmation, 0);
+    assert!(sender.is_complete());
+}
+
 #[test]
 fn a_long_record_is_a_packet_by_itself() {
     let (mut sender, mut receiver) = ends();

@@ -37,6 +37,7 @@ use crate::alg::Algs;
 use crate::pcp::CommonEpoch;
 use crate::team::Partition;
 use board::{AllFigures, Board, Order};
+use inbound::Inbound;
 use lead::{Asked, Lead};
 use natgate_engine::{CopyChange, Endpoint, Engine, PairPort, Timestamp};
 use natgate_ipv6::CopiedHosts;
@@ -328,11 +329,16 @@ impl Fleet {
     fn take_messages(&mut self, now: Timestamp, engine: &mut Engine, hosts: &mut CopiedHosts<'_>) {
         self.is_behind = false;
         for _ in 0..TAKEN_A_TURN {
-            let Some(message) = self.board.message(self.worker) else { return };
+            let Some(message) = self.board.message(self.worker) else { break };
             self.before_orders = self.before_orders.saturating_sub(1);
             self.receive(&message, now, (engine, hosts));
         }
         self.is_behind = self.board.waiting(self.worker) > 0;
+        // One confirmation for all packets of the turn: each is a datagram of its own.
+        let inbound = self.slices.iter_mut().flat_map(|slice| &mut slice.inbound);
+        for confirmation in inbound.filter_map(Inbound::confirm) {
+            self.link.send(confirmation);
+        }
     }
 
     fn receive(

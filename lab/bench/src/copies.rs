@@ -1,9 +1,12 @@
-//! The price of the copy: what a partner costs the worker that makes new mappings.
+//! The price of the copy: what a partner costs the worker that makes new mappings; and the time
+//! until a partner that joins has a copy of all.
 //!
 //! A worker with devices in memory makes mappings at a steady rate, each with a packet and its
 //! answer: first without a partner, then with a partner in a second thread. The link between the
 //! two is the real one, over the loopback device. The clock is real too, so that both nodes and the
 //! link do their work as often as they do in a gateway. Only the workers' turns are timed.
+//!
+//! For a join, the owner makes all mappings while its partner is away.
 
 use crate::clock;
 use crate::instructions::gateway::{
@@ -12,25 +15,32 @@ use crate::instructions::gateway::{
 use anyhow::{Context, ensure};
 use natgate_engine::AddressRange;
 use natgate_gateway::fleet::{
-    Fleet, FleetSettings, LinkStatus, PartnerLink, PartnerSettings, SliceSettings,
+    Fleet, FleetAsker, FleetRequest, FleetSettings, LinkStatus, PartnerLink, PartnerSettings,
+    SliceSettings,
 };
 use natgate_gateway::{Clock, Worker};
 use natgate_io::BATCH;
 use natgate_partner::Link;
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Names of the nodes.
+const NAMES: [&str; 2] = ["a", "b"];
+
 /// Hosts inside, which make mappings in turn.
 const HOSTS: u32 = 1024;
 
-/// The external addresses.
-const RANGE: AddressRange =
-    AddressRange { first: Ipv4Addr::new(203, 0, 113, 0), last: Ipv4Addr::new(203, 0, 113, 31) };
+/// The first external address, and the mappings for which there is one.
+const FIRST: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
+const EACH: u32 = 1 << 15;
+
+/// Mappings of a node whose price is measured.
+const PRICED: u32 = 1 << 20;
 
 /// Bytes of a payload in a frame of 64 bytes.
 const PAYLOAD: [u8; 18] = [0; 18];
@@ -44,6 +54,9 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Longest wait for a state of the pair.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Mappings that are copied in a second at least.
+const LEAST_RATE: u32 = 50_000;
 
 /// Time between two turns of the partner, and of a node that waits.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -62,6 +75,27 @@ pub struct Price {
     pub partner_ns: f64,
 }
 
+/// A partner that joins an owner with many mappings.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Join {
+    /// The mappings.
+    pub mappings: u32,
+    /// Time from the start of the partner's link until the owner knows that the copy is complete,
+    /// milliseconds.
+    pub copied_ms: f64,
+    /// Processor time for each mapping meanwhile, nanoseconds: the owner's worker, the partner's,
+    /// and both links with what else the process does.
+    pub owner_ns: f64,
+    /// As above.
+    pub partner_ns: f64,
+    /// As above.
+    pub links_ns: f64,
+    /// Packets, and those of them that counted as lost.
+    pub packets: u64,
+    /// As above.
+    pub lost: u64,
+}
+
 /// Measures both gateways for this time, at this rate of new mappings a second. The folder has the
 /// certificates of two nodes, `a` and `b`.
 ///
@@ -69,13 +103,13 @@ pub struct Price {
 /// The link cannot be started, the two do not become a pair, the rate is not reached, or the
 /// partner does not get a copy of each mapping.
 pub fn measure(folder: &Path, rate: u32, time: Duration) -> anyhow::Result<Price> {
-    let mut alone = Node::new()?;
+    let mut alone = Node::new(PRICED)?;
     let alone_ns = alone.run(rate, time)?;
     drop(alone);
-    let ports = free_ports().context("no free ports")?;
-    let mut active = Node::new()?;
+    let ports = new_pair(folder)?;
+    let mut active = Node::new(PRICED)?;
     active.join(folder, 0, ports)?;
-    let mut partner = Node::new()?;
+    let mut partner = Node::new(PRICED)?;
     partner.join(folder, 1, ports)?;
     let (partner, stop) = (Mutex::new(partner), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -101,9 +135,86 @@ fn serve(node: &Mutex<Node>, stop: &AtomicBool) -> f64 {
     spent
 }
 
+/// Measures the join of a partner. The folder is as for [`measure`].
+///
+/// # Errors
+/// As [`measure`], or the copy is not complete after long.
+pub fn join(folder: &Path, mappings: u32) -> anyhow::Result<Join> {
+    let ports = new_pair(folder)?;
+    let mut owner = Node::new(mappings)?;
+    let asker = owner.join(folder, 0, ports)?;
+    let mut former = Node::new(mappings)?;
+    former.join(folder, 1, ports)?;
+    let (former, stop) = (Mutex::new(former), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let second = scope.spawn(|| serve(&former, &stop));
+        let result = owner.begin();
+        stop.store(true, Ordering::Relaxed);
+        second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        result
+    })?;
+    drop(former);
+    owner.fill(mappings)?;
+    let mut partner = Node::new(mappings)?;
+    let (began, before) = (Instant::now(), clock::of_process());
+    partner.join(folder, 1, ports)?;
+    let (nodes, stop) = ([owner, partner].map(Mutex::new), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let workers = nodes.each_ref().map(|node| scope.spawn(|| serve(node, &stop)));
+        let copied = wait_for_copy(&asker, mappings);
+        let (took, all) = (began.elapsed(), clock::of_process() - before);
+        stop.store(true, Ordering::Relaxed);
+        let [owner_ns, partner_ns] =
+            workers.map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let (packets, lost) = copied?;
+        let copies = lock(&nodes[1]).mappings();
+        ensure!(copies == mappings, "the partner has {copies} copies of {mappings} mappings");
+        let each = |time: f64| time / f64::from(mappings);
+        Ok(Join {
+            mappings,
+            copied_ms: took.as_secs_f64() * 1e3,
+            owner_ns: each(owner_ns),
+            partner_ns: each(partner_ns),
+            links_ns: each(all as f64 - owner_ns - partner_ns),
+            packets,
+            lost,
+        })
+    })
+}
+
+/// Waits until the owner knows that the copy of this number of mappings is complete. Returns the
+/// numbers of packets and of lost ones.
+fn wait_for_copy(asker: &FleetAsker, mappings: u32) -> anyhow::Result<(u64, u64)> {
+    let end = Instant::now() + PATIENCE + Duration::from_secs((mappings / LEAST_RATE).into());
+    loop {
+        let status = asker.ask(FleetRequest::Status).map_err(anyhow::Error::msg)?;
+        let slice = status.slices.first().context("a slice")?;
+        if let Some(sent) = slice.sent.filter(|sent| sent.records >= u64::from(mappings))
+            && slice.is_complete
+        {
+            return Ok((sent.packets, sent.lost));
+        }
+        ensure!(Instant::now() < end, "the copy is not complete: {slice:?}");
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Two ports for a new pair, whose nodes start for the first time.
+fn new_pair(folder: &Path) -> anyhow::Result<[u16; 2]> {
+    NAMES.iter().for_each(|name| _ = std::fs::remove_file(starts(folder, name)));
+    free_ports().context("no free ports")
+}
+
+/// File of the number of a node's starts.
+fn starts(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.price"))
+}
+
 struct Node {
     worker: Worker,
     clock: Clock,
+    /// The external addresses.
+    range: AddressRange,
     /// Frames that come to each device, and those that have left each device.
     ports: [(Shared, Shared); 2],
     /// Mappings so far.
@@ -111,34 +222,37 @@ struct Node {
 }
 
 impl Node {
-    fn new() -> anyhow::Result<Self> {
-        let mut settings = settings(HOSTS, RANGE);
-        settings.engine.limits.mappings = Some(1 << 20);
+    fn new(mappings: u32) -> anyhow::Result<Self> {
+        let last = FIRST.to_bits() + mappings.div_ceil(EACH) - 1;
+        let range = AddressRange { first: FIRST, last: last.into() };
+        let mut settings = settings(HOSTS, range);
+        let limits = &mut settings.engine.limits;
+        // Mappings without an answer do not fill the whole table.
+        limits.mappings = Some(mappings + mappings / 4);
+        // For a join the hosts make all mappings at once.
+        (limits.udp_ports, limits.new_mappings_per_second) = (mappings, 1_000_000_000);
         settings.engine.timeouts.udp = TIMEOUT;
         let (ports, clock) = (Default::default(), Clock::new());
         let worker = Worker::new(&settings, [7; 32], devices(&ports), clock.now());
         let worker =
             worker.map_err(|error| anyhow::anyhow!("the laboratory's settings: {error}"))?;
-        Ok(Self { worker, clock, ports, made: 0 })
+        Ok(Self { worker, clock, range, ports, made: 0 })
     }
 
     /// Becomes the first or the second node of a pair.
-    fn join(&mut self, folder: &Path, node: usize, ports: [u16; 2]) -> anyhow::Result<()> {
-        let names = ["a", "b"];
-        let file = |kind: &str| folder.join(format!("{}.{kind}", names[node]));
+    fn join(&mut self, folder: &Path, node: usize, ports: [u16; 2]) -> anyhow::Result<FleetAsker> {
+        let file = |kind: &str| folder.join(format!("{}.{kind}", NAMES[node]));
         let at = |node: usize| SocketAddr::from((Ipv4Addr::LOCALHOST, ports[node]));
-        let starts = file("price");
-        let _ = std::fs::remove_file(&starts);
         let fleet = FleetSettings {
-            node: names[node].into(),
+            node: NAMES[node].into(),
             workers: 1,
             listen: at(node),
             certificate: file("pem"),
             key: file("key"),
             authorities: folder.join("ca.pem"),
-            partner: PartnerSettings { node: names[1 - node].into(), address: at(1 - node) },
-            slices: vec![SliceSettings { addresses: vec![RANGE], owner: "a".into() }],
-            starts,
+            partner: PartnerSettings { node: NAMES[1 - node].into(), address: at(1 - node) },
+            slices: vec![SliceSettings { addresses: vec![self.range], owner: "a".into() }],
+            starts: starts(folder, NAMES[node]),
             hang: PATIENCE,
         };
         let link = natgate_partner::start(&natgate_partner::Settings {
@@ -150,9 +264,9 @@ impl Node {
             partner: fleet.partner.node.clone(),
             address: fleet.partner.address,
         })?;
-        let (part, _) = Fleet::new(fleet, Box::new(Carrier(link)), node as u32)?;
+        let (part, asker) = Fleet::new(fleet, Box::new(Carrier(link)), node as u32)?;
         self.worker.join_fleet(part, self.clock.now());
-        Ok(())
+        Ok(asker)
     }
 
     /// Processor time of a turn, nanoseconds.
@@ -185,6 +299,21 @@ impl Node {
             thread::sleep(PAUSE);
         }
         self.made = 1;
+        Ok(())
+    }
+
+    /// Makes mappings up to this number, and waits until they are old enough for a copy.
+    fn fill(&mut self, mappings: u32) -> anyhow::Result<()> {
+        while self.made < mappings {
+            let count = (mappings - self.made).min(BATCH as u32);
+            self.ask(count);
+            self.made += count;
+            self.turn();
+            lock(&self.ports[1].1).clear();
+        }
+        self.wait(Instant::now() + WARM);
+        let made = self.mappings();
+        ensure!(made == mappings, "the owner has {made} of {mappings} mappings");
         Ok(())
     }
 

@@ -368,7 +368,7 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
         (&["router", "--back-end", "tun"], "a back end is af-packet or af-xdp"),
         (&["router", "--transition=nat46"], "a technology is one of nat64, siit, eam"),
         (&["router", "--transition", "--fill", "2k"], "cannot be used with"),
-        (&["pair", "--mappings", "2M"], "a number of mappings is 1 to 1M here"),
+        (&["pair", "--mappings", "11M"], "a number of mappings is 1 to 10M here"),
         (&["pair", "--losses", "91"], "91 is not in 0..=90"),
         (&["payloads", "--rounds", "0"], "0 is not in 1..=10000"),
         (&["p4", "--drivers", "netmap"], "a driver is memory, af-packet, af-xdp or dpdk"),

@@ -29,8 +29,9 @@ use crate::{terminate, wait_for};
 pub const PAIR_SUBSCRIBER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 11);
 /// The subscriber's address with [`PairNetwork::add_ipv6`].
 pub const PAIR_SUBSCRIBER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 0x100);
-/// Addresses that the access router has a route to the subscriber for, too: a /18.
-pub const PAIR_SUBSCRIBERS: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 0);
+/// Addresses that the access router has a route to the subscriber for, too: the first one, and the
+/// length of the prefix.
+pub const PAIR_SUBSCRIBERS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 8, 0, 0), 15);
 /// The server, with the port of its usual service.
 pub const PAIR_SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 10), 7000);
 
@@ -134,6 +135,7 @@ impl PairNetwork {
     }
 
     fn address(&self) -> io::Result<()> {
+        let (subscribers, len) = PAIR_SUBSCRIBERS;
         let addresses = [
             (
                 "sub",
@@ -153,7 +155,7 @@ impl PairNetwork {
                 format!(
                     "address add 10.0.0.1/24 dev sub\naddress add 10.1.0.2/24 dev toa\n\
                      address add 10.2.0.2/24 dev tob\n\
-                     route add {PAIR_SUBSCRIBERS}/18 via {PAIR_SUBSCRIBER}\n"
+                     route add {subscribers}/{len} via {PAIR_SUBSCRIBER}\n"
                 ),
             ),
             (

@@ -7,7 +7,7 @@
 use super::links::DownLinks;
 use super::neighbors::NeighborLines;
 use super::servers;
-use super::status::WorkerStatus;
+use super::status::{Summary, WorkerStatus};
 use super::{name, say};
 use crate::Failure;
 use anyhow::anyhow;
@@ -184,14 +184,15 @@ pub(super) fn finish(logs: Logs, workers: Vec<Log>, events: Option<&Path>) -> Re
 
 /// One sentence about the work of workers that have stopped.
 pub(super) fn summary_of(workers: &mut [Worker], clock: &Clock) -> String {
-    let names = json::Names::default();
-    let told =
-        workers.iter_mut().map(|worker| WorkerStatus::of(&worker.status(clock.now()), &names));
+    let told = workers.iter_mut().map(|worker| {
+        let status = worker.status(clock.now());
+        Summary::of(&status.counters, &status.sides)
+    });
     let all = told.reduce(|mut all, one| {
-        all.add(one);
+        all.add(&one);
         all
     });
-    all.map_or_else(String::new, |all| all.summary())
+    all.map_or_else(String::new, |all| all.to_string())
 }
 
 /// The shared state is valid after a panic too, because no change is left half done.
@@ -211,10 +212,10 @@ impl Shared {
             all
         });
         let Some(all) = all else { return };
-        let Some(path) = &self.status_file else {
+        let (Some(path), Some(object)) = (&self.status_file, all.object()) else {
             return say(format!("{}; --status-file names a file for more", all.summary()));
         };
-        if let Err(error) = replace(path, all.object()) {
+        if let Err(error) = replace(path, object) {
             let why = explain(path, &error);
             say(format!("warning: {} cannot be written: {why}", path.display()));
         }
@@ -339,7 +340,8 @@ impl Observer for Log {
 
     fn status(&mut self, status: &Status<'_>) {
         self.passed(status.now);
-        let told = WorkerStatus::of(status, &self.names);
+        let with_object = lock(&self.shared).status_file.is_some();
+        let told = WorkerStatus::of(status, &self.names, with_object);
         let mut shared = lock(&self.shared);
         shared.told[self.number] = Some(told);
         shared.tell();

@@ -7,39 +7,62 @@ use natgate_gateway::router6::{AddressState, NeighborInfo6};
 use natgate_gateway::{PcpCounters, ResultCode, SideStatus, SideStatus6, Status, Status6};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::fmt;
 use std::net::Ipv6Addr;
 
 /// The state of one worker, or of several together.
 #[derive(Debug)]
 pub(super) struct WorkerStatus {
+    summary: Summary,
+    /// The state with all mappings and sessions; `None`: nobody needs it.
+    object: Option<Value>,
+}
+
+/// Counters of one worker, or of several together, for one sentence. It costs the same with any
+/// number of mappings.
+#[derive(Debug)]
+pub(super) struct Summary {
     counters: Counters,
     /// Frames lost because they came too fast.
     overrun: u64,
-    object: Value,
 }
 
 impl WorkerStatus {
-    /// The state of one worker.
-    pub(super) fn of(status: &Status<'_>, names: &json::Names) -> Self {
-        let overrun = status.sides.iter().map(|side| side.frames.receive_overrun).sum();
-        Self { counters: status.counters.clone(), overrun, object: object(status, names) }
+    /// The state of one worker. `with_object`: mappings and sessions too.
+    pub(super) fn of(status: &Status<'_>, names: &json::Names, with_object: bool) -> Self {
+        let summary = Summary::of(&status.counters, &status.sides);
+        Self { summary, object: with_object.then(|| object(status, names)) }
     }
 
     /// Adds another worker's state.
     pub(super) fn add(&mut self, other: Self) {
-        self.counters.add(&other.counters);
-        self.overrun += other.overrun;
-        join(&mut self.object, other.object, "");
+        self.summary.add(&other.summary);
+        if let (Some(all), Some(one)) = (&mut self.object, other.object) {
+            join(all, one, "");
+        }
     }
 
     /// The state as JSON.
-    pub(super) fn object(&self) -> &Value {
-        &self.object
+    pub(super) fn object(&self) -> Option<&Value> {
+        self.object.as_ref()
     }
 
-    /// The counters in one sentence.
-    pub(super) fn summary(&self) -> String {
-        summary(&self.counters, self.overrun)
+    pub(super) fn summary(&self) -> &Summary {
+        &self.summary
+    }
+}
+
+impl Summary {
+    /// The counters of one worker.
+    pub(super) fn of(counters: &Counters, sides: &[SideStatus; 2]) -> Self {
+        let overrun = sides.iter().map(|side| side.frames.receive_overrun).sum();
+        Self { counters: counters.clone(), overrun }
+    }
+
+    /// Adds another worker's counters.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.counters.add(&other.counters);
+        self.overrun += other.overrun;
     }
 }
 
@@ -225,25 +248,28 @@ fn device(side: &SideStatus) -> Value {
     })
 }
 
-fn summary(counters: &Counters, overrun: u64) -> String {
-    let ways = Direction::ALL.map(|direction| {
-        let packets = counters.packets[direction as usize];
-        let bytes = counters.bytes[direction as usize];
-        let done = match direction {
-            Direction::Local => Outcome::Replied,
-            _ => Outcome::Forwarded,
-        } as usize;
-        format!("{} {} packets ({} bytes)", direction.name(), packets[done], bytes[done])
-    });
-    let reasons = DropReason::ALL.iter().map(|reason| (reason.name(), *reason as usize));
-    let drops = reasons.map(|(name, reason)| (name, counters.drops[reason]));
-    let drops: Vec<_> = drops
-        .chain([("frames that came too fast", overrun)])
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| format!("{name} {count}"))
-        .collect();
-    let drops = if drops.is_empty() { "nothing".to_owned() } else { drops.join(", ") };
-    format!("{}; dropped: {drops}", ways.join(", "))
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { counters, overrun } = self;
+        let ways = Direction::ALL.map(|direction| {
+            let packets = counters.packets[direction as usize];
+            let bytes = counters.bytes[direction as usize];
+            let done = match direction {
+                Direction::Local => Outcome::Replied,
+                _ => Outcome::Forwarded,
+            } as usize;
+            format!("{} {} packets ({} bytes)", direction.name(), packets[done], bytes[done])
+        });
+        let reasons = DropReason::ALL.iter().map(|reason| (reason.name(), *reason as usize));
+        let drops = reasons.map(|(name, reason)| (name, counters.drops[reason]));
+        let drops: Vec<_> = drops
+            .chain([("frames that came too fast", *overrun)])
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
+        let drops = if drops.is_empty() { "nothing".to_owned() } else { drops.join(", ") };
+        write!(f, "{}; dropped: {drops}", ways.join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -279,5 +305,17 @@ mod tests {
             "workers": [{ "worker": 0 }, { "worker": 1 }],
         });
         assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn a_summary_has_the_counters_of_all_workers() {
+        let mut counters = Counters::default();
+        counters.packets[Direction::Outbound as usize][Outcome::Forwarded as usize] = 3;
+        let mut all = Summary { counters: counters.clone(), overrun: 0 };
+        assert!(all.to_string().ends_with("; dropped: nothing"), "{all}");
+        all.add(&Summary { counters, overrun: 4 });
+        let text = all.to_string();
+        assert!(text.starts_with("outbound 6 packets (0 bytes), "), "{text}");
+        assert!(text.ends_with("; dropped: frames that came too fast 4"), "{text}");
     }
 }

@@ -67,7 +67,7 @@ pub struct Restoration {
     realms: Vec<Option<u16>>,
     sets: [u8; SETS],
     /// Slots of permanent mappings by protocol, external and internal endpoint.
-    permanent: BTreeMap<Ends, u32>,
+    pub(super) permanent: BTreeMap<Ends, u32>,
     /// Addresses that rules name.
     ruled: BTreeSet<u32>,
     /// The latest tick that the other engine has completed.
@@ -84,7 +84,7 @@ pub struct Restoration {
 }
 
 /// Protocol, index of the external address and port, internal host and port.
-type Ends = (u8, External, Internal);
+pub(super) type Ends = (u8, External, Internal);
 
 /// Sessions and holds of a mapping.
 #[derive(Debug, Default)]
@@ -96,11 +96,15 @@ struct MappingParts {
 impl Restoration {
     /// Begins a restoration into a new engine.
     pub fn new(engine: &Engine) -> Self {
-        let permanent = engine.table.slots().map(|slot| {
-            let mapping = engine.table.mapping(slot);
-            ((mapping.protocol, mapping.external(), mapping.internal()), slot)
-        });
         let config = &engine.config;
+        // An engine that runs may have millions of other mappings.
+        let has_permanent = !config.statics.is_empty() || !config.services.is_empty();
+        let slots = has_permanent.then(|| engine.table.slots());
+        let permanent = slots.into_iter().flatten().filter_map(|slot| {
+            let mapping = engine.table.mapping(slot);
+            let ends = (mapping.protocol, mapping.external(), mapping.internal());
+            mapping.is_fixed().then_some((ends, slot))
+        });
         let rules = config.realms.iter().flat_map(|realm| &realm.rules).chain(&config.rules);
         let ruled = rules.filter_map(|rule| match rule.action {
             RuleAction::SnatTo(_, address) => Some(address.to_bits()),

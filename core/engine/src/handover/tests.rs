@@ -479,6 +479,19 @@ fn engine_with_one(config: &Config) -> Engine {
     engine
 }
 
+/// An engine that runs begins copies between two packets, with millions of mappings.
+#[test]
+fn a_restoration_into_an_engine_that_runs_lists_permanent_mappings_alone() {
+    let permanent = |engine: &Engine| Restoration::new(engine).permanent.len();
+    assert_eq!(permanent(&engine_with_one(&config(0))), 0);
+    let config = config(6);
+    let mut engine = Engine::new(&config, [3; 32], Timestamp(START)).unwrap();
+    let fixed = engine.mappings().count();
+    World { now: START }.take(&mut engine, &[], &Step::Out(protocol::UDP, 5, 0, 0, 0, 0));
+    assert_eq!(engine.mappings().count(), fixed + 1);
+    assert_eq!(permanent(&engine), fixed);
+}
+
 #[test]
 fn what_another_configuration_has_no_place_for_is_left_out_and_counted() {
     let first = engine_with_one(&config(0));

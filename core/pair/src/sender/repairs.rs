@@ -9,14 +9,16 @@ use alloc::vec::Vec;
 impl Sender {
     /// Digests of everything sent so far, as a message.
     pub fn digests(&self) -> Vec<u8> {
-        let mut unsettled = Vec::new();
-        let mut from = 0;
-        while let Some(key) = self.lost.next(from) {
-            unsettled.push(Digests::bucket(key) as u16);
+        // Most keys may be among them: the search ends with the last bucket.
+        let (mut is_unsettled, mut left, mut from) = ([false; BUCKETS], BUCKETS, 0);
+        while left > 0
+            && let Some(key) = self.lost.next(from)
+        {
+            left -= usize::from(!core::mem::replace(&mut is_unsettled[Digests::bucket(key)], true));
             from = key + 1;
         }
-        unsettled.sort_unstable();
-        unsettled.dedup();
+        let buckets = 0..BUCKETS as u16;
+        let unsettled: Vec<u16> = buckets.filter(|at| is_unsettled[usize::from(*at)]).collect();
         packet::write_digests(self.id, (self.next - 1, self.floor), &self.digests, &unsettled)
     }
 

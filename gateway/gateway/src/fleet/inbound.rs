@@ -11,7 +11,7 @@ use natgate_engine::{
     AddressRange, Arithmetic, Copied, Copies, CopyEnds, Endpoint, Engine, Timestamp,
 };
 use natgate_ipv6::CopiedHosts;
-use natgate_pair::{Receiver, write_opinion, write_refused};
+use natgate_pair::{Message, Receiver, write_opinion, write_refused};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -172,7 +172,8 @@ impl Inbound {
         self.refused.records()
     }
 
-    /// Receives records or digests. Returns the answer.
+    /// Receives records or digests. Returns a request for repair. [`Inbound::confirm`] is due
+    /// afterwards.
     pub(super) fn receive(
         &mut self,
         (engine, hosts, ports): (&mut Engine, &mut CopiedHosts<'_>, &mut SharedPorts),
@@ -183,8 +184,11 @@ impl Inbound {
         let accepts = self.accepts();
         let Self { copies, receiver, refused, .. } = self;
         let copies = copies.as_mut().filter(|_| accepts)?;
+        if let Some((_, Message::Packet(packet))) = natgate_pair::read(bytes) {
+            packet.records().for_each(|(_, record)| engine.fetch_for_copy(record));
+        }
         let has = |address| is_in(ranges, address);
-        receiver.receive(bytes, now.0, |key, record, translation| {
+        receiver.take(bytes, now.0, |key, record, translation| {
             if let Some(difference) = translation.difference() {
                 engine.set_clock_difference(copies, difference);
             }
@@ -242,6 +246,11 @@ impl Inbound {
             }
             None
         })
+    }
+
+    /// The confirmation of the packets that have come since the last one.
+    pub(super) fn confirm(&mut self) -> Option<Vec<u8>> {
+        self.receiver.confirm_taken()
     }
 
     /// The mapping in a slot has ended by itself. Returns a request for its record, if it was a

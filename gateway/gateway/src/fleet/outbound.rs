@@ -75,8 +75,9 @@ pub(super) struct Outbound {
     held: Held,
     /// The last answer of each worker of the partner to a state. The caller takes their losses.
     pub(super) answers: Vec<Answer>,
-    /// Mark of the loss that the last state told.
+    /// Mark of the loss that the last state told, and whether it said that the copy was complete.
     told: u64,
+    told_complete: bool,
     /// Time after which an unconfirmed packet counts as lost, and the latest confirmations of all
     /// workers of the partner when one was lost last.
     late: Duration,
@@ -119,6 +120,7 @@ impl Outbound {
             held: Held::default(),
             answers: vec![Answer::default(); readers],
             told: 0,
+            told_complete: false,
             late: Duration::ZERO,
             confirmed: vec![0; readers],
             takes_all: false,
@@ -264,7 +266,7 @@ impl Outbound {
         }
     }
 
-    /// Sends the owner's state if it is due.
+    /// Sends the owner's state if it is due: at once when the copy is complete.
     fn tell_state(
         &mut self,
         (engine, hosts, ports): (&Engine, &CopiedHosts<'_>, &SharedPorts),
@@ -273,19 +275,20 @@ impl Outbound {
         send: &mut impl FnMut(Vec<u8>) -> bool,
     ) {
         let mark = epoch.map_or(0, |(_, mark)| mark);
-        if now < self.next_state && mark == self.told {
+        let is_complete = self.is_complete(now);
+        if now < self.next_state && mark == self.told && (self.told_complete || !is_complete) {
             return;
         }
         // A planned move waits until the partner has heard of the loss.
         let has_heard = self.heard() == mark;
         self.next_state = now.plus(if has_heard { STATE } else { SOON });
-        self.told = mark;
+        (self.told, self.told_complete) = (mark, is_complete);
         let mut origin = Vec::new();
         engine.copy_origin(&mut origin);
         let arithmetic = arithmetic_of(engine, hosts, ranges);
         let is_sure = self.binding.word(now);
         let controls = ports.controls(now, self.sender.id().slice);
-        let (origin, sent, is_complete) = (&origin[..], now.0, self.is_complete(now));
+        let (origin, sent) = (&origin[..], now.0);
         let state = State { origin, arithmetic, epoch, sent, is_sure, controls };
         send(write_state(self.sender.id(), is_complete, &state.write()));
         let is_incurable = |answer: &Answer| {

@@ -11,7 +11,7 @@ mod prints;
 use super::hosts::{HostIdentity, HostNumbers, NoNumber};
 use super::{ABSENT, LEFT_OUT, MappingParts, NO_REALM, Restoration, RestoreError};
 use crate::config::RealmConfig;
-use crate::endpoint::{AddressPort, External};
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::Engine;
 use crate::handover::number_of;
 use crate::handover::record::{HEAD, MappingFields, Reader, STATIC};
@@ -30,6 +30,7 @@ pub struct Copies {
     restoration: Restoration,
     /// For each key the copy that it has, so that another mapping in its slot is told apart.
     made: Vec<Option<Made>>,
+    count: usize,
     /// Start of the other engine's scale.
     base: u64,
     /// Difference between the scales of the two engines, nanoseconds: whole ticks. The first is
@@ -37,6 +38,8 @@ pub struct Copies {
     /// and follows the clocks.
     shift: i128,
     end_shift: i128,
+    /// The difference between the clocks that was set last.
+    difference: Option<i128>,
     /// The numbers that realms had in this engine when a record named them last.
     realms: BTreeMap<Vec<u8>, u16>,
 }
@@ -254,9 +257,16 @@ impl Engine {
         let tick = i128::from(nanos(TICK));
         let between = i128::from(self.time_of(self.present_tick())) - i128::from(base);
         let shift = between - i128::from(now.saturating_sub(base)) / tick * tick;
-        let realms = BTreeMap::new();
-        let made = Vec::new();
-        Ok(Copies { restoration, made, base, shift, end_shift: shift, realms })
+        Ok(Copies {
+            restoration,
+            made: Vec::new(),
+            count: 0,
+            base,
+            shift,
+            end_shift: shift,
+            difference: None,
+            realms: BTreeMap::new(),
+        })
     }
 
     /// Goes on with the copies after this engine has got other settings. The copies stay.
@@ -270,10 +280,29 @@ impl Engine {
     /// time: this engine's time less the other one's, nanoseconds, as far as it is known now. Ends
     /// in later records are moved by it, to the next tick that is not earlier.
     pub fn set_clock_difference(&self, copies: &mut Copies, difference: i128) {
+        if copies.difference.replace(difference) == Some(difference) {
+            return;
+        }
         let tick = i128::from(nanos(TICK));
         let (other, own) = (i128::from(copies.base), i128::from(self.base()));
         let ticks = -(own - other - difference).div_euclid(tick);
         copies.end_shift = own - other + ticks * tick;
+    }
+
+    /// Fetches the memory that the copy of a record will need. Copies of many mappings are at
+    /// random places: without this each waits for its own. The engine stays as it is.
+    pub fn fetch_for_copy(&self, record: &[u8]) {
+        let Some(fields) = MappingFields::read(&mut Reader::new(record)) else { return };
+        let AddressPort { address, port } = fields.external;
+        if let Some(index) = self.external.index(address) {
+            self.external.fetch_owner(fields.protocol, External::new(index, port));
+        }
+        // Most records are of realm 0. For others this is in vain.
+        let host = Host::new(0, fields.internal.address);
+        let internal = Internal::new(host, fields.internal.port);
+        let key = self.table.key(fields.protocol, internal, fields.remote);
+        self.table.prefetch_index(self.table.hash(key));
+        self.subscribers.prefetch(host);
     }
 
     /// Makes or renews the copy of a mapping by the record of its key. `hosts` gives numbers to
@@ -285,13 +314,27 @@ impl Engine {
         &mut self,
         copies: &mut Copies,
         hosts: &mut dyn HostNumbers,
+        record: (u32, &[u8]),
+    ) -> Result<Copied, RestoreError> {
+        // Their memory serves the next record, too.
+        let mut parts = core::mem::take(&mut copies.restoration.parts);
+        let copied = self.copy_parts(copies, hosts, record, &mut parts);
+        copies.restoration.parts = parts;
+        copied
+    }
+
+    /// As [`Engine::copy`]; `parts` are memory for those of the record.
+    fn copy_parts(
+        &mut self,
+        copies: &mut Copies,
+        hosts: &mut dyn HostNumbers,
         (key, record): (u32, &[u8]),
+        parts: &mut MappingParts,
     ) -> Result<Copied, RestoreError> {
         const WRONG: RestoreError = RestoreError::Damaged("a mapping that cannot be");
-        let mut parts = MappingParts::default();
         let mut from = Reader::new(record);
         let mut fields = parts.read(&mut from).map_err(RestoreError::Damaged)?;
-        let essence = essence(&fields, &parts, from.rest());
+        let essence = essence(&fields, parts, from.rest());
         let names = names_in(&mut from).ok_or(WRONG)?;
         let has_once = names.once.is_empty() || names.once.len() == 2 * parts.holds.len();
         if !parts.are_valid() || fields.number != key || !has_once {
@@ -303,7 +346,7 @@ impl Engine {
         let realm = names.realm.map_or(Some(0), |name| self.realm_named(copies, name, names.host));
         fields.realm = realm.unwrap_or(NO_REALM);
         fields.timeouts = self.set_with(names.set);
-        copies.move_times(&mut fields, &mut parts);
+        copies.move_times(&mut fields, parts);
         self.forget_ended(copies, fields.number);
         if let Some((host, realm)) = names.host.zip(realm) {
             match hosts.number(realm, host) {
@@ -316,7 +359,7 @@ impl Engine {
             }
         }
         let number = (fields.realm, Ipv4Addr::from_bits(fields.internal.address));
-        let placed = self.place_copy(copies, &mut fields, &parts);
+        let placed = self.place_copy(copies, &mut fields, parts);
         let has_copy = matches!(placed, Ok(Placed::Whole | Placed::Part));
         if names.host.is_some() && realm.is_some() && !has_copy {
             hosts.take_back(number);
@@ -529,10 +572,9 @@ impl Copies {
         Some(PairPort { protocol, external, remote: Ipv4Addr::from_bits(remote), number: 0 })
     }
 
-    /// Number of mappings that have copies, ones that have ended by themselves included. Looks at
-    /// every key.
+    /// Number of mappings that have copies, ones that have ended by themselves included.
     pub fn count(&self) -> usize {
-        self.made.iter().flatten().count()
+        self.count
     }
 
     fn note(&mut self, key: u32, made: Option<Made>) {
@@ -540,7 +582,8 @@ impl Copies {
         if self.made.len() <= at {
             self.made.resize(at + 1, None);
         }
-        self.made[at] = made;
+        self.count += usize::from(made.is_some());
+        self.count -= usize::from(core::mem::replace(&mut self.made[at], made).is_some());
     }
 
     fn move_times(&self, fields: &mut MappingFields, parts: &mut MappingParts) {

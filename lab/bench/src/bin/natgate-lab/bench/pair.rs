@@ -5,11 +5,12 @@ use crate::Failure;
 use crate::demo::{Notice, Outage, Stage};
 use anyhow::{Context, anyhow};
 use natgate_lab::bed::TAG;
-use natgate_lab::copies::{self, Price};
+use natgate_lab::copies::{self, Join, Price};
 use natgate_lab::report::{Axis, Plot, Report, Series, Style, Table, progress};
 use natgate_lab::spread::Spread;
 use natgate_testnet::PairNetwork;
 use serde::Serialize;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Losses on the link between the nodes, percent.
@@ -31,16 +32,19 @@ Each run makes two gateways in network namespaces of its own, with the mappings,
 packets a second, a download and iperf3. It kills the active gateway (kill -9), and starts it again.
 Routers notice the death by three requests without an answer, 50 ms apart; in further runs they are
 told, as by a routing daemon, when the guardian has removed the announced routes. Losses are on the
-link between the nodes, both ways. A run takes half a minute.
+link between the nodes, both ways. A run takes half a minute, with 10M mappings a quarter of an
+hour.
 
 The price of the copy is measured in memory: a worker that makes 100,000 mappings a second (quick:
-10,000), without a partner and with one, and the link between the two.
+10,000), without a partner and with one, and the link between the two. So is a join: a partner
+without mappings comes to an owner with all of them.
 
 It needs root, ip, ethtool, setpriv, nft and iperf3.
 
 Examples:
 natgate bench pair --quick
-natgate bench pair --runs 1 --mappings 1M --losses 0,5 --out /tmp/pair";
+natgate bench pair --runs 1 --mappings 1M --losses 0,5 --out /tmp/pair
+natgate bench pair --runs 1 --mappings 10M --losses 0";
 
 /// Measure what a kill of one of two gateways costs
 #[derive(clap::Args)]
@@ -66,8 +70,8 @@ pub(super) struct Args {
 
 /// Parses a number of mappings that the subscribers of the network can have.
 fn few_mappings(text: &str) -> Result<u32, String> {
-    let wrong = "a number of mappings is 1 to 1M here";
-    mappings(text).ok().filter(|count| *count <= 1_000_000).ok_or(wrong.into())
+    let wrong = "a number of mappings is 1 to 10M here";
+    mappings(text).ok().filter(|count| *count <= 10_000_000).ok_or(wrong.into())
 }
 
 /// Figures of all runs.
@@ -78,6 +82,7 @@ struct Results {
     /// Rate of the measurement of the price, new mappings a second.
     rate: u32,
     prices: Vec<Price>,
+    joins: Vec<Join>,
     failed: Vec<Failed>,
 }
 
@@ -127,23 +132,29 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     };
     let (rate, time) = if quick { PRICED_QUICK } else { PRICED };
     let mut results =
-        Results { mappings, runs: Vec::new(), rate, prices: vec![], failed: Vec::new() };
+        Results { mappings, runs: vec![], rate, prices: vec![], joins: vec![], failed: vec![] };
     let cases = losses.iter().map(|loss| (*loss, Notice::Requests)).chain([(0, Notice::Routes)]);
     let all = cases.flat_map(|case| (0..runs).map(move |_| case));
-    let progress = progress(u64::from(runs) * (losses.len() as u64 + 2));
+    let progress = progress(u64::from(runs) * (losses.len() as u64 + 3));
     for run in 0..runs {
-        match price(&format!("{TAG}{}-p{run}", std::process::id()), rate, time) {
+        let failed = |what: &str, error: anyhow::Error| {
+            let why = format!("{what}: {error:#}");
+            Failed { loss_percent: 0, told: false, why }
+        };
+        let price = |folder: &Path| copies::measure(folder, rate, time);
+        match in_memory(&name_of(format!("p{run}")), price) {
             Ok(price) => results.prices.push(price),
-            Err(error) => {
-                let why = format!("the price of the copy: {error:#}");
-                results.failed.push(Failed { loss_percent: 0, told: false, why });
-            }
+            Err(error) => results.failed.push(failed("the price of the copy", error)),
+        }
+        progress.inc(1);
+        match in_memory(&name_of(format!("j{run}")), |folder| copies::join(folder, mappings)) {
+            Ok(join) => results.joins.push(join),
+            Err(error) => results.failed.push(failed("the join", error)),
         }
         progress.inc(1);
     }
     for (number, (loss, notice)) in all.enumerate() {
-        let name = format!("{TAG}{}-{number}", std::process::id());
-        match measure(&name, mappings, (loss, notice)) {
+        match measure(&name_of(number.to_string()), mappings, (loss, notice)) {
             Ok(run) => results.runs.push(run),
             Err(error) => {
                 let (told, why) = (notice == Notice::Routes, format!("{error:#}"));
@@ -204,10 +215,18 @@ fn measure(name: &str, mappings: u32, (loss, notice): (u32, Notice)) -> anyhow::
     })
 }
 
-/// The price of the copy. A namespace has the link, a folder the nodes' certificates.
-fn price(name: &str, rate: u32, time: Duration) -> anyhow::Result<Price> {
+/// Name of a network.
+fn name_of(number: String) -> String {
+    format!("{TAG}{}-{number}", std::process::id())
+}
+
+/// Measures two nodes in memory. A namespace has the link, a folder the nodes' certificates.
+fn in_memory<T: Send>(
+    name: &str,
+    measure: impl FnOnce(&Path) -> anyhow::Result<T> + Send,
+) -> anyhow::Result<T> {
     let network = PairNetwork::build(name).context("cannot build the network")?;
-    network.node("a").enter(|| copies::measure(&network.directory(), rate, time))?
+    network.node("a").enter(|| measure(&network.directory()))?
 }
 
 /// Loses packets of the link between the nodes, in both.
@@ -288,6 +307,12 @@ fn report(results: &Results) -> Report {
         results.rate
     ));
     report.table(price_table(&results.prices, results.rate));
+    report.text(
+        "A join: the owner has all mappings, between devices in memory, and a partner without any \
+         starts its link. Copied: the owner knows that the copy is complete. Both nodes and both \
+         links share the machine's processors. Times of processors are for each mapping.",
+    );
+    report.table(join_table(&results.joins));
     report
 }
 
@@ -335,6 +360,30 @@ fn price_table(prices: &[Price], rate: u32) -> Table {
         spread(of(|price| price.active_ns)),
         spread(of(|price| price.partner_ns)),
         format!("{:.1} %", more * f64::from(rate) / 1e9 * 100.0),
+    ])
+}
+
+fn join_table(joins: &[Join]) -> Table {
+    let of = |read: fn(&Join) -> f64| spread(joins.iter().map(read));
+    let header = [
+        "runs",
+        "mappings",
+        "copied, ms",
+        "the owner's worker, ns",
+        "the partner's worker, ns",
+        "the links, ns",
+        "packets",
+        "lost",
+    ];
+    Table::new(header).row([
+        joins.len().to_string(),
+        joins.first().map_or(0, |join| join.mappings).to_string(),
+        of(|join| join.copied_ms),
+        of(|join| join.owner_ns),
+        of(|join| join.partner_ns),
+        of(|join| join.links_ns),
+        of(|join| join.packets as f64),
+        of(|join| join.lost as f64),
     ])
 }
 

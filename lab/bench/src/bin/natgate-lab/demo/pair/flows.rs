@@ -57,7 +57,8 @@ impl Flows {
     /// Opens the sockets for this number of mappings.
     pub(super) fn prepare(network: &PairNetwork, count: u32) -> anyhow::Result<Self> {
         let node = network.node("sub");
-        node.ip_batch(&format!("route add local {PAIR_SUBSCRIBERS}/18 dev lo\n"))?;
+        let (subscribers, len) = PAIR_SUBSCRIBERS;
+        node.ip_batch(&format!("route add local {subscribers}/{len} dev lo\n"))?;
         let ports = (FIRST_PORT..FIRST_PORT + EACH)
             .map(|port| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)));
         let ports = node.enter(|| ports.collect::<Result<_, _>>())??;
@@ -151,7 +152,7 @@ impl Flows {
 /// Internal endpoint of a mapping.
 fn internal(id: u32) -> SocketAddrV4 {
     let each = u32::from(EACH);
-    let address = Ipv4Addr::from_bits(PAIR_SUBSCRIBERS.to_bits() + 1 + id / each);
+    let address = Ipv4Addr::from_bits(PAIR_SUBSCRIBERS.0.to_bits() + 1 + id / each);
     SocketAddrV4::new(address, FIRST_PORT + (id % each) as u16)
 }
 

@@ -12,17 +12,21 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest wait for a state of the pair.
+/// Longest wait for a state of the pair with few mappings, and mappings for which it waits one
+/// second more.
 const PATIENCE: Duration = Duration::from_secs(60);
+const COPIED_A_SECOND: u32 = 50_000;
 
 /// Most mappings that the slices of the example have ports for, with room to spare.
 const FEW: u32 = 400_000;
 
-/// The slices of the example, and those for more mappings.
-const SLICES: [[&str; 2]; 3] = [
-    ["203.0.113.0/28", "203.0.113.0/25"],
-    ["203.0.113.0/29", "203.0.113.0/26"],
-    ["203.0.113.8/29", "203.0.113.64/26"],
+/// The pool and the slices of the example, and those for more mappings. Mappings do not end while
+/// they are made.
+const FOR_MANY: [[&str; 2]; 4] = [
+    ["\"203.0.113.0/28\"", "\"203.0.113.0/24\""],
+    ["\"203.0.113.0/29\"", "\"203.0.113.0/25\", \"203.0.113.128/26\""],
+    ["\"203.0.113.8/29\"", "\"203.0.113.192/26\""],
+    ["hold_down = \"1s\"", "hold_down = \"1s\"\nudp = \"1h\""],
 ];
 
 /// Traffic before the kill, and after it.
@@ -83,11 +87,18 @@ impl Stage {
         let more = if self.notice == Notice::Routes { "[announce]\n" } else { "" };
         let mut config = self.network.config(name, more);
         if self.mappings > FEW {
-            for [few, many] in SLICES {
+            for [few, many] in FOR_MANY {
                 config = config.replace(few, many);
             }
+            let most = self.mappings + self.mappings / 16;
+            config += &format!("[limits]\nmappings = {most}\nextra_sessions = 65536\n");
         }
         Ok(self.network.start(&crate::gateway()?, name, &config)?)
+    }
+
+    /// Longest wait for a state of the pair.
+    fn patience(&self) -> Duration {
+        PATIENCE + Duration::from_secs((self.mappings / COPIED_A_SECOND).into())
     }
 
     fn running(&self) -> anyhow::Result<[&PairNode; 2]> {
@@ -102,7 +113,7 @@ impl Stage {
         let nodes = self.running()?;
         Ok(nodes
             .into_iter()
-            .try_for_each(|node| node.wait_until("the pair", PATIENCE, is_whole))?)
+            .try_for_each(|node| node.wait_until("the pair", self.patience(), is_whole))?)
     }
 
     /// Makes the mappings. Returns the number of subscribers.
@@ -117,7 +128,7 @@ impl Stage {
         let number =
             |state: &Value, key: &str| state["slices"][0]["sent"][key].as_u64().unwrap_or_default();
         let wanted = u64::from(self.mappings);
-        a.wait_until("the copy", PATIENCE, |state| {
+        a.wait_until("the copy", self.patience(), |state| {
             is_whole(state) && number(state, "records") >= wanted
         })?;
         let state = a.status()?;
@@ -198,8 +209,8 @@ impl Stage {
         let began = Instant::now();
         self.a = Some(self.node("a")?);
         let [a, b] = self.running()?;
-        b.wait_until("the take-over", PATIENCE, |state| owns(state, 0))?;
-        a.wait_until("the copy", PATIENCE, is_whole)?;
+        b.wait_until("the take-over", self.patience(), |state| owns(state, 0))?;
+        a.wait_until("the copy", self.patience(), is_whole)?;
         Ok(began.elapsed())
     }
 
@@ -208,7 +219,7 @@ impl Stage {
         let began = Instant::now();
         let [a, b] = self.running()?;
         b.command(&["move", "0", "a"])?;
-        a.wait_until("the move", PATIENCE, |state| owns(state, 0))?;
+        a.wait_until("the move", self.patience(), |state| owns(state, 0))?;
         let moved = began.elapsed();
         self.traffic()?.watch.restore()?;
         thread::sleep(Duration::from_secs(2));
