@@ -134,6 +134,12 @@ impl Engine {
         }
     }
 
+    /// True if a word of 64 ports of an external address is this engine's own.
+    pub fn owns(&self, address: Ipv4Addr, word: usize) -> bool {
+        let index = self.external.index(address.to_bits());
+        index.is_some_and(|index| word < 1024 && self.external.owns(index, word))
+    }
+
     /// The words of 64 ports of the block that a port is in. `None`: the port is in no block, or in
     /// one without whole words.
     pub fn block_words(&self, address: Ipv4Addr, port: u16) -> Option<Range<usize>> {
