@@ -160,12 +160,13 @@ impl Engine {
     }
 
     /// Gives out these words of a block from now on, as another engine gave them up
-    /// ([`Engine::cede_block`]). The held ports have a whole hold-down.
+    /// ([`Engine::cede_block`]). The held ports have a whole hold-down. Beyond the limit of held
+    /// ports, those that were held longest become free.
     pub fn own_block(&mut self, address: Ipv4Addr, words: Range<usize>, held: &[(u8, u16)]) {
         self.own(address, words);
         let until = self.deadline(self.now, self.timeouts.hold_down);
         if let Some(index) = self.external.index(address.to_bits()) {
-            held.iter().for_each(|&(own, port)| self.external.hold(own, index, port, until));
+            self.external.hold_all(index, held, [self.tick, until]);
         }
     }
 
