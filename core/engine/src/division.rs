@@ -134,6 +134,12 @@ impl Engine {
         }
     }
 
+    /// True if a word of 64 ports of an external address is this engine's own.
+    pub fn owns(&self, address: Ipv4Addr, word: usize) -> bool {
+        let index = self.external.index(address.to_bits());
+        index.is_some_and(|index| word < 1024 && self.external.owns(index, word))
+    }
+
     /// The words of 64 ports of the block that a port is in. `None`: the port is in no block, or in
     /// one without whole words.
     pub fn block_words(&self, address: Ipv4Addr, port: u16) -> Option<Range<usize>> {
@@ -154,12 +160,13 @@ impl Engine {
     }
 
     /// Gives out these words of a block from now on, as another engine gave them up
-    /// ([`Engine::cede_block`]). The held ports have a whole hold-down.
+    /// ([`Engine::cede_block`]). The held ports have a whole hold-down. Beyond the limit of held
+    /// ports, those that were held longest become free.
     pub fn own_block(&mut self, address: Ipv4Addr, words: Range<usize>, held: &[(u8, u16)]) {
         self.own(address, words);
         let until = self.deadline(self.now, self.timeouts.hold_down);
         if let Some(index) = self.external.index(address.to_bits()) {
-            held.iter().for_each(|&(own, port)| self.external.hold(own, index, port, until));
+            self.external.hold_all(index, held, [self.tick, until]);
         }
     }
 

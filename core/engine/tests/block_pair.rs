@@ -17,12 +17,18 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const RANGE: AddressRange = AddressRange { first: ADDRESS, last: ADDRESS };
 /// An engine that gives out some words of ports. There are two blocks, words 32 and 33.
 fn worker(words: Range<usize>, duty: Duty) -> Lab {
+    worker_with(words, duty, None)
+}
+
+/// Such an engine with a limit of held ports.
+fn worker_with(words: Range<usize>, duty: Duty, held_ports: Option<u32>) -> Lab {
     let release_after = Duration::from_secs(60);
     let block = BlockConfig { size: 64, max_per_subscriber: 1, release_after };
     let of_pool = pool("203.0.113.1", "203.0.113.1", (2048, 2175));
     let pools = vec![PoolConfig { allocation: Some(Allocation::Block(block)), ..of_pool }];
     let mut config = Config { pools, ..config() };
     config.timeouts.hold_down = Duration::from_secs(120);
+    config.limits.held_ports = held_ports;
     let mut lab = Lab::new(&config);
     lab.engine.divide((0, 2), |_, _| true);
     lab.engine.own(ADDRESS, words);
@@ -225,4 +231,22 @@ fn a_block_that_goes_to_another_engine_leaves_its_ports_held() {
     lab.wait_s(121.0);
     assert!(taken(&lab).is_empty());
     assert_ne!(usize::from(mapped(&mut lab, 6)) / 64, word);
+}
+
+/// Beyond the limit, the ports that were held longest are free, and not those of the block.
+#[test]
+fn held_ports_of_a_block_take_the_places_of_those_that_were_held_longest() {
+    let held = [(UDP, 33 * 64), (UDP, 33 * 64 + 1)];
+    for (limit, left) in [(3, 1), (2, 0), (1, 0), (0, 0)] {
+        let mut lab = worker_with(32..33, OWNER, Some(limit));
+        let number = mapped(&mut lab, 5);
+        clear(&mut lab);
+        lab.engine.end_rest(port(number));
+        lab.wait_s(1.0);
+        lab.engine.own_block(ADDRESS, 33..34, &held);
+        let taken = taken(&lab);
+        let of_block = taken.iter().filter(|port| held.contains(&(UDP, **port))).count();
+        assert_eq!(of_block, held.len().min(limit as usize), "{limit}: {taken:?}");
+        assert_eq!(taken.len() - of_block, left, "{limit}: {taken:?}");
+    }
 }

@@ -373,6 +373,54 @@ fn a_reload_of_the_owner_changes_no_record() {
     assert_eq!((realm_of(&mut b, &blue), realm_of(&mut b, &green)), (2, 3));
 }
 
+/// A reload adds the static mapping while copies go on, at either engine first, and once more after
+/// another one has removed it.
+#[test]
+fn a_static_mapping_that_a_reload_adds_gets_the_sessions_of_its_copy() {
+    for (owner_first, removes) in [(true, false), (false, false), (true, true), (false, true)] {
+        let (mut a, mut b) = (node(A, &[B]), node(B, &[A]));
+        a.out(&udp("10.0.0.9:9", REMOTE));
+        let mut copies = b.engine.begin_copies(&origin(&a)).expect("begins");
+        copy_all(&a, &mut b, &mut copies);
+        let statics = vec![StaticMapping {
+            external: (A.parse().unwrap(), Some(2500)),
+            internal: ("10.0.0.5".parse().unwrap(), Some(80)),
+            protocol: Some(protocol::UDP),
+            ..StaticMapping::default()
+        }];
+        let without = |lab: &Lab| lab.engine.config().clone();
+        let with = |lab: &Lab| Config { statics: statics.clone(), ..without(lab) };
+        let [of_a, of_b] = [&a, &b].map(with);
+        if owner_first {
+            reload(&mut a, &of_a);
+            a.inward(&udp(REMOTE, "203.0.113.1:2500"));
+            let mut refused = 0;
+            for (key, (record, _)) in &records(&a) {
+                let copied = b.engine.copy(&mut copies, &mut NoNumbers, (*key, record));
+                refused += usize::from(copied == Ok(Copied::NoPlace));
+            }
+            assert_eq!(refused, 1, "there is no such static mapping");
+        }
+        reload(&mut b, &of_b);
+        if removes {
+            let before = Config { statics: Vec::new(), ..of_b.clone() };
+            reload(&mut b, &before);
+            reload(&mut b, &of_b);
+        }
+        b.engine.renew_copies(&mut copies);
+        if !owner_first {
+            reload(&mut a, &of_a);
+            a.inward(&udp(REMOTE, "203.0.113.1:2500"));
+        }
+        assert_eq!(copy_all(&a, &mut b, &mut copies), 2, "{owner_first}");
+        let sessions = |lab: &Lab| {
+            let one = lab.engine.mappings().find(|one| one.id.external.port == 2500);
+            one.expect("the static mapping").sessions
+        };
+        assert_eq!([sessions(&a), sessions(&b)], [1; 2], "{owner_first}");
+    }
+}
+
 #[test]
 fn ends_follow_the_clocks_and_the_identity_of_a_copy_does_not() {
     let (mut a, mut b) = (node(A, &[B]), node(B, &[A]));

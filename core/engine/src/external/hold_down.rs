@@ -182,11 +182,28 @@ impl ExternalPorts {
     /// Holds a port of a pool until tick `release`, if the port has no owner, no static mapping has
     /// the whole address, and the limit of held ports leaves room.
     pub(crate) fn hold(&mut self, protocol: u8, index: u32, port: u16, release: u32) {
+        if self.held < self.most_held {
+            self.hold_beyond(protocol, index, port, release);
+        }
+    }
+
+    /// Holds ports of an address until tick `release`, with their protocols. Beyond the limit, the
+    /// ports that are due first become free.
+    pub(crate) fn hold_all(&mut self, index: u32, ports: &[(u8, u16)], [now, release]: [u32; 2]) {
+        if self.most_held == 0 || release <= now {
+            return;
+        }
+        for &(protocol, port) in ports {
+            self.hold_beyond(protocol, index, port, release);
+            self.limit_held(now);
+        }
+    }
+
+    /// [`ExternalPorts::hold`], whatever the limit is.
+    fn hold_beyond(&mut self, protocol: u8, index: u32, port: u16, release: u32) {
         let (place, slot) = (protocol_index(protocol), &mut self.slots[index as usize]);
         let number = usize::from(slot.pool);
-        let Some(pool) = self.pools.get(number).filter(|_| self.held < self.most_held) else {
-            return;
-        };
+        let Some(pool) = self.pools.get(number) else { return };
         let ports = &mut self.ports[place];
         if slot.kept >> place & 1 != 0
             || !(pool.ports.0..=pool.ports.1).contains(&port)

@@ -128,6 +128,11 @@ impl ExternalPorts {
         }
     }
 
+    /// True if a word of 64 ports of an address is the engine's own.
+    pub(crate) fn owns(&self, index: u32, word: usize) -> bool {
+        self.part.mask(index, word) != 0
+    }
+
     /// Gives out from now on exactly the ports of an address whose words `is_own` accepts.
     pub(crate) fn own_only(&mut self, index: u32, is_own: impl Fn(usize) -> bool) {
         for word in 0..WORDS {

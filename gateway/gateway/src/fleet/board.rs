@@ -263,6 +263,12 @@ impl Board {
         std::mem::take(&mut lock(&self.places[worker].blocks))
     }
 
+    /// Blocks that a worker has been given and has not taken yet.
+    #[cfg(test)]
+    pub(super) fn waiting_blocks(&self, worker: usize) -> Vec<GivenBlock> {
+        lock(&self.places[worker].blocks).clone()
+    }
+
     pub(super) fn report(&self, worker: usize, reports: impl Iterator<Item = Report>) {
         let mut known = lock(&self.places[worker].reports);
         known.clear();

@@ -490,6 +490,12 @@ impl Member {
         (borrowed, lent)
     }
 
+    /// Words of ports that other workers have given to this one, and that are on their way.
+    #[cfg(test)]
+    pub(crate) fn gifts(&self) -> Vec<(Ipv4Addr, std::ops::Range<usize>)> {
+        self.lender.gifts()
+    }
+
     /// Time of the next work without a packet.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         self.guide.next_deadline()

@@ -460,6 +460,18 @@ impl Partition {
         })
     }
 
+    /// Runs of words, among some of an address, that a worker owns.
+    pub(super) fn owned_of(
+        &self,
+        worker: usize,
+        address: Ipv4Addr,
+        words: &Range<usize>,
+    ) -> Vec<Range<usize>> {
+        let all = self.row(address.to_bits()).map(|row| row.owners.stretches(worker));
+        let common = |run: Range<usize>| run.start.max(words.start)..run.end.min(words.end);
+        all.into_iter().flatten().map(common).filter(|run| !run.is_empty()).collect()
+    }
+
     /// Makes a worker the owner of ports, by words.
     pub(super) fn give(&self, address: Ipv4Addr, words: Range<usize>, worker: usize) {
         let Some(row) = self.row(address.to_bits()) else { return };

@@ -18,7 +18,8 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// Pause after all other workers had none to give.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Most words of 64 ports that change hands at once, so that the transfer delays no packet.
+/// Most words of 64 ports that change hands at once, so that the transfer delays no packet, unless
+/// a block has more.
 const MOST_WORDS: usize = 16;
 
 /// A worker is short of ports below this number, or below this part of its share of a pool.
@@ -75,6 +76,21 @@ impl PortKind {
         let addresses = if self.address.is_some() { 1 } else { pool.count() as u32 };
         let share = ports.saturating_mul(addresses) / workers as u32;
         LEAST_FREE.min(share / 4).max(share / LEAST_PART)
+    }
+
+    /// Words that one of `workers` workers gives away at most, with so many `free` ports: half of
+    /// those that it does not need, in whole blocks. So it does not ask for them at once.
+    fn most_words(self, config: &Config, workers: usize, free: u32) -> usize {
+        if self.is_low {
+            return 1;
+        }
+        let spare = free.saturating_sub(self.least(config, workers)) as usize / 2 / 64;
+        let pool = config.pools.get(self.pool);
+        let block = match pool.map(|pool| config.allocation_of(pool)) {
+            Some(Allocation::Block(block)) => usize::from(block.size).div_ceil(64).max(1),
+            _ => 1,
+        };
+        (spare.min(MOST_WORDS) / block * block).max(block)
     }
 }
 
@@ -171,7 +187,11 @@ impl PortLender {
                 }
                 Note::Gift(address, words) => {
                     trade.borrowed += 64 * words.len() as u64;
-                    engine.own(address, words);
+                    // A reload may have come first. It has given the words to the engine, and this
+                    // worker may have given them away since.
+                    for words in partition.owned_of(self.number, address, &words) {
+                        engine.own(address, words);
+                    }
                     self.asked = None;
                 }
                 Note::Nothing => self.ask_another(now),
@@ -182,6 +202,20 @@ impl PortLender {
             self.look(now, engine);
         }
         trade
+    }
+
+    /// Words that are on their way to this worker.
+    #[cfg(test)]
+    pub(super) fn gifts(&self) -> Vec<(Ipv4Addr, Range<usize>)> {
+        let mut gifts = Vec::new();
+        let notes: Vec<Note> = self.notes.try_iter().collect();
+        for note in notes {
+            if let Note::Gift(address, words) = &note {
+                gifts.push((*address, words.clone()));
+            }
+            self.others[self.number].0.try_send(note).expect("it had room");
+        }
+        gifts
     }
 
     /// Checks the pools of this configuration from now on.
@@ -225,8 +259,9 @@ impl PortLender {
     fn lend(&self, to: usize, goods: PortKind, engine: &mut Engine, partition: &Partition) -> u64 {
         let PortKind { pool, address, is_low } = goods;
         let is_known = pool < engine.config().pools.len();
-        let plenty = goods.free(engine) > 2 * goods.least(engine.config(), self.others.len());
-        let most = if is_low { 1 } else { MOST_WORDS };
+        let (free, workers) = (goods.free(engine), self.others.len());
+        let plenty = free > 2 * goods.least(engine.config(), workers);
+        let most = goods.most_words(engine.config(), workers, free);
         let given =
             if is_known && plenty { engine.cede(pool, address, is_low, most) } else { None };
         let (note, ports) = match given {
@@ -249,5 +284,125 @@ impl PortLender {
         let told = sender.try_send(note).is_ok();
         waker.note();
         told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+    use crate::router::settings_of_tests;
+    use natgate_engine::{AddressRange, BlockConfig};
+    use std::os::unix::net::UnixStream;
+
+    const ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+    /// The words of ports of the pool.
+    const ALL: Range<usize> = 32..44;
+
+    /// Workers that share one address.
+    struct Team {
+        partition: Partition,
+        workers: Vec<(Engine, PortLender)>,
+        now: Timestamp,
+    }
+
+    impl Team {
+        /// Workers that have these words.
+        fn new(allocation: Allocation, words: &[Range<usize>]) -> Self {
+            let addresses = vec![AddressRange { first: ADDRESS, last: ADDRESS }];
+            let ports = (64 * ALL.start as u16, 64 * ALL.end as u16 - 1);
+            let allocation = Some(allocation);
+            let pools = vec![PoolConfig { addresses, ports, allocation, ..PoolConfig::default() }];
+            let config = Config { pools, ..Config::default() };
+            let settings = Settings { engine: config, ..settings_of_tests() };
+            let partition = Partition::of(&settings, words.len(), None);
+            let waker = |_| Waker::new(UnixStream::pair().expect("a pair of sockets").0);
+            let wakers: Vec<_> = words.iter().map(waker).collect();
+            let worker = |(mut lender, words): (PortLender, &Range<usize>)| {
+                let config = &settings.engine;
+                let mut engine = Engine::new(config, [7; 32], Timestamp(0)).expect("it is right");
+                engine.divide((lender.number as u16, wakers.len() as u16), |_, _| true);
+                partition.give(ADDRESS, words.clone(), lender.number);
+                engine.own(ADDRESS, words.clone());
+                lender.look_after(config);
+                (engine, lender)
+            };
+            let workers = port_lenders(&wakers).into_iter().zip(words).map(worker).collect();
+            Self { partition, workers, now: Timestamp(0) }
+        }
+
+        /// A turn of a worker. Returns the number of ports that it has lent.
+        fn turn(&mut self, worker: usize) -> u64 {
+            let (engine, lender) = &mut self.workers[worker];
+            lender.turn(self.now, engine, &self.partition).lent
+        }
+
+        /// The workers that give out each word.
+        fn givers(&self) -> Vec<Vec<usize>> {
+            let engines = || self.workers.iter().map(|(engine, _)| engine).enumerate();
+            let of_word = |word| {
+                let givers = engines().filter(|(_, engine)| engine.owns(ADDRESS, word));
+                givers.map(|(number, _)| number).collect()
+            };
+            ALL.map(of_word).collect()
+        }
+
+        /// Number of words of each worker.
+        fn counts(&self) -> Vec<usize> {
+            let givers = self.givers().concat();
+            let count = |worker| givers.iter().filter(|giver| **giver == worker).count();
+            (0..self.workers.len()).map(count).collect()
+        }
+    }
+
+    #[test]
+    fn a_worker_that_lends_ports_keeps_enough_and_the_trade_ends() {
+        for words in [[32..36, 36..36, 36..44], [32..44, 44..44, 44..44], [32..38, 38..44, 44..44]]
+        {
+            let mut team = Team::new(Allocation::Random, &words);
+            let mut lent = Vec::new();
+            for _ in 0..1000 {
+                let of_turn: u64 = (0..3).map(|worker| team.turn(worker)).sum();
+                lent.push(of_turn);
+                team.now = team.now.plus(INTERVAL);
+            }
+            assert!(team.givers().iter().all(|givers| givers.len() == 1));
+            assert_eq!(lent[500..].iter().sum::<u64>(), 0, "{words:?}: the trade goes on");
+            let counts = team.counts();
+            assert!(counts.iter().all(|count| *count > 0), "{words:?}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn blocks_change_hands_as_a_whole() {
+        let release_after = Duration::from_secs(60);
+        let block = BlockConfig { size: 256, max_per_subscriber: 1, release_after };
+        let mut team = Team::new(Allocation::Block(block), &[32..44, 44..44]);
+        for _ in 0..1000 {
+            (0..2).for_each(|worker| _ = team.turn(worker));
+            team.now = team.now.plus(INTERVAL);
+        }
+        let givers = team.givers();
+        assert!(givers.chunks(4).all(|block| block.iter().all(|one| *one == block[0])));
+        assert_eq!(team.counts(), [8, 4]);
+    }
+
+    /// A reload gives words to the engine that are on their way, and the worker lends them before
+    /// it hears that it has got them.
+    #[test]
+    fn words_that_a_worker_has_lent_are_not_its_own_when_it_hears_of_them() {
+        let mut team = Team::new(Allocation::Random, &[32..32, 32..44, 44..44]);
+        team.turn(0);
+        team.turn(2);
+        assert_eq!(team.turn(1), 5 * 64, "the first worker has asked");
+        let (engine, lender) = &mut team.workers[0];
+        for (address, words) in team.partition.owned(lender.number) {
+            engine.own(address, words);
+        }
+        assert_eq!(team.turn(0), 2 * 64, "the third worker has asked before");
+        team.turn(2);
+        let givers = team.givers();
+        assert!(givers.iter().all(|givers| givers.len() == 1), "{givers:?}");
+        assert_eq!(team.counts(), [3, 7, 2]);
     }
 }

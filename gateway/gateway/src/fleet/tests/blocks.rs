@@ -2,8 +2,11 @@
 //! subscriber.
 
 use super::histories::run_history;
-use super::workers::{COUNTS, Counts, Flows};
+use super::strays::taken_ports;
+use super::workers::{COUNTS, Counts, Flows, Worker};
 use super::*;
+use crate::fleet::shared_ports::SearchPlace;
+use protocol::{TCP, UDP};
 
 /// The block of a port.
 fn block((address, port): External) -> External {
@@ -125,5 +128,123 @@ fn no_block_is_two_subscribers_in_any_history() {
         let allotment = [Allotment::Words, Allotment::Blocks][seed as usize / ALL.len() % 2];
         let history = || run_history(Pair::of(allotment, workers), (seed, seed / 16 % 4));
         assert!(std::panic::catch_unwind(history).is_ok(), "seed {seed}");
+    }
+}
+
+/// A pair whose node b, with a number of workers, has taken the first slice. Its first worker has
+/// got all words of the slice from the others. Returns the partition of b and the first ports of
+/// blocks.
+fn taken_over(workers: usize) -> (Pair, Arc<Partition>, Vec<u16>) {
+    let mut pair = Pair::of(Allotment::Words, Counts(1, workers));
+    pair.run(2.0);
+    pair.end_a_with_guardian();
+    pair.run(130.0);
+    let process = pair.b();
+    assert!(process.status().slices[0].assigns);
+    let partition = Arc::clone(process.member.as_ref().expect("several workers").partition());
+    let ports: Vec<u16> = (2048..2816).step_by(WORD.into()).collect();
+    for (port, word) in ports.iter().map(|port| (*port, usize::from(port / WORD))) {
+        let giver = partition.giver_of(A1, port).expect("the address is external");
+        if giver > 0 {
+            let held = process.engine_at(giver).cede_block(A1, word..word + 1);
+            assert_eq!(held, Some(Vec::new()), "no word is on its way");
+            partition.give_block(A1, word..word + 1, 0);
+            process.engine.own_block(A1, word..word + 1, &[]);
+        }
+    }
+    process.check_words();
+    (pair, partition, ports)
+}
+
+/// While a slice is another node's, its workers are short of its ports, and they take it one after
+/// the other.
+#[test]
+fn workers_that_have_taken_a_slice_trade_no_ports_without_end() {
+    for allotment in [Allotment::Words, Allotment::Many] {
+        for count in [2, 3, 4] {
+            let mut pair = Pair::of(allotment, Counts(1, count));
+            pair.run(2.0);
+            pair.end_a_with_guardian();
+            pair.run(130.0);
+            assert!(pair.b().status().slices[0].assigns);
+            let partition = Arc::clone(pair.b().member.as_ref().expect("a team").partition());
+            let givers = || -> Vec<Option<usize>> {
+                let ports = (2048..6144).step_by(WORD.into());
+                ports.map(|port| partition.giver_of(A1, port)).collect()
+            };
+            let before = givers();
+            for _ in 0..50 {
+                pair.run(0.1);
+                pair.check_words();
+                assert_eq!(givers(), before, "{allotment:?}, {count} workers");
+            }
+        }
+    }
+}
+
+/// Guards all strays of the first slice at the first worker of a node.
+fn guard_all(process: &mut Process) {
+    let Process { engine, fleet, .. } = process;
+    fleet.ports.begin_turn();
+    let next = fleet.ports.guard_some(engine, &[range(1)], SearchPlace::default());
+    assert_eq!(next, None);
+}
+
+/// The worker that gets the block may have guarded its strays already, so no stray of a third one
+/// comes along.
+#[test]
+fn a_block_goes_to_another_worker_if_all_its_strays_are_there() {
+    let (mut pair, partition, ports) = taken_over(3);
+    let [mixed, first, second, ..] = ports[..] else { panic!("{ports:?}") };
+    let strays = [(1, UDP, mixed), (2, UDP, mixed + 1), (1, UDP, first), (1, TCP, first + 1)];
+    for (worker, own, port) in strays.into_iter().chain([(2, TCP, second)]) {
+        partition.note_copy(worker, own, A1, port);
+    }
+    guard_all(pair.b());
+    let givers = [mixed, first, second].map(|port| partition.giver_of(A1, port));
+    assert_eq!(givers, [Some(0), Some(1), Some(2)]);
+    assert_eq!(pair.b().fleet.ports.guards(), 2);
+    assert_eq!(partition.stray(UDP, A1, mixed), Some(1));
+    assert_eq!(partition.stray(UDP, A1, first), None, "its worker gives it out");
+}
+
+/// A stray of a third worker ends just before the block goes. Its port is held by the worker that
+/// gets the block.
+#[test]
+fn the_port_of_a_stray_that_has_just_ended_is_held_in_a_block_that_goes() {
+    let (mut pair, partition, ports) = taken_over(3);
+    let (port, ended) = (ports[0], ports[0] + 1);
+    partition.note_copy(1, UDP, A1, port);
+    partition.note_copy(2, UDP, A1, ended);
+    let external = Endpoint { address: A1, port: ended };
+    let known = PairPort { protocol: UDP, external, remote: Ipv4Addr::UNSPECIFIED, number: 0 };
+    let process = pair.b();
+    let board = Arc::clone(&process.fleet.board);
+    board.give_back(0, written(known), || partition.note_end(2, UDP, A1, ended));
+    guard_all(process);
+    assert_eq!(partition.giver_of(A1, port), Some(1));
+    let Worker { engine, fleet, .. } = &mut process.others[0];
+    fleet.ports.take_blocks(engine);
+    assert!(taken_ports(engine).contains(&ended));
+}
+
+/// The worker has the words by the partition, and a reload gives them to its engine.
+#[test]
+fn a_reload_does_not_come_between_a_block_and_its_held_ports() {
+    let (mut pair, partition, ports) = taken_over(2);
+    let process = pair.b();
+    let (port, word) = (ports[0], usize::from(ports[0] / WORD));
+    let mut bits = [0; 1024];
+    bits[word] = 0b110;
+    assert!(process.engine.hold_ports(A1, UDP, &bits));
+    let held = process.engine.cede_block(A1, word..word + 1).expect("no mapping is in it");
+    assert_eq!(held, [(UDP, port + 1), (UDP, port + 2)]);
+    let enter = || partition.give_block(A1, word..word + 1, 1);
+    process.fleet.board.give_block(1, (A1, word..word + 1, held), enter);
+    let config = process.engine.config().clone();
+    process.reload_team(&config);
+    for worker in 0..2 {
+        let taken = taken_ports(process.engine_at(worker));
+        assert!([1, 2].iter().all(|more| taken.contains(&(port + more))), "{worker}: {taken:?}");
     }
 }

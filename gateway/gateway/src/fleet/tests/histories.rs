@@ -92,6 +92,7 @@ pub(super) fn run_history(mut pair: Pair, (seed, faults): (u64, u64)) {
         }
         pair.check();
         pair.check_blocks();
+        pair.check_words();
     }
 }
 
@@ -111,6 +112,13 @@ impl Pair {
             });
             process.block_log = log;
         }
+    }
+}
+
+impl Pair {
+    /// At each node each word of ports is in one engine, or on its way to one.
+    pub(super) fn check_words(&mut self) {
+        [&mut self.a, &mut self.b].into_iter().flatten().for_each(Process::check_words);
     }
 }
 

@@ -353,5 +353,6 @@ fn a_hundred_thousand_strays_are_guarded_in_shares_before_a_port_is_assigned() {
     }
     assert_eq!((last, pair.b().engine.resting()), (0, 0));
     pair.run(122.0);
-    assert!((100..200).any(|host| pair.b().send((host, 2)).is_some_and(|new| new.0 == A1)));
+    // The other hosts have mappings of the other address, and keep it.
+    assert!((200..=250).any(|host| pair.b().send((host, 2)).is_some_and(|new| new.0 == A1)));
 }

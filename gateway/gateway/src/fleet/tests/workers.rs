@@ -253,6 +253,48 @@ impl Process {
         true
     }
 
+    /// Each word of ports is in one engine, that of the worker that has it by the partition, or on
+    /// its way to that worker. Another engine would give out the same ports, and without an engine
+    /// a word would be nobody's.
+    pub(super) fn check_words(&mut self) {
+        let Some(member) = &self.member else { return };
+        let partition = Arc::clone(member.partition());
+        let board = Arc::clone(&self.fleet.board);
+        let members = [member].into_iter().chain(self.others.iter().map(|worker| &worker.member));
+        let gifts = members.map(Member::gifts);
+        let blocks = |worker| board.waiting_blocks(worker).into_iter();
+        let is_coming: Vec<Vec<(Ipv4Addr, std::ops::Range<usize>)>> = gifts
+            .enumerate()
+            .map(|(worker, mut gifts)| {
+                gifts.extend(blocks(worker).map(|(address, words, _)| (address, words)));
+                gifts
+            })
+            .collect();
+        let (first, last) = self.allotment.wide_ports();
+        let ranges = [1, 2].map(|last| self.allotment.addresses(last)).concat();
+        for address in ranges.iter().flat_map(|range| range.each()) {
+            for word in usize::from(first / 64)..=usize::from(last / 64) {
+                let is_its = |worker: &usize| {
+                    let port = word as u16 * 64;
+                    !partition.own_words(*worker, (address, port), word..word + 1).is_empty()
+                };
+                let giver = (0..is_coming.len()).find(is_its).expect("a word has a worker");
+                let engines = self.engines().enumerate();
+                let own = engines.filter(|(_, engine)| engine.owns(address, word));
+                let own: Vec<usize> = own.map(|(worker, _)| worker).collect();
+                let comes = |(of, words): &(Ipv4Addr, std::ops::Range<usize>)| {
+                    *of == address && words.contains(&word)
+                };
+                let is_right = match own[..] {
+                    [] => is_coming[giver].iter().any(comes),
+                    [worker] => worker == giver,
+                    _ => false,
+                };
+                assert!(is_right, "word {word} of {address} is worker {giver}'s, and has {own:?}");
+            }
+        }
+    }
+
     /// Number of mappings of all workers.
     pub(super) fn count(&mut self) -> usize {
         self.engines().map(|engine| engine.mappings().count()).sum()
