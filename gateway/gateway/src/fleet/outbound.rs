@@ -141,7 +141,7 @@ impl Outbound {
         if !waits || !self.sender.is_new(key) {
             self.sender.change(key, now.0);
         } else if !facts.is_tcp {
-            young.add(facts.created.plus(YOUNG), key);
+            young.add((facts.created, now), key);
         }
     }
 
@@ -422,7 +422,8 @@ impl Outbound {
 
 /// True if a mapping is not copied yet: UDP before an age, TCP before it is established.
 fn is_too_young(facts: &CopyFacts, now: Timestamp) -> bool {
-    !facts.is_settled && (facts.is_tcp || now < facts.created.plus(YOUNG))
+    let age = now.0.checked_sub(facts.created.0).map(Duration::from_nanos);
+    !facts.is_settled && (facts.is_tcp || age.is_some_and(|age| age < YOUNG))
 }
 
 impl Held {
@@ -461,18 +462,18 @@ impl Held {
         if ports.lacks_flows() && engine.admits_once(key) {
             return Present::Absent;
         }
-        let (due, start) = (facts.created.plus(YOUNG), out.len());
+        let start = out.len();
         let is_young = !takes_all && is_too_young(&facts, now);
         // A mapping of a control flow goes at once; without gateways there is none.
         if is_young && (facts.is_tcp || !ports.have_gateways()) {
             if !facts.is_tcp {
-                young.add(due, key);
+                young.add((facts.created, now), key);
             }
             return Present::NotYet;
         }
         let print = engine.copy_record(key, hosts, out);
         if is_young && !ports.has_flows(&facts, &out[start..]) {
-            young.add(due, key);
+            young.add((facts.created, now), key);
             return Present::NotYet;
         }
         let print = print.and_then(|print| ports.add_flows(now, &facts, (start, print), out));

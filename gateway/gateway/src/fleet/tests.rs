@@ -545,8 +545,8 @@ struct Pair {
     now: u64,
     /// Time by which the clock of `b` gets ahead in a second, nanoseconds.
     drift: u64,
-    /// Time by which it is ahead.
-    ahead: u64,
+    /// Time by which it is ahead; less than 0: it is behind.
+    ahead: i64,
     a: Option<Process>,
     b: Option<Process>,
 }
@@ -578,12 +578,12 @@ impl Pair {
         for _ in 0..(seconds * turns).ceil() as u32 {
             self.now += (SECOND as f64 / turns) as u64;
             self.wire().now = self.now;
-            self.ahead += self.drift / turns as u64;
+            self.ahead += (self.drift / turns as u64).cast_signed();
             if let Some(process) = &mut self.a {
                 process.turn_all(self.now, &self.wire);
             }
             if let Some(process) = &mut self.b {
-                process.turn_all(self.now + self.ahead, &self.wire);
+                process.turn_all(self.now.saturating_add_signed(self.ahead), &self.wire);
             }
         }
     }
