@@ -305,7 +305,7 @@ impl Outbound {
         let is_due = self.held.is_wanted || now.since(self.began) >= CHECKPOINTS;
         let is_next = match self.sender.has_arrived() {
             None => true,
-            Some(_) => self.arrived == self.begun && is_due,
+            Some(_) => self.reached == self.begun && is_due,
         };
         if is_next && self.sender.begin_checkpoint() {
             (self.begun, self.began) = (self.begun + 1, now);
@@ -364,10 +364,10 @@ impl Outbound {
         self.arrived >= checkpoint
     }
 
-    /// True if the partner has confirmed everything that had changed at a time.
-    pub(super) fn has_told(&self, now: Timestamp, at: Timestamp) -> bool {
-        let later = now.since(at);
-        self.has_listed_all() && Duration::from_nanos(self.sender.lag(now.0)) < later
+    /// True if the partner has everything that had changed before a checkpoint and that it has a
+    /// place for.
+    pub(super) fn has_reached(&self, checkpoint: u64) -> bool {
+        self.reached >= checkpoint
     }
 
     /// True if the partner has a place for everything, and has everything of now or of a moment
@@ -420,7 +420,9 @@ impl Outbound {
     }
 }
 
-/// True if a mapping is not copied yet: UDP before an age, TCP before it is established.
+/// True if a mapping is not copied yet: UDP before an age, TCP before it is established. One that
+/// began in this node's future is a copy, of a partner whose clock has gone on while this node's
+/// stood still: it is old enough.
 fn is_too_young(facts: &CopyFacts, now: Timestamp) -> bool {
     let age = now.0.checked_sub(facts.created.0).map(Duration::from_nanos);
     !facts.is_settled && (facts.is_tcp || age.is_some_and(|age| age < YOUNG))
