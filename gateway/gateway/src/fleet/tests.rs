@@ -126,7 +126,8 @@ impl PartnerLink for End {
     fn status(&self) -> LinkStatus {
         let wire = self.0.lock().expect("no test has failed");
         let connected = (!wire.is_cut).then_some(Duration::ZERO);
-        LinkStatus { connected, lacks_flows: wire.is_old, ..LinkStatus::default() }
+        let (lacks_flows, lacks_sums) = (wire.is_old, wire.is_old);
+        LinkStatus { connected, lacks_flows, lacks_sums, ..LinkStatus::default() }
     }
 
     fn ended(&mut self) -> Option<Boot> {
