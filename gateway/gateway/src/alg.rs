@@ -472,9 +472,7 @@ impl Stage {
             self.calls.end_flow(&endpoints);
         }
         self.await_partner((room.bytes(), &endpoints, subscriber), &expected);
-        if !self.note_unread(arrived, (&wanted, subscriber), room.bytes()) {
-            return self.drop_paired(kind);
-        }
+        self.note_unread(arrived, (&wanted, subscriber), room.bytes());
         fate
     }
 

@@ -145,6 +145,8 @@ pub struct Fleet {
     has_algs: bool,
     /// True if the partner's version of the link had no control flows at the last connection.
     lacks_flows: bool,
+    /// The same of the sums over gateways in states.
+    lacks_sums: bool,
     /// Number of requested mappings that the engine has lost.
     lost: u64,
     /// Time of the next look at the routers outside.
@@ -213,6 +215,7 @@ impl Fleet {
                 has_waiting: false,
                 has_algs: false,
                 lacks_flows: false,
+                lacks_sums: false,
                 lost: 0,
                 next_routers: Timestamp(0),
                 late_until: Timestamp(0),
@@ -475,6 +478,7 @@ impl Fleet {
             return;
         }
         self.lacks_flows = self.link_status.lacks_flows;
+        self.lacks_sums = self.link_status.lacks_sums;
         self.tell_version();
         let round_trip = self.link_status.round_trip.unwrap_or_default();
         let epoch = self.board.epoch().told(now);

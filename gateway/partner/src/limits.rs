@@ -112,3 +112,5 @@ pub(crate) const REASON: usize = 240;
 pub(crate) const QUESTIONS: u16 = 4;
 /// The first version of the link whose records may have control flows of gateways.
 pub const FLOWS: u16 = 5;
+/// The first version of the link whose states may have sums over the settings of gateways.
+pub const SUMS: u16 = 6;

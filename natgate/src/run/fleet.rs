@@ -80,7 +80,10 @@ impl PartnerLink for Carrier {
 
     fn status(&self) -> LinkStatus {
         let status = self.link.status();
+        let is_before = |first| status.version.is_some_and(|version| version < first);
         LinkStatus {
+            lacks_flows: is_before(natgate_partner::FLOWS),
+            lacks_sums: is_before(natgate_partner::SUMS),
             connected: status.connected_since.map(|since| since.elapsed()),
             round_trip: status.round_trip,
             clock_lead: status.clock_lead,
@@ -89,7 +92,6 @@ impl PartnerLink for Carrier {
             reason: status.certificate_error.or(status.last_refusal).or(status.last_failure),
             lost: status.send_overflow + status.abandoned + status.receive_overflow,
             tunnel_lost: status.unpassed + status.passed_overflow,
-            lacks_flows: status.version.is_some_and(|version| version < natgate_partner::FLOWS),
         }
     }
 

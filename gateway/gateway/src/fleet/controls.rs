@@ -86,6 +86,7 @@ impl Fleet {
         let has_partner = self.slices.iter().any(|slice| slice.outbound.is_some());
         let lacks_flows = self.lacks_flows && has_partner;
         self.ports.is_partner_old = lacks_flows;
+        self.ports.lacks_sums = self.lacks_sums;
         if let Some(stage) = self.ports.stage() {
             stage.set_version(lacks_flows);
         }

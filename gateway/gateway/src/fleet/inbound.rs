@@ -93,7 +93,7 @@ impl Inbound {
         self.sure = if state.is_sure { state.sent } else { self.sure };
         let doubt = state.controls.and_then(|controls| controls.doubt);
         self.doubted = doubt.map(|age| Timestamp(now.0.saturating_sub(age.as_nanos() as u64)));
-        let gateways = state.controls.map(|controls| controls.gateways);
+        let gateways = state.controls.and_then(|controls| controls.gateways);
         self.other_gateways =
             gateways.map_or(Vec::new(), |its| refusal::other_gateways(its, ports.gateways()));
         self.epoch = state.epoch;

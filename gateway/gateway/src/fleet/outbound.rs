@@ -143,7 +143,7 @@ impl Outbound {
         if !waits || !self.sender.is_new(key) {
             self.sender.change(key, now.0);
         } else if !facts.is_tcp {
-            young.add(facts.created.plus(YOUNG), key);
+            young.add((facts.created, now), key);
         }
     }
 
@@ -308,7 +308,7 @@ impl Outbound {
         let is_due = self.held.is_wanted || now.since(self.began) >= CHECKPOINTS;
         let is_next = match self.sender.has_arrived() {
             None => true,
-            Some(_) => self.arrived == self.begun && is_due,
+            Some(_) => self.reached == self.begun && is_due,
         };
         if is_next && self.sender.begin_checkpoint() {
             (self.begun, self.began) = (self.begun + 1, now);
@@ -367,10 +367,10 @@ impl Outbound {
         self.arrived >= checkpoint
     }
 
-    /// True if the partner has confirmed everything that had changed at a time.
-    pub(super) fn has_told(&self, now: Timestamp, at: Timestamp) -> bool {
-        let later = now.since(at);
-        self.has_listed_all() && Duration::from_nanos(self.sender.lag(now.0)) < later
+    /// True if the partner has everything that had changed before a checkpoint and that it has a
+    /// place for.
+    pub(super) fn has_reached(&self, checkpoint: u64) -> bool {
+        self.reached >= checkpoint
     }
 
     /// True if the partner has a place for everything, and has everything of now or of a moment
@@ -423,9 +423,12 @@ impl Outbound {
     }
 }
 
-/// True if a mapping is not copied yet: TCP before it is established, others before an age.
+/// True if a mapping is not copied yet: TCP before it is established, others before an age. One that
+/// began in this node's future is a copy, of a partner whose clock has gone on while this node's
+/// stood still: it is old enough.
 fn is_too_young(facts: &CopyFacts, now: Timestamp) -> bool {
-    !facts.is_settled && (facts.is_tcp || now < facts.created.plus(YOUNG))
+    let age = now.0.checked_sub(facts.created.0).map(Duration::from_nanos);
+    !facts.is_settled && (facts.is_tcp || age.is_some_and(|age| age < YOUNG))
 }
 
 impl Held {
@@ -464,18 +467,18 @@ impl Held {
         if ports.lacks_flows() && engine.admits_once(key) {
             return Present::Absent;
         }
-        let (due, start) = (facts.created.plus(YOUNG), out.len());
+        let start = out.len();
         let is_young = !takes_all && is_too_young(&facts, now);
         // A mapping of a control flow goes at once; without gateways there is none.
         if is_young && (facts.is_tcp || !ports.have_gateways()) {
             if !facts.is_tcp {
-                young.add(due, key);
+                young.add((facts.created, now), key);
             }
             return Present::NotYet;
         }
         let print = engine.copy_record(key, hosts, out);
         if is_young && !ports.has_flows(&facts, &out[start..]) {
-            young.add(due, key);
+            young.add((facts.created, now), key);
             return Present::NotYet;
         }
         let print = print.and_then(|print| ports.add_flows(now, &facts, (start, print), out));

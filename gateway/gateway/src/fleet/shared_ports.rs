@@ -53,6 +53,8 @@ pub(super) struct SharedPorts {
     pub(super) algs: Option<Box<Algs>>,
     /// True if the partner's version of the link has no control flows in records.
     pub(super) is_partner_old: bool,
+    /// True if it has no sums over gateways in states.
+    pub(super) lacks_sums: bool,
 }
 
 /// The ends of the mapping of a record, with its facts at this node.
@@ -87,7 +89,8 @@ impl SharedPorts {
         let stage = self.algs.as_ref().map(|algs| &algs.stage);
         let since = stage.and_then(|stage| stage.doubted(now, slice.into()));
         let doubt = since.map(|since| now.since(since));
-        let controls = Controls { doubt, gateways: self.gateways() };
+        let gateways = (!self.lacks_sums).then(|| self.gateways());
+        let controls = Controls { doubt, gateways };
         (!self.is_partner_old).then_some(controls)
     }
 

@@ -95,9 +95,9 @@ pub(super) struct Slice {
     /// The drain and the end of a drain that are done; 0: none.
     drained: u64,
     ended: u64,
-    /// Time at which the drain that goes on began here, or its stream; and the drain, once the
-    /// partner has all of before that it has a place for.
-    drains_since: Timestamp,
+    /// The first checkpoint after the drain that goes on began here, or its stream; and the drain,
+    /// once the partner has all of before that it has a place for.
+    drain_begun: u64,
     drain_told: u64,
 }
 
@@ -126,7 +126,7 @@ impl Slice {
             checkpoint: 0,
             drained: 0,
             ended: 0,
-            drains_since: Timestamp(0),
+            drain_begun: 0,
             drain_told: 0,
         }
     }
@@ -150,9 +150,7 @@ impl Slice {
         if self.order.turn != order.turn {
             self.begin_turn(engine, order, now, &mut ended);
         }
-        if (self.order.turn, self.order.drain) != (order.turn, order.drain) {
-            (self.drains_since, self.drain_told) = (now, 0);
-        }
+        let is_other_drain = (self.order.turn, self.order.drain) != (order.turn, order.drain);
         self.order = *order;
         if order.owns && self.outbound.as_ref().is_none_or(|outbound| outbound.sender.is_swept()) {
             ended.append(&mut self.orphans);
@@ -168,6 +166,11 @@ impl Slice {
         self.leave_some(engine);
         if let Some(outbound) = &mut self.outbound {
             outbound.set_draining(engine, order.drain > 0);
+        }
+        if is_other_drain {
+            // It begins when every mapping has been reported.
+            let next = self.outbound.as_ref().map_or(0, Outbound::next_checkpoint);
+            (self.drain_begun, self.drain_told) = (next, 0);
         }
         if let Some(stage) = ports.stage().filter(|_| order.drain > 0) {
             stage.end_changed(engine, now, self.number.into());
@@ -491,12 +494,8 @@ impl Slice {
         // The partner may have mappings that it made as the owner. Each needs its key, however
         // young: the partner ends those without one.
         let takes_all = *is_moved || outbound.drains();
-        let lists = !outbound.has_listed_all();
         outbound.send((engine, hosts, ports), (ranges, takes_all), (now, room, most), young, send);
-        if lists {
-            // Some mappings are reported now that began before the drain.
-            self.drains_since = now;
-        } else if outbound.drains() && outbound.has_told(now, self.drains_since) {
+        if outbound.drains() && outbound.has_reached(self.drain_begun) {
             self.drain_told = order.drain;
         }
     }
@@ -673,6 +672,39 @@ mod tests {
         assert_eq!(turn(&mut slice, 10), [true], "long before a second has passed");
         assert_eq!(turn(&mut slice, 15), [true; 0]);
         assert_eq!(turn(&mut slice, 1_010), [true]);
+    }
+
+    /// The partner has not confirmed what changed before the drain: a packet of it went after its
+    /// beginning, or was lost after that.
+    #[test]
+    fn a_drain_is_told_when_what_there_was_before_has_arrived() {
+        for is_lost in [false, true] {
+            let (mut engine, mut ports, mut slice) = (engine(), SharedPorts::default(), slice());
+            slice.outbound = Some(Outbound::new(stream(), 1, &engine, Timestamp(0)));
+            let mut order = Order { owns: true, ..Order::default() };
+            let mut turn = |slice: &mut Slice, order: &Order, now, most| {
+                let now = Timestamp(now);
+                slice.obey((&mut engine, &mut ports), order, now);
+                let (hosts, mut young) = (CopiedHosts::new(None, now), Young::default());
+                let state = (&engine, &hosts, &ports);
+                slice.send(state, (now, 1100, most), (&mut young, None), |_| true);
+                slice.report().told
+            };
+            assert!(sender(&mut slice).end(3, 7, 10), "it rests");
+            turn(&mut slice, &order, 10, if is_lost { 4 } else { 0 });
+            order.drain = 5;
+            assert_eq!(turn(&mut slice, &order, 15, 0), 0);
+            if is_lost {
+                sender(&mut slice).expire(11, 20);
+            }
+            assert_eq!(turn(&mut slice, &order, 20, 4), 0);
+            assert_eq!(turn(&mut slice, &order, 30, 4), 0, "it is on its way");
+            let number = 1 + u64::from(is_lost);
+            let below = number + 1;
+            let arrived = Confirmation { below, ..confirmation(number, 9) };
+            sender(&mut slice).confirm(0, &arrived, 40);
+            assert_eq!(turn(&mut slice, &order, 40, 4), 5, "but for what has no place");
+        }
     }
 
     /// Packets change mappings all the time.

@@ -42,26 +42,29 @@ pub(super) struct State<'a> {
 pub(super) struct Controls {
     /// Time for which the owner has not known all of the slice.
     pub(super) doubt: Option<Duration>,
-    /// Sums over the settings of its gateways.
-    pub(super) gateways: AlgSums,
+    /// Sums over the settings of its gateways. Versions of the link before 6 do not read them.
+    pub(super) gateways: Option<AlgSums>,
 }
 
 impl Controls {
     fn write(&self, bytes: &mut Vec<u8>) {
         let age = self.doubt.map_or(NO_DOUBT, |age| age.as_nanos() as u64);
         bytes.extend(age.to_le_bytes());
-        self.gateways.iter().for_each(|sum| bytes.extend(sum.to_le_bytes()));
+        self.gateways.iter().flatten().for_each(|sum| bytes.extend(sum.to_le_bytes()));
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
         let (age, rest) = bytes.split_first_chunk()?;
         let age = u64::from_le_bytes(*age);
-        let (sums, odd) = rest.as_chunks();
-        let sums: Vec<u32> = sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect();
-        let gateways: Option<AlgSums> = sums.try_into().ok();
-        let gateways = gateways.filter(|_| odd.is_empty())?;
+        let gateways = if rest.is_empty() { None } else { Some(read_sums(rest)?) };
         Some(Self { doubt: (age != NO_DOUBT).then(|| Duration::from_nanos(age)), gateways })
     }
+}
+
+fn read_sums(bytes: &[u8]) -> Option<AlgSums> {
+    let (sums, odd) = bytes.as_chunks();
+    let sums: Vec<u32> = sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect();
+    sums.try_into().ok().filter(|_| odd.is_empty())
 }
 
 impl<'a> State<'a> {
@@ -142,7 +145,7 @@ mod tests {
         for (epoch, is_sure) in [(None, true), (Some((Duration::from_secs(3), 7)), false)] {
             let arithmetic = Arithmetic::default();
             let (origin, doubt) = (&[7; ORIGIN], epoch.map(|(age, _)| age));
-            let gateways = std::array::from_fn(|place| place as u32);
+            let gateways = Some(std::array::from_fn(|place| place as u32));
             let controls = (!is_sure).then_some(Controls { doubt, gateways });
             let state = State { origin, arithmetic, epoch, sent: 5, is_sure, controls };
             let bytes = state.write();
@@ -153,7 +156,9 @@ mod tests {
             let told = controls.map_or(0, |_| 8 + size_of::<AlgSums>());
             let rest = ORIGIN + told;
             let cut = |len| State::read(&bytes[..bytes.len() - len]);
-            assert!((1..told).all(|len| cut(len).is_none()));
+            let controls = cut(told.saturating_sub(8)).expect("without sums").controls;
+            assert!(controls.is_none_or(|controls| controls.gateways.is_none()));
+            assert!((1..told).filter(|len| told - len != 8).all(|len| cut(len).is_none()));
             for len in 0..bytes.len() - rest {
                 assert!(State::read(&bytes[..len]).is_none(), "{len}");
             }
@@ -162,6 +167,34 @@ mod tests {
             let bytes = answer.write();
             assert_eq!(Answer::read(&bytes), Some(answer));
             assert!((0..bytes.len()).all(|len| Answer::read(&bytes[..len]).is_none()));
+        }
+    }
+
+    /// What a version of the link reads and writes behind the origin stays as it is.
+    #[test]
+    fn states_of_each_version_have_their_bytes() {
+        let doubt = Some(Duration::from_nanos(0x0102));
+        let gateways = Some(std::array::from_fn(|place| place as u32 + 1));
+        let alone = [2_u8, 1, 0, 0, 0, 0, 0, 0];
+        let mut with_sums = alone.to_vec();
+        for place in 0..size_of::<AlgSums>() / 4 {
+            with_sums.extend([place as u8 + 1, 0, 0, 0]);
+        }
+        let of_versions = [
+            (4, None, vec![]),
+            (5, Some(Controls { doubt, gateways: None }), alone.to_vec()),
+            (6, Some(Controls { doubt, gateways }), with_sums),
+        ];
+        let head = 24 + Arithmetic::LEN + ORIGIN;
+        for (version, controls, bytes) in of_versions {
+            let (origin, arithmetic) = (&[7; ORIGIN][..], Arithmetic::default());
+            let state = State { origin, arithmetic, epoch: None, sent: 4, is_sure: true, controls };
+            let written = state.write();
+            assert_eq!(written[..8], [4, 0, 0, 0, 0, 0, 0, 0], "{version}");
+            assert_eq!(written[8..24], [[255_u8; 8], [0; 8]].concat(), "{version}");
+            assert_eq!(written[head - ORIGIN..head], *origin, "{version}");
+            assert_eq!(written[head..], bytes, "{version}");
+            assert_eq!(State::read(&written).expect("whole").controls, controls, "{version}");
         }
     }
 }

@@ -126,7 +126,8 @@ impl PartnerLink for End {
     fn status(&self) -> LinkStatus {
         let wire = self.0.lock().expect("no test has failed");
         let connected = (!wire.is_cut).then_some(Duration::ZERO);
-        LinkStatus { connected, lacks_flows: wire.is_old, ..LinkStatus::default() }
+        let (lacks_flows, lacks_sums) = (wire.is_old, wire.is_old);
+        LinkStatus { connected, lacks_flows, lacks_sums, ..LinkStatus::default() }
     }
 
     fn ended(&mut self) -> Option<Boot> {
@@ -545,8 +546,8 @@ struct Pair {
     now: u64,
     /// Time by which the clock of `b` gets ahead in a second, nanoseconds.
     drift: u64,
-    /// Time by which it is ahead.
-    ahead: u64,
+    /// Time by which it is ahead; less than 0: it is behind.
+    ahead: i64,
     a: Option<Process>,
     b: Option<Process>,
 }
@@ -578,12 +579,12 @@ impl Pair {
         for _ in 0..(seconds * turns).ceil() as u32 {
             self.now += (SECOND as f64 / turns) as u64;
             self.wire().now = self.now;
-            self.ahead += self.drift / turns as u64;
+            self.ahead += (self.drift / turns as u64).cast_signed();
             if let Some(process) = &mut self.a {
                 process.turn_all(self.now, &self.wire);
             }
             if let Some(process) = &mut self.b {
-                process.turn_all(self.now + self.ahead, &self.wire);
+                process.turn_all(self.now.saturating_add_signed(self.ahead), &self.wire);
             }
         }
     }

@@ -295,13 +295,13 @@ impl Fleet {
 
     /// Tells whether this worker delivers packets: whether its devices are up, which routers
     /// outside have not answered since the last call, and whether it finds a router besides those
-    /// that are silent. See [`Ways`].
+    /// that are silent, or else asks for some. See [`Ways`].
     pub(crate) fn note_ways(
         &mut self,
         now: Timestamp,
         is_up: bool,
         silent: &[Ipv4Addr],
-        finds_router: impl FnOnce(&[Ipv4Addr]) -> bool,
+        finds_router: impl FnOnce(&[Ipv4Addr], bool) -> bool,
     ) {
         let ways = self.board.ways();
         if !is_up {
@@ -309,8 +309,8 @@ impl Fleet {
         }
         if !silent.is_empty() || now >= self.next_routers {
             self.next_routers = now.plus(ROUTERS);
-            let silent = ways.note_silent(now, silent);
-            ways.note_router(self.worker, finds_router(&silent));
+            let (silent, asks) = ways.note_silent(self.worker, now, silent);
+            ways.note_router(self.worker, finds_router(&silent, asks));
         }
     }
 

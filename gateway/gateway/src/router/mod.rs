@@ -65,7 +65,7 @@ pub const MOST_HELD_IN_ALL: usize = 1024;
 /// Most addresses that are announced on a new link. Neighbours find the others by ARP requests.
 const MOST_ANNOUNCED: usize = 256;
 
-/// Most routers outside that are asked for at once while others are silent.
+/// Most routers outside that are asked for at once after some have been silent.
 const MOST_SOUGHT: usize = 16;
 
 /// Least MTU of a link of IPv4, bytes (RFC 791 section 3.2).
@@ -478,8 +478,8 @@ impl Router {
     }
 
     /// True if the hardware address of a router outside is known that is none of `silent`. If it is
-    /// not, and some are silent, the others are asked for, a few at least.
-    pub(crate) fn finds_router(&mut self, now: Timestamp, silent: &[Ipv4Addr]) -> bool {
+    /// not, and the caller `asks`, the others are asked for, a few at least.
+    pub(crate) fn finds_router(&mut self, now: Timestamp, silent: &[Ipv4Addr], asks: bool) -> bool {
         let place = index(Link::OUTSIDE);
         let port = &self.ports[place];
         let learnt = self.learnt.of(place).into_iter().flat_map(Table::hops);
@@ -487,7 +487,7 @@ impl Router {
         if others.clone().any(|hop| port.neighbors.known(hop).is_some()) {
             return true;
         }
-        let asked = if silent.is_empty() { 0 } else { MOST_SOUGHT };
+        let asked = if asks { MOST_SOUGHT } else { 0 };
         let others: Vec<Ipv4Addr> = others.take(asked).collect();
         others.into_iter().for_each(|hop| self.seek(now, Link::OUTSIDE, hop));
         false

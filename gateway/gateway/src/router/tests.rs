@@ -81,24 +81,24 @@ const OUTBOUND: Origin =
 #[test]
 fn a_router_outside_is_known_as_long_as_its_hardware_address_is() {
     let mut router = router();
-    assert!(!router.finds_router(at(0), &[]));
+    assert!(!router.finds_router(at(0), &[], false));
     router.introduce(at(0), Link::OUTSIDE, ip("192.0.2.9"), HOST);
     router.introduce(at(0), Link::inside(0), ip("192.0.2.254"), HOST);
-    assert!(!router.finds_router(at(0), &[]), "a host, and one inside");
-    assert_eq!(router.counters().arp_asked, 0, "none is silent");
+    assert!(!router.finds_router(at(0), &[], false), "a host, and one inside");
+    assert_eq!(router.counters().arp_asked, 0, "none has been silent");
     let route = Route { prefix: prefix("8.0.0.0", 8), via: ip("192.0.2.7"), side: Side::Outside };
     let (learnt, _) = LearntRoutes::new([None, Some(prefix("192.0.2.0", 24))], [route]);
     router.learn(Arc::new(learnt));
     router.introduce(at(0), Link::OUTSIDE, ip("192.0.2.7"), HOST);
-    assert!(router.finds_router(at(0), &[ip("192.0.2.254")]));
-    assert!(!router.finds_router(at(0), &[ip("192.0.2.7")]), "it is silent");
+    assert!(router.finds_router(at(0), &[ip("192.0.2.254")], true));
+    assert!(!router.finds_router(at(0), &[ip("192.0.2.7")], true), "it is silent");
     assert_eq!(router.counters().arp_asked, 2, "the two others are asked for");
     let answer = reply(("192.0.2.254", UPSTREAM), ("192.0.2.1", OUTSIDE));
     router.receive_arp(at(0), Link::OUTSIDE, &answer);
-    assert!(router.finds_router(at(0), &[ip("192.0.2.7")]));
+    assert!(router.finds_router(at(0), &[ip("192.0.2.7")], true));
     router.learn(Arc::default());
     router.relink(Link::OUTSIDE, OUTSIDE);
-    assert!(!router.finds_router(at(0), &[]));
+    assert!(!router.finds_router(at(0), &[], false));
 }
 
 /// Sends a packet of 40 bytes; returns the frame if it is ready.

@@ -36,7 +36,8 @@ impl Worker {
         let is_up = self.devices.iter().all(|device| device.link().up);
         let router = &mut self.stages.router;
         let silent = router.take_silent();
-        fleet.note_ways(now, is_up, &silent, |silent| router.finds_router(now, silent));
+        let finds_router = |silent: &[_], asks| router.finds_router(now, silent, asks);
+        fleet.note_ways(now, is_up, &silent, finds_router);
         let taken = self.take_passed(now, &mut fleet);
         if let Some(tunnel) = &mut self.stages.tunnel {
             fleet.attend_tunnel(now, tunnel, &self.stages.engine);

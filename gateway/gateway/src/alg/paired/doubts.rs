@@ -12,11 +12,6 @@ use natgate_wire::protocol;
 use natgate_wire::tcp::flags::SYN;
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
-use std::time::Duration;
-
-/// Time for which a connection that passes unread is remembered before a further segment of its
-/// host.
-const UNANSWERED: Duration = Duration::from_secs(30);
 
 /// Most endpoints whose connections are refused.
 const MOST_SEVERED: usize = 1 << 16;
@@ -48,37 +43,27 @@ impl Paired {
 impl Stage {
     /// Remembers a connection of a host that passes unread from its SYN on, as `control` asks to
     /// read it. Anybody outside can forge a SYN, so only one from inside counts: it begins the
-    /// connection, or answers. Returns false if there is no room, and later segments would be
-    /// dropped: so is the SYN.
+    /// connection, or answers.
     pub(in crate::alg) fn note_unread(
         &mut self,
         Arrived { now, from, .. }: Arrived,
         (control, host): (&Control, HostKey),
         packet: &[u8],
-    ) -> bool {
-        let Self { paired: Some(paired), payloads, .. } = self else { return true };
-        let external = &control.endpoints.external;
-        let Some(flags) = tcp_flags(packet).filter(|_| control.new_flow == NewFlow::Read) else {
-            return true;
-        };
+    ) {
+        let Self { paired: Some(paired), payloads, .. } = self else { return };
+        let flags = tcp_flags(packet).filter(|_| control.new_flow == NewFlow::Read);
         let key = key_of(protocol::TCP, &control.endpoints);
-        if paired.share(*external.ip()).is_none() {
-            return true;
-        }
+        let share = paired.share(*control.endpoints.external.ip());
+        let Some((flags, _)) = flags.zip(share) else { return };
         let is_opening = from == Side::Inside && flags & SYN != 0;
         if is_opening {
             paired.resets.remove(&key);
         }
         if payloads.has_host(key) {
             paired.unread.remove(&key);
-            return true;
+        } else if !paired.unread.renew(&key, from == Side::Inside, now) && is_opening {
+            paired.unread.insert(key, host, now);
         }
-        if from == Side::Outside || paired.unread.renew(&key, now.plus(FORGOTTEN)) {
-            return true;
-        }
-        !is_opening
-            || paired.unread.insert(key, host, now.plus(UNANSWERED))
-            || !paired.drops_strange(now, external)
     }
 
     /// Ends changed connections in a slice that goes to a node whose version of the link has no

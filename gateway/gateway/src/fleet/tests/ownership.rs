@@ -235,6 +235,36 @@ fn a_node_that_stood_still_ends_no_flow_that_its_partner_has_carried() {
     assert_eq!(pair.b().engine.mappings().count(), 0, "timers run");
 }
 
+/// A monotonic clock stands still while its machine is suspended. The copies of afterwards have
+/// begun in the node's future.
+#[test]
+fn a_node_whose_clock_stood_still_copies_what_it_has_taken_over() {
+    let mut pair = Pair::start();
+    pair.run(3.0);
+    let still = pair.b.take();
+    pair.run(600.0);
+    pair.ahead -= 600 * SECOND.cast_signed();
+    pair.b = still;
+    pair.run(1.0);
+    let flow = pair.a().send((5, 1)).expect("sent");
+    pair.run(4.0);
+    pair.end_a_with_guardian();
+    pair.run(1.0);
+    assert_eq!(pair.b().send((5, 1)), Some(flow), "it is copied");
+    pair.restart_a();
+    pair.run(1.0);
+    let new = pair.b().send((6, 1)).expect("sent");
+    pair.run(3.0);
+    assert_eq!(pair.a().send((5, 1)), Some(flow), "the copy is copied");
+    assert_eq!(pair.a().send((6, 1)), Some(new), "and so is what came later");
+    // The hold-down.
+    pair.run(121.0);
+    pair.ask("b", FleetRequest::Move(0, "a".into())).expect("it moves");
+    pair.run(2.0);
+    assert_eq!(pair.a().status().slices[0].role, "owner");
+    assert_eq!(pair.a().send((5, 1)), Some(flow));
+}
+
 #[test]
 fn a_connection_that_opens_during_a_move_keeps_its_port_to_itself() {
     let mut pair = Pair::start();

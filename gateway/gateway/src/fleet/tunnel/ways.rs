@@ -3,6 +3,8 @@
 //!
 //! One silent router is no reason: any host inside can send a packet to a router that has gone, if
 //! there is a route. A router counts as answering as long as a worker has its hardware address.
+//! After all have been silent, one has to answer: workers ask for them. A router that was silent
+//! answers to the worker that noticed its silence: others may know its address of before.
 
 use natgate_engine::Timestamp;
 use std::net::Ipv4Addr;
@@ -20,8 +22,18 @@ const MOST_SILENT: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
     workers: Vec<OfWorker>,
-    /// Routers outside that have not answered, and the times until which they count as silent.
-    silent: Mutex<Vec<(Ipv4Addr, Timestamp)>>,
+    /// Routers outside that have not answered. They stay until a worker knows a router.
+    silent: Mutex<Vec<Silent>>,
+}
+
+/// A router outside that has not answered.
+#[derive(Debug)]
+struct Silent {
+    router: Ipv4Addr,
+    /// The worker that it has not answered.
+    worker: usize,
+    /// Time until which it counts as silent, whatever that worker knows.
+    until: Timestamp,
 }
 
 #[derive(Debug, Default)]
@@ -43,17 +55,26 @@ impl Ways {
         self.workers[worker].down.store(now.plus(BLOCKED).0, Ordering::Relaxed);
     }
 
-    /// Adds routers that have not answered. Returns all that count as silent.
-    pub(crate) fn note_silent(&self, now: Timestamp, routers: &[Ipv4Addr]) -> Vec<Ipv4Addr> {
+    /// Adds routers that have not answered a worker. Returns all that count as silent for it, and
+    /// whether others are to be asked for.
+    pub(crate) fn note_silent(
+        &self,
+        worker: usize,
+        now: Timestamp,
+        routers: &[Ipv4Addr],
+    ) -> (Vec<Ipv4Addr>, bool) {
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
-        silent.retain(|(router, until)| now < *until && !routers.contains(router));
+        let has_router = self.has_router();
+        silent.retain(|one| (now < one.until || !has_router) && !routers.contains(&one.router));
         for router in routers {
             if silent.len() == MOST_SILENT {
                 silent.remove(0);
             }
-            silent.push((*router, now.plus(BLOCKED)));
+            silent.push(Silent { router: *router, worker, until: now.plus(BLOCKED) });
         }
-        silent.iter().map(|(router, _)| *router).collect()
+        let counts = |one: &&Silent| now < one.until || one.worker != worker;
+        let routers = silent.iter().filter(counts).map(|one| one.router).collect();
+        (routers, !silent.is_empty())
     }
 
     /// Tells whether a worker knows a router that does not count as silent.
@@ -61,15 +82,16 @@ impl Ways {
         self.workers[worker].has_router.store(has_router, Ordering::Relaxed);
     }
 
+    fn has_router(&self) -> bool {
+        self.workers.iter().any(|worker| worker.has_router.load(Ordering::Relaxed))
+    }
+
     /// True if the node can deliver packets.
     pub(crate) fn deliver(&self, now: Timestamp) -> bool {
         let is_up = |worker: &OfWorker| now.0 >= worker.down.load(Ordering::Relaxed);
-        let has_router = |worker: &OfWorker| worker.has_router.load(Ordering::Relaxed);
-        let is_silent = || {
-            let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
-            silent.iter().any(|(_, until)| now < *until)
-        };
-        self.workers.iter().all(is_up) && (self.workers.iter().any(has_router) || !is_silent())
+        let none_was_silent =
+            || self.silent.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        self.workers.iter().all(is_up) && (self.has_router() || none_was_silent())
     }
 }
 
@@ -85,16 +107,32 @@ mod tests {
     fn a_silent_router_counts_only_if_no_worker_knows_another_one() {
         let (ways, now) = (Ways::new(2), Timestamp(1_000_000_000));
         assert!(ways.deliver(now), "nobody has asked a router yet");
-        assert_eq!(ways.note_silent(now, &[router(1)]), [router(1)]);
+        assert_eq!(ways.note_silent(0, now, &[router(1)]), (vec![router(1)], true));
         assert!(!ways.deliver(now));
         ways.note_router(1, true);
         assert!(ways.deliver(now));
-        assert_eq!(ways.note_silent(now, &[router(2)]), [router(1), router(2)]);
+        assert_eq!(ways.note_silent(0, now, &[router(2)]).0, [router(1), router(2)]);
         ways.note_router(1, false);
         assert!(!ways.deliver(now), "all are silent");
+    }
+
+    #[test]
+    fn a_router_that_was_silent_has_to_answer() {
+        let (ways, now) = (Ways::new(2), Timestamp(1_000_000_000));
+        ways.note_silent(0, now, &[router(1)]);
         let later = now.plus(BLOCKED);
-        assert!(ways.deliver(later), "it tries again");
-        assert!(ways.note_silent(later, &[]).is_empty());
+        assert!(!ways.deliver(later), "it has not answered");
+        assert_eq!(ways.note_silent(0, later, &[]), (vec![], true), "it is asked for, too");
+        let of_other = ways.note_silent(1, later, &[]);
+        assert_eq!(of_other, (vec![router(1)], true), "this worker may know a former address");
+        let later = later.plus(100 * BLOCKED);
+        assert_eq!(ways.note_silent(0, later, &[]), (vec![], true));
+        assert!(!ways.deliver(later));
+        ways.note_router(0, true);
+        assert!(ways.deliver(later));
+        assert_eq!(ways.note_silent(1, later, &[]), (vec![], false));
+        ways.note_router(0, false);
+        assert!(ways.deliver(later), "it is no longer in use, and has not been silent");
     }
 
     #[test]
@@ -110,10 +148,10 @@ mod tests {
     fn silent_routers_have_a_limit_and_the_oldest_make_room() {
         let (ways, now) = (Ways::new(1), Timestamp(1_000_000_000));
         for last in 0..=MOST_SILENT as u8 {
-            ways.note_silent(now, &[router(last)]);
+            ways.note_silent(0, now, &[router(last)]);
         }
         // One that is silent again is the latest one.
-        let silent = ways.note_silent(now, &[router(2)]);
+        let (silent, _) = ways.note_silent(0, now, &[router(2)]);
         assert_eq!((silent.len(), silent[0]), (MOST_SILENT, router(1)));
         assert_eq!(silent.last(), Some(&router(2)));
     }
