@@ -5,9 +5,9 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Config, Copied, Copies, CopyEnds, DropReason, HostIdentity, HostNumbers, Match,
-    NoNumber, NoNumbers, Packet, PoolConfig, Prefix, RealmConfig, RealmNumber, RestoreError, Rule,
-    RuleAction, RuleSet, Side, SideConfig, StaticMapping, Verdict,
+    AddressRange, Config, Copied, Copies, CopyEnds, DropReason, Engine, HostIdentity, HostNumbers,
+    Match, NoNumber, NoNumbers, Packet, PoolConfig, Prefix, RealmConfig, RealmNumber, RestoreError,
+    Rule, RuleAction, RuleSet, Side, SideConfig, StaticMapping, Verdict,
 };
 use natgate_wire::protocol;
 use std::collections::BTreeMap;
@@ -36,6 +36,7 @@ fn records(lab: &Lab) -> BTreeMap<u32, (Vec<u8>, u64)> {
     let record = |key| {
         let mut record = Vec::new();
         let fingerprint = lab.engine.copy_record(key, &NoNumbers, &mut record)?;
+        assert_eq!(Engine::copy_print(&record), Some(fingerprint), "as its reader finds it");
         Some((key, (record, fingerprint)))
     };
     (0..lab.engine.copy_extent()).filter_map(record).collect()
@@ -476,6 +477,7 @@ fn a_copy_is_of_the_host_with_its_identity() {
         for key in 0..a.engine.copy_extent() {
             let mut record = Vec::new();
             let Some(print) = a.engine.copy_record(key, at[0], &mut record) else { continue };
+            assert_eq!(Engine::copy_print(&record), Some(print), "as its reader finds it");
             let copied = b.engine.copy(copies, at[1], (key, &record)).expect("whole");
             results.push((copied, copied == Copied::Made(print)));
         }
