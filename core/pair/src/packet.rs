@@ -19,6 +19,9 @@ pub const RECORD_HEAD: usize = 6;
 
 const STREAM: usize = 29;
 
+/// Bytes of a short message, such as most confirmations.
+const SHORT: usize = 64;
+
 /// The length that stands for "to the end of the packet".
 const REST: u16 = u16::MAX;
 
@@ -156,16 +159,23 @@ fn take_record<'a>(rest: &mut &'a [u8]) -> Option<(u32, &'a [u8])> {
 
 fn begin(kind: u8, id: StreamId) -> Vec<u8> {
     let StreamId { slice, worker, reader, stream: Stream { from, to, epoch } } = id;
-    let mut bytes = Vec::from([kind]);
+    let mut bytes = Vec::with_capacity(SHORT);
+    bytes.push(kind);
     bytes.extend(slice.to_le_bytes());
     bytes.extend([worker, reader]);
     [from, to, epoch].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
     bytes
 }
 
-/// Begins a packet. [`put_record`] adds records.
-pub(crate) fn begin_packet(id: StreamId, number: u64, floor: u64, sent: u64) -> Vec<u8> {
+/// Begins a packet that has memory for `room` bytes. [`put_record`] adds records.
+pub(crate) fn begin_packet(
+    id: StreamId,
+    (number, floor): (u64, u64),
+    sent: u64,
+    room: usize,
+) -> Vec<u8> {
     let mut bytes = begin(1, id);
+    bytes.reserve_exact(room.saturating_sub(bytes.len()));
     [number, floor, sent].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
     bytes
 }

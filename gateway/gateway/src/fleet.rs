@@ -476,7 +476,7 @@ impl Fleet {
         let room = link.room().max(LEAST_ROOM);
         for slice in slices {
             if let Some(outbound) = &mut slice.outbound {
-                outbound.expire(now, round_trip);
+                outbound.time_out(now, round_trip);
             }
             let send = |message| link.send(message);
             slice.send((engine, hosts, ports), (now, room, SENT_A_TURN), (young, epoch), send);
