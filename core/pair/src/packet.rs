@@ -264,6 +264,13 @@ pub fn recipient(bytes: &[u8]) -> Option<Recipient> {
     })
 }
 
+/// True if both are confirmations of one reader of one stream. Then the later one says all that the
+/// earlier one says.
+pub fn replaces(later: &[u8], earlier: &[u8]) -> bool {
+    let head = |bytes: &[u8]| bytes.first_chunk::<STREAM>().copied().filter(|head| head[0] == 2);
+    head(later).is_some_and(|later| head(earlier) == Some(later))
+}
+
 /// Reads a message. `None`: it is damaged, or of a later version.
 pub fn read(bytes: &[u8]) -> Option<(StreamId, Message<'_>)> {
     let (kind, rest) = bytes.split_first()?;

@@ -7,7 +7,7 @@
 
 use natgate_pair::{
     Digests, Message, Present, ReceivedCounters, Receiver, Sender, Stream, StreamId, Translation,
-    WINDOW, Written, read,
+    WINDOW, Written, read, replaces,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -780,4 +780,19 @@ fn a_ticket_that_waits_for_a_key_twice_arrives_twice() {
     }
     told += pair.sender.arrived().count();
     assert_eq!((told, pair.sender.give_up().len()), (2, 0));
+}
+
+#[test]
+fn a_later_confirmation_of_the_same_reader_replaces_an_earlier_one() {
+    let of = |reader| {
+        let mut receiver = Receiver::new(StreamId { reader, ..ID }, u32::MAX);
+        [receiver.confirmation(), receiver.confirmation()]
+    };
+    let ([first, second], [other, _]) = (of(0), of(1));
+    assert!(replaces(&second, &first));
+    assert!(!replaces(&other, &first) && !replaces(&first, &[]));
+    let repair = Receiver::new(ID, u32::MAX).ask_again();
+    assert!(repair.is_none());
+    let digests = Sender::new(ID).digests();
+    assert!(!replaces(&digests, &first) && !replaces(&digests, &digests));
 }

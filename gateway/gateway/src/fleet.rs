@@ -127,6 +127,8 @@ pub struct Fleet {
     before_orders: usize,
     /// True if more messages wait than the last turn took.
     is_behind: bool,
+    /// An answer that waits for the end of the turn's messages; empty: none.
+    confirmation: Vec<u8>,
     /// True if the partner could take more records than the last turn sent.
     has_more: bool,
     young: Young,
@@ -200,6 +202,7 @@ impl Fleet {
                 version: 0,
                 before_orders: 0,
                 is_behind: false,
+                confirmation: Vec::new(),
                 has_more: false,
                 young: Young::default(),
                 ending: VecDeque::new(),
@@ -326,13 +329,29 @@ impl Fleet {
     }
 
     fn take_messages(&mut self, now: Timestamp, engine: &mut Engine, hosts: &mut CopiedHosts<'_>) {
-        self.is_behind = false;
         for _ in 0..TAKEN_A_TURN {
-            let Some(message) = self.board.message(self.worker) else { return };
+            let Some(message) = self.board.message(self.worker) else { break };
             self.before_orders = self.before_orders.saturating_sub(1);
             self.receive(&message, now, (engine, hosts));
         }
         self.is_behind = self.board.waiting(self.worker) > 0;
+        self.send_confirmation();
+    }
+
+    /// Sends an answer. A confirmation waits for the end of the turn's messages: a later one of its
+    /// stream says all that it says.
+    fn send_answer(&mut self, answer: Vec<u8>) {
+        if !natgate_pair::replaces(&answer, &self.confirmation) {
+            self.send_confirmation();
+        }
+        self.confirmation = answer;
+    }
+
+    /// Sends the answer that waits.
+    fn send_confirmation(&mut self) {
+        if !self.confirmation.is_empty() {
+            self.link.send(std::mem::take(&mut self.confirmation));
+        }
     }
 
     fn receive(
@@ -344,9 +363,7 @@ impl Fleet {
         let Some((id, message)) = natgate_pair::read(bytes) else { return };
         let Some(slice) = self.slices.get_mut(usize::from(id.slice)) else { return };
         let state = (engine, hosts, &mut self.ports);
-        if let Some(answer) = slice.receive(state, (id, message), bytes, now) {
-            self.link.send(answer);
-        }
+        let answer = slice.receive(state, (id, message), bytes, now);
         if let Some(outbound) = &mut slice.outbound {
             self.ending.extend(outbound.sender.released());
         }
@@ -363,6 +380,10 @@ impl Fleet {
             if let Some(answer) = inbound.answer(epoch.told(now)) {
                 self.link.send(answer);
             }
+        }
+        drop(epoch);
+        if let Some(answer) = answer {
+            self.send_answer(answer);
         }
     }
 
