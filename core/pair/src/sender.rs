@@ -150,6 +150,8 @@ pub struct Sender {
     /// Doublings of the time of a long record, because one has counted as lost by its time. They
     /// become as few as the next one needs that arrives.
     patience: u32,
+    /// True if records leave out their keys.
+    leaves_keys: bool,
     /// Memory for one record.
     record: Vec<u8>,
     /// The workers of the partner. What counts is what all of them have confirmed.
@@ -198,6 +200,7 @@ impl Sender {
             long_packets: 0,
             long_bytes: 0,
             patience: 0,
+            leaves_keys: false,
             record: Vec::new(),
             readers: vec![Reader::default(); readers.clamp(1, MOST_READERS)],
             is_swept: false,
@@ -207,6 +210,12 @@ impl Sender {
             newer: None,
             counters: Sent::default(),
         }
+    }
+
+    /// Sets whether a record that begins with its key leaves that out. A partner of an earlier
+    /// version refuses such packets.
+    pub fn leave_keys(&mut self, leaves: bool) {
+        self.leaves_keys = leaves;
     }
 
     /// The stream.

@@ -112,3 +112,5 @@ pub(crate) const REASON: usize = 240;
 pub(crate) const QUESTIONS: u16 = 4;
 /// The first version of the link whose records may have control flows of gateways.
 pub const FLOWS: u16 = 5;
+/// The first version of the link whose records may leave out their keys.
+pub const KEYS: u16 = 6;

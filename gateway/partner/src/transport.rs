@@ -2,8 +2,8 @@
 
 use crate::congestion::Congestion;
 use crate::limits::{
-    DATAGRAM_BUFFER, FIRST_ROUND_TRIP, FLOWS, HANDSHAKES, IDLE, KEEP_ALIVE, QUESTIONS, REASON,
-    SOCKET_BUFFER, STREAMS,
+    DATAGRAM_BUFFER, FIRST_ROUND_TRIP, FLOWS, HANDSHAKES, IDLE, KEEP_ALIVE, KEYS, QUESTIONS,
+    REASON, SOCKET_BUFFER, STREAMS,
 };
 use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
 use quinn::{
@@ -17,8 +17,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 /// Versions of the messages that this program speaks, greatest first. Version 4 is version 3 with
-/// questions, and version 5 is version 4 with control flows in records.
-pub(crate) const VERSIONS: [u16; 3] = [FLOWS, QUESTIONS, 3];
+/// questions, version 5 is version 4 with control flows in records, and version 6 is version 5 with
+/// records that leave out their keys.
+pub(crate) const VERSIONS: [u16; 4] = [KEYS, FLOWS, QUESTIONS, 3];
 
 /// Codes of a closed connection: the link is stopped, a newer connection is in use, the versions
 /// differ.

@@ -90,6 +90,7 @@ impl PartnerLink for Carrier {
             lost: status.send_overflow + status.abandoned + status.receive_overflow,
             tunnel_lost: status.unpassed + status.passed_overflow,
             lacks_flows: status.version.is_some_and(|version| version < natgate_partner::FLOWS),
+            leaves_keys: status.version.is_some_and(|version| version >= natgate_partner::KEYS),
         }
     }
 

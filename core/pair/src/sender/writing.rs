@@ -64,7 +64,9 @@ impl Sender {
         now: u64,
     ) -> bool {
         let is_known = self.mark(key) == fingerprint && !self.lost.contains(key);
-        let fits = begun.bytes.len() + RECORD_HEAD + record.len() <= begun.room;
+        let short = packet::without_key(key, record).filter(|_| self.leaves_keys);
+        let len = short.map_or(record.len(), <[u8]>::len);
+        let fits = begun.bytes.len() + RECORD_HEAD + len <= begun.room;
         if !is_known && !fits && !begun.is_empty() {
             return false;
         }
@@ -82,7 +84,10 @@ impl Sender {
             self.note_known(key);
             return true;
         }
-        packet::put_record(&mut begun.bytes, key, record);
+        match short {
+            Some(short) => packet::put_short_record(&mut begun.bytes, key, short),
+            None => packet::put_record(&mut begun.bytes, key, record),
+        }
         begun.keys.push(key);
         self.note_sent(key, fingerprint);
         if !fits {

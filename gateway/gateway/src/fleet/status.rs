@@ -59,6 +59,8 @@ pub struct LinkStatus {
     /// True if the partner's version of the link has no control flows in records. The state of a
     /// node says so only if the node has gateways.
     pub lacks_flows: bool,
+    /// True if the partner's version of the link takes records that leave out their keys.
+    pub leaves_keys: bool,
 }
 
 /// Difference of the nodes' clocks that makes times in their logs disagree, nanoseconds.
