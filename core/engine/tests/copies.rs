@@ -5,8 +5,8 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    Config, Copied, Copies, CopyEnds, DropReason, HostIdentity, HostNumbers, Match, NoNumber,
-    NoNumbers, Packet, PoolConfig, Prefix, RealmConfig, RealmNumber, RestoreError, Rule,
+    Config, Copied, Copies, CopyEnds, DropReason, Engine, HostIdentity, HostNumbers, Match,
+    NoNumber, NoNumbers, Packet, PoolConfig, Prefix, RealmConfig, RealmNumber, RestoreError, Rule,
     RuleAction, RuleSet, Side, SideConfig, StaticMapping, Verdict,
 };
 use natgate_wire::protocol;
@@ -32,6 +32,7 @@ fn records(lab: &Lab) -> BTreeMap<u32, (Vec<u8>, u64)> {
     let record = |key| {
         let mut record = Vec::new();
         let fingerprint = lab.engine.copy_record(key, &NoNumbers, &mut record)?;
+        assert_eq!(Engine::copy_print(&record), Some(fingerprint), "as its reader finds it");
         Some((key, (record, fingerprint)))
     };
     (0..lab.engine.copy_extent()).filter_map(record).collect()
@@ -522,6 +523,7 @@ fn a_copy_is_of_the_host_with_its_identity() {
         for key in 0..a.engine.copy_extent() {
             let mut record = Vec::new();
             let Some(print) = a.engine.copy_record(key, at[0], &mut record) else { continue };
+            assert_eq!(Engine::copy_print(&record), Some(print), "as its reader finds it");
             let copied = b.engine.copy(copies, at[1], (key, &record)).expect("whole");
             results.push((copied, copied == Copied::Made(print)));
         }

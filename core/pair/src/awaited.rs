@@ -39,6 +39,9 @@ impl Awaited {
 
     /// The next key to send, in turn, of those that `may_go`.
     pub(crate) fn next_urgent(&self, may_go: impl Fn(u32) -> bool) -> Option<u32> {
+        if self.urgent.is_empty() {
+            return None;
+        }
         let all = self.urgent.range(self.cursor..).chain(self.urgent.range(..self.cursor));
         all.copied().find(|key| may_go(*key))
     }

@@ -35,7 +35,12 @@ impl KeySet {
             if level.len() <= word {
                 level.resize(word + 1, 0);
             }
+            let others = level[word];
             level[word] |= 1 << bit;
+            if others != 0 {
+                // The levels above have their bits.
+                break;
+            }
             at = word;
         }
         self.len += 1;

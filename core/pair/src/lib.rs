@@ -49,8 +49,8 @@ mod view;
 pub use digest::{BUCKETS, Digests};
 pub use ownership::{Boot, Claim, Epoch, Holding, Node, Ownership, Refusal, Role, Stream, View};
 pub use packet::{
-    Confirmation, Message, PACKET_HEAD, Packet, RECORD_HEAD, Recipient, StreamId, WINDOW, read,
-    recipient, write_ask_refused, write_opinion, write_refused, write_state,
+    Confirmation, Message, PACKET_HEAD, Packet, PacketRecord, RECORD_HEAD, Recipient, StreamId,
+    WINDOW, read, recipient, write_ask_refused, write_opinion, write_refused, write_state,
 };
 pub use port::{Port, Record};
 pub use receiver::{ReceivedCounters, Receiver};

@@ -19,8 +19,14 @@ pub const RECORD_HEAD: usize = 6;
 
 const STREAM: usize = 29;
 
+/// Bytes of a short message, such as most confirmations.
+const SHORT: usize = 64;
+
 /// The length that stands for "to the end of the packet".
 const REST: u16 = u16::MAX;
+
+/// A bit beside the key: the record begins with its key, which is left out. Keys are smaller.
+const LEAVES_KEY: u32 = 1 << 31;
 
 /// Identity of the stream of one worker of the owner, and of one reader of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -128,9 +134,35 @@ impl Confirmation {
     }
 }
 
+/// A record of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketRecord<'a> {
+    /// The key.
+    pub key: u32,
+    /// True if the record begins with its key, which is left out.
+    leaves_key: bool,
+    bytes: &'a [u8],
+}
+
+impl<'a> PacketRecord<'a> {
+    /// The whole record; no bytes: the mapping has ended. `memory` is for a record without its key.
+    pub fn whole<'b>(&self, memory: &'b mut Vec<u8>) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        if !self.leaves_key {
+            return self.bytes;
+        }
+        memory.clear();
+        memory.extend_from_slice(&self.key.to_le_bytes());
+        memory.extend_from_slice(self.bytes);
+        memory
+    }
+}
+
 impl<'a> Packet<'a> {
-    /// The records: key, and bytes; no bytes: the mapping has ended.
-    pub fn records(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
+    /// The records.
+    pub fn records(&self) -> impl Iterator<Item = PacketRecord<'a>> + use<'a> {
         let mut rest = self.records;
         core::iter::from_fn(move || take_record(&mut rest))
     }
@@ -143,32 +175,50 @@ impl<'a> Packet<'a> {
 }
 
 /// Takes the next record. On a wrong length nothing is taken.
-fn take_record<'a>(rest: &mut &'a [u8]) -> Option<(u32, &'a [u8])> {
+fn take_record<'a>(rest: &mut &'a [u8]) -> Option<PacketRecord<'a>> {
     let (key, after) = rest.split_first_chunk()?;
     let (len, after) = after.split_first_chunk()?;
     let len = match u16::from_le_bytes(*len) {
         REST => after.len(),
         len => usize::from(len),
     };
-    let (record, after) = after.split_at_checked(len)?;
+    let (bytes, after) = after.split_at_checked(len)?;
     *rest = after;
-    Some((u32::from_le_bytes(*key), record))
+    let key = u32::from_le_bytes(*key);
+    Some(PacketRecord { key: key & !LEAVES_KEY, leaves_key: key & LEAVES_KEY != 0, bytes })
 }
 
 fn begin(kind: u8, id: StreamId) -> Vec<u8> {
     let StreamId { slice, worker, reader, stream: Stream { from, to, epoch } } = id;
-    let mut bytes = Vec::from([kind]);
+    let mut bytes = Vec::with_capacity(SHORT);
+    bytes.push(kind);
     bytes.extend(slice.to_le_bytes());
     bytes.extend([worker, reader]);
     [from, to, epoch].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
     bytes
 }
 
-/// Begins a packet. [`put_record`] adds records.
-pub(crate) fn begin_packet(id: StreamId, number: u64, floor: u64, sent: u64) -> Vec<u8> {
+/// Begins a packet that has memory for `room` bytes. [`put_record`] adds records.
+pub(crate) fn begin_packet(
+    id: StreamId,
+    (number, floor): (u64, u64),
+    sent: u64,
+    room: usize,
+) -> Vec<u8> {
     let mut bytes = begin(1, id);
+    bytes.reserve_exact(room.saturating_sub(bytes.len()));
     [number, floor, sent].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
     bytes
+}
+
+/// The record without its key, if it begins with that.
+pub(crate) fn without_key(key: u32, record: &[u8]) -> Option<&[u8]> {
+    record.strip_prefix(&key.to_le_bytes())
+}
+
+/// Adds a record without its key ([`without_key`]) to a packet.
+pub(crate) fn put_short_record(packet: &mut Vec<u8>, key: u32, record: &[u8]) {
+    put_record(packet, key | LEAVES_KEY, record);
 }
 
 /// Adds a record to a packet. After a record of 65,535 bytes or more there is no other.

@@ -194,7 +194,7 @@ impl Receiver {
     ) -> Option<Vec<u8>> {
         let Packet { number, floor, sent, .. } = packet;
         let is_within = number.checked_sub(floor).is_some_and(|distance| distance < WINDOW);
-        let fits = packet.records().all(|(key, _)| key < self.most);
+        let fits = packet.records().all(|record| record.key < self.most);
         if !is_within || number >= MOST_NUMBERS || !fits {
             self.counters.damaged += 1;
             return None;
@@ -209,8 +209,9 @@ impl Receiver {
         self.bits[word(number)] |= bit(number);
         self.greatest = self.greatest.max(number);
         self.counters.packets += 1;
-        for (key, record) in packet.records() {
-            self.apply(number, key, record, &mut sink);
+        let mut memory = Vec::new();
+        for record in packet.records() {
+            self.apply(number, record.key, record.whole(&mut memory), &mut sink);
         }
         self.advance();
         self.is_confirmation_due = true;

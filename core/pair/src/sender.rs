@@ -10,31 +10,25 @@
 //!
 //! A port rests if the partner may have its mapping: a record was sent whose end is not confirmed,
 //! or the partner may still have mappings without a key. It has none from
-//! [`Confirmation::is_swept`] on.
+//! [`Confirmation::is_swept`](crate::Confirmation::is_swept) on.
 
 mod long;
+mod losses;
 mod pace;
 mod repairs;
+mod settling;
+mod writing;
 
 use crate::awaited::Awaited;
 use crate::digest::Digests;
 use crate::keys::KeySet;
-use crate::packet::{self, Confirmation, RECORD_HEAD, StreamId, WINDOW};
+use crate::packet::{StreamId, WINDOW};
 use crate::sent::Sent;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
-use long::{LONG, MOST_PATIENCE};
+use losses::Losses;
 use pace::Pace;
-
-/// Packets after which an unconfirmed packet counts as lost, if later ones have arrived.
-const REORDERED: u64 = 3;
-
-/// Most long records on their way.
-const MOST_LONG: usize = 8;
-
-/// Packets of awaited keys after which one begins with other changes.
-const AWAITED_PACKETS: u8 = 3;
 
 /// Most keys that one call of [`Sender::write`] looks at.
 const LOOKS: usize = 4096;
@@ -75,6 +69,8 @@ pub enum Written {
 struct Flying {
     keys: Vec<u32>,
     sent: u64,
+    /// None of its keys has been waiting for longer than since this time.
+    since: u64,
     /// A bit for each reader that has confirmed the packet.
     confirmed: u64,
     is_settled: bool,
@@ -105,6 +101,8 @@ struct Checkpoint {
 #[derive(Clone, Copy, Debug, Default)]
 struct Reader {
     latest: u64,
+    /// The greatest packet that it has confirmed.
+    greatest: u64,
     missing: u32,
     is_swept: bool,
 }
@@ -118,6 +116,7 @@ pub struct Sender {
     floor: u64,
     flying: VecDeque<Flying>,
     pace: Pace,
+    losses: Losses,
     changed: KeySet,
     /// Keys that must be sent whatever was sent before: their last packet was lost, or the copy
     /// differs.
@@ -151,6 +150,10 @@ pub struct Sender {
     /// Doublings of the time of a long record, because one has counted as lost by its time. They
     /// become as few as the next one needs that arrives.
     patience: u32,
+    /// True if records leave out their keys.
+    leaves_keys: bool,
+    /// Memory for one record.
+    record: Vec<u8>,
     /// The workers of the partner. What counts is what all of them have confirmed.
     readers: Vec<Reader>,
     is_swept: bool,
@@ -180,6 +183,7 @@ impl Sender {
             floor: 1,
             flying: VecDeque::new(),
             pace: Pace::default(),
+            losses: Losses::default(),
             changed: KeySet::default(),
             lost: KeySet::default(),
             shared: KeySet::default(),
@@ -196,6 +200,8 @@ impl Sender {
             long_packets: 0,
             long_bytes: 0,
             patience: 0,
+            leaves_keys: false,
+            record: Vec::new(),
             readers: vec![Reader::default(); readers.clamp(1, MOST_READERS)],
             is_swept: false,
             checkpoint: None,
@@ -204,6 +210,12 @@ impl Sender {
             newer: None,
             counters: Sent::default(),
         }
+    }
+
+    /// Sets whether a record that begins with its key leaves that out. A partner of an earlier
+    /// version refuses such packets.
+    pub fn leave_keys(&mut self, leaves: bool) {
+        self.leaves_keys = leaves;
     }
 
     /// The stream.
@@ -215,7 +227,7 @@ impl Sender {
     pub fn change(&mut self, key: u32, now: u64) -> bool {
         let is_new = self.changed.insert(key);
         if is_new {
-            self.newer.get_or_insert(now);
+            self.newer = Some(self.newer.map_or(now, |newer| newer.min(now)));
         }
         is_new || self.changed.contains(key)
     }
@@ -286,17 +298,19 @@ impl Sender {
         (room, extent): (usize, u32),
         mut source: impl FnMut(u32, &mut Vec<u8>) -> Present,
     ) -> Written {
-        if self.next - self.floor >= WINDOW || self.pace.is_full() {
+        if self.is_full() {
             return Written::Full;
         }
         self.repair_some(extent, now);
-        let mut packet = packet::begin_packet(self.id, self.next, self.floor, now);
-        let (mut keys, mut record, mut looks) = (Vec::new(), Vec::new(), 0);
-        let is_for_others = self.awaited_packets >= AWAITED_PACKETS;
-        let (mut is_awaited, mut long) = (false, None);
+        if self.changed.len() == 0 {
+            (self.oldest, self.newer) = (None, None);
+            return if self.repairs.is_empty() { Written::Nothing } else { Written::More };
+        }
+        let mut begun = self.begin(now, room);
+        let (mut record, mut looks) = (core::mem::take(&mut self.record), 0);
         while looks < LOOKS
-            && packet.len() + RECORD_HEAD <= room
-            && let Some(key) = self.next_key(is_for_others)
+            && begun.has_room()
+            && let Some(key) = self.next_key(begun.is_for_others)
         {
             looks += 1;
             record.clear();
@@ -308,47 +322,26 @@ impl Sender {
                     0
                 }
             };
-            let is_known = self.mark(key) == fingerprint && !self.lost.contains(key);
-            let fits = packet.len() + RECORD_HEAD + record.len() <= room;
-            if !is_known && !fits && !keys.is_empty() {
+            if !self.add(&mut begun, key, (&record, fingerprint), now) {
                 break;
             }
-            if !is_known && !fits && self.long_packets >= MOST_LONG {
-                self.long.insert(key, Blocked::ByAny);
-                continue;
-            }
-            self.changed.remove(key);
-            if self.awaited.note_sent(key) {
-                is_awaited = true;
-            } else {
-                self.cursor = key + 1;
-            }
-            if is_known {
-                self.note_known(key);
-            } else {
-                packet::put_record(&mut packet, key, &record);
-                keys.push(key);
-                self.note_sent(key, fingerprint);
-                if !fits {
-                    self.long.insert(key, Blocked::By(self.next));
-                    long = Some(self.begin_long(packet.len(), now));
-                }
-            }
+        }
+        if record.capacity() <= room {
+            self.record = record;
         }
         if self.changed.len() == 0 {
             (self.oldest, self.newer) = (None, None);
         }
-        if keys.is_empty() {
+        if begun.is_empty() {
             let is_more = looks == LOOKS || !self.repairs.is_empty();
             return if is_more { Written::More } else { Written::Nothing };
         }
-        let is_one_more = is_awaited && !is_for_others;
-        self.awaited_packets = if is_one_more { self.awaited_packets + 1 } else { 0 };
-        self.counters.note_packet(keys.len(), packet.len());
-        self.flying.push_back(Flying { keys, sent: now, confirmed: 0, is_settled: false, long });
-        self.next += 1;
-        self.pace.note_sent();
-        Written::Packet(packet)
+        Written::Packet(self.finish(begun, now))
+    }
+
+    /// True if no further packet may be sent now.
+    fn is_full(&self) -> bool {
+        self.next - self.floor >= WINDOW || self.pace.is_full()
     }
 
     /// The next key to look at: one for which tickets wait, unless the packet is for others.
@@ -420,133 +413,6 @@ impl Sender {
         }
     }
 
-    /// A reader has confirmed packets. A confirmation of a packet that was never sent is ignored,
-    /// and so is one of a reader that there is not.
-    pub fn confirm(&mut self, reader: u8, confirmation: &Confirmation, now: u64) {
-        let greatest = confirmation.greatest();
-        let all = u64::MAX >> (MOST_READERS - self.readers.len());
-        let Some(its) = self.readers.get_mut(usize::from(reader)) else { return };
-        if greatest >= self.next {
-            return;
-        }
-        if confirmation.number > its.latest {
-            its.latest = confirmation.number;
-            its.missing = confirmation.missing;
-        }
-        its.is_swept |= confirmation.is_swept;
-        if !self.is_swept && self.readers.iter().all(|reader| reader.is_swept) {
-            self.is_swept = true;
-            self.released.append(&mut self.early);
-        }
-        for at in 0..self.flying.len() {
-            let number = self.floor + at as u64;
-            if number > greatest {
-                break;
-            }
-            if self.flying[at].is_settled {
-                continue;
-            }
-            if confirmation.contains(number) {
-                let confirmed = &mut self.flying[at].confirmed;
-                *confirmed |= 1 << reader;
-                if *confirmed == all {
-                    self.settle(at, number, now);
-                }
-            } else if number + REORDERED <= greatest && self.flying[at].long.is_none() {
-                self.lose(at, now);
-            }
-        }
-        self.advance();
-    }
-
-    /// Packets that were sent before a time, and are unconfirmed, count as lost. A long record has
-    /// a time of its own.
-    pub fn expire(&mut self, before: u64, now: u64) {
-        for at in 0..self.flying.len() {
-            let Flying { sent, is_settled, long, .. } = self.flying[at];
-            if sent >= before {
-                break;
-            }
-            if !is_settled && long.is_none_or(|(_, until)| now >= until) {
-                self.patience = (self.patience + u32::from(long.is_some())).min(MOST_PATIENCE);
-                self.lose(at, now);
-            }
-        }
-        self.advance();
-    }
-
-    /// A packet has arrived at all readers.
-    fn settle(&mut self, at: usize, number: u64, now: u64) {
-        let Flying { sent, long, .. } = self.flying[at];
-        if long.is_some() {
-            let took = now.saturating_sub(sent);
-            let needed = (0..self.patience).find(|doublings| LONG << doublings >= 2 * took);
-            self.patience = needed.unwrap_or(self.patience);
-        }
-        self.shorten(at);
-        self.pace.note_arrived(long.is_none().then_some(now.saturating_sub(sent)));
-        let flying = &mut self.flying[at];
-        flying.is_settled = true;
-        for key in core::mem::take(&mut flying.keys) {
-            self.end_long(key, number);
-            if self.mark(key) == 0 && self.last[key as usize] == number as u32 {
-                self.shared.remove(key);
-            }
-            if let Some(checkpoint) = &mut self.checkpoint
-                && number >= checkpoint.from
-            {
-                checkpoint.owed.remove(key);
-            }
-            self.awaited.settle(key, number);
-            let ended = (key, 0, 0)..=(key, number, u128::MAX);
-            let of_key: Vec<_> = self.resting.range(ended).copied().collect();
-            for end in of_key {
-                self.resting.remove(&end);
-                let to = if self.is_swept { &mut self.released } else { &mut self.early };
-                to.push(end.2);
-            }
-        }
-    }
-
-    fn lose(&mut self, at: usize, now: u64) {
-        self.shorten(at);
-        self.pace.note_lost();
-        let flying = &mut self.flying[at];
-        flying.is_settled = true;
-        let number = self.floor + at as u64;
-        self.counters.lost += 1;
-        for key in core::mem::take(&mut flying.keys) {
-            self.end_long(key, number);
-            if self.last[key as usize] == number as u32 {
-                self.lost.insert(key);
-                self.change(key, now);
-                self.awaited.note_lost(key);
-            }
-            self.owe(key, number);
-        }
-    }
-
-    /// A packet with a key was lost. If it was sent before the checkpoint, a later one with the key
-    /// must arrive.
-    fn owe(&mut self, key: u32, number: u64) {
-        let last = self.last_packet(key);
-        let flying = last.checked_sub(self.floor).and_then(|at| self.flying.get(at as usize));
-        let is_on_its_way = flying.is_some_and(|flying| !flying.is_settled);
-        if let Some(Checkpoint { from, owed }) = &mut self.checkpoint
-            && number < *from
-            && (self.lost.contains(key) || last >= *from && is_on_its_way)
-        {
-            owed.insert(key);
-        }
-    }
-
-    fn advance(&mut self) {
-        while self.flying.front().is_some_and(|flying| flying.is_settled) {
-            self.flying.pop_front();
-            self.floor += 1;
-        }
-    }
-
     /// True if the partner has confirmed everything, and has a place for it. Mappings that are
     /// [`Present::NotYet`] are not included: before a planned move the source has none.
     pub fn is_complete(&self) -> bool {
@@ -581,11 +447,6 @@ impl Sender {
     /// Keys whose mapping the partner has no place for, as far as this node knows.
     pub fn missing(&self) -> u32 {
         self.readers.iter().fold(0, |sum, reader| sum.saturating_add(reader.missing))
-    }
-
-    /// Number of the latest confirmation of each reader.
-    pub fn latest(&self) -> impl Iterator<Item = u64> + '_ {
-        self.readers.iter().map(|reader| reader.latest)
     }
 
     /// Counters.

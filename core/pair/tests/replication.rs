@@ -755,15 +755,18 @@ fn awaited_keys_take_turns_and_leave_room_for_others() {
     assert_eq!(sent, [1, 2, 3, 50, 4, 5, 6, 1]);
 }
 
+/// The room is that of a link whose path takes packets of 1,280 bytes.
 #[test]
 fn a_flow_costs_less_than_100_bytes() {
     let mut sender = Sender::new(ID);
+    sender.leave_keys(true);
     (0..100_000).for_each(|key| assert!(sender.change(key, 0)));
     let mut bytes = 0;
     for _ in 0..100_000 {
         // A record of the hand-over with one session.
-        let written = sender.write(0, (1_200, 100_000), |_, out| {
-            out.resize(88, 0);
+        let written = sender.write(0, (1_200, 100_000), |key, out| {
+            out.extend(key.to_le_bytes());
+            out.extend([0; 88]);
             Present::Record { fingerprint: 1 }
         });
         match written {
@@ -775,6 +778,48 @@ fn a_flow_costs_less_than_100_bytes() {
         }
     }
     assert!(bytes <= 100 * 100_000, "{bytes}");
+}
+
+/// The record of a flow has 92 bytes, and its packet has room for thirteen at a usual link.
+#[test]
+fn a_record_that_leaves_out_its_key_is_whole_at_the_partner() {
+    let lengths = [false, true].map(|leaves| {
+        let (mut sender, mut receiver) = ends();
+        sender.leave_keys(leaves);
+        (0..2_600).for_each(|key| assert!(sender.change(key, 0)));
+        // Each third record does not begin with its key, and one key ends.
+        let record = |key: u32| {
+            let first = if key % 3 == 0 { u32::MAX } else { key };
+            [&first.to_le_bytes()[..], &[7; 88]].concat()
+        };
+        let mut received = BTreeMap::new();
+        loop {
+            let written = sender.write(0, (1_400, 100_000), |key, out| {
+                out.extend(record(key));
+                Present::Record { fingerprint: 1 }
+            });
+            let Written::Packet(packet) = written else { break };
+            assert!(packet.len() <= 1_400);
+            receiver.receive(&packet, 0, |key, record, _| {
+                received.insert(key, record.to_vec());
+                Some(1)
+            });
+        }
+        assert_eq!(received.len(), 2_600);
+        assert!(received.iter().all(|(key, bytes)| *bytes == record(*key)));
+        assert_eq!(receiver.counters().damaged, 0);
+        sender.end(1, 7, 1);
+        let Written::Packet(packet) = sender.write(1, (1_400, 100_000), |_, _| Present::Absent)
+        else {
+            panic!("an end")
+        };
+        receiver.receive(&packet, 1, |key, record, _| {
+            assert!(key == 1 && record.is_empty());
+            None
+        });
+        sender.counters().bytes
+    });
+    assert!(lengths[1] < lengths[0] - 2_600 * 2, "{lengths:?}");
 }
 
 #[test]

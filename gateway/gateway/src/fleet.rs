@@ -482,11 +482,12 @@ impl Fleet {
         self.tell_version();
         let round_trip = self.link_status.round_trip.unwrap_or_default();
         let epoch = self.board.epoch().told(now);
-        let Self { link, slices, young, ports, has_more, .. } = self;
+        let Self { link, link_status, slices, young, ports, has_more, .. } = self;
         let room = link.room().max(LEAST_ROOM);
         for slice in slices {
             if let Some(outbound) = &mut slice.outbound {
-                outbound.expire(now, round_trip);
+                outbound.sender.leave_keys(link_status.leaves_keys);
+                outbound.time_out(now, round_trip);
             }
             let send = |message| link.send(message);
             slice.send((engine, hosts, ports), (now, room, SENT_A_TURN), (young, epoch), send);

@@ -18,8 +18,8 @@
 //!   read for three more seconds and closed. Messages that are on their way then are not lost.
 //! - **Versions:** the name of the protocol in the handshake (ALPN), from `natgate-pair/3` to
 //!   `natgate-pair/6`. The greatest common one is used; without one, the connection is refused. The
-//!   caller sends no control flows in records before version 5 ([`FLOWS`]), and no sums over the
-//!   settings of gateways before version 6 ([`SUMS`]).
+//!   caller sends no control flows in records before version 5 ([`FLOWS`]), and no records without
+//!   their keys and no sums over the settings of gateways before version 6 ([`KEYS`]).
 //! - **Questions** ([`Link::ask`]), from version 4 on: each node asks one at a time and answers one
 //!   at a time, within ten seconds. A question has at most 1 KiB, its answer 1 MiB.
 //! - **Clocks:** every 30 s each node asks for the other one's time, by a question. The status has
@@ -88,8 +88,8 @@ mod transport;
 pub use error::LinkError;
 pub use farewell::tell_end;
 pub use limits::{
-    FLOWS, MAX_ANSWER, MAX_MESSAGE, MAX_QUESTION, MAX_VIEW, MIN_DATAGRAM_ROOM, QUEUE_BYTES,
-    QUEUE_MESSAGES, SUMS, TUNNEL_HEAD, TUNNEL_PACKETS,
+    FLOWS, KEYS, MAX_ANSWER, MAX_MESSAGE, MAX_QUESTION, MAX_VIEW, MIN_DATAGRAM_ROOM, QUEUE_BYTES,
+    QUEUE_MESSAGES, TUNNEL_HEAD, TUNNEL_PACKETS,
 };
 pub use link::{Link, Settings, start};
 pub use question::AskError;

@@ -112,5 +112,6 @@ pub(crate) const REASON: usize = 240;
 pub(crate) const QUESTIONS: u16 = 4;
 /// The first version of the link whose records may have control flows of gateways.
 pub const FLOWS: u16 = 5;
-/// The first version of the link whose states may have sums over the settings of gateways.
-pub const SUMS: u16 = 6;
+/// The first version of the link whose records may leave out their keys, and whose states may have
+/// sums over the settings of gateways.
+pub const KEYS: u16 = 6;

@@ -2,8 +2,8 @@
 
 use crate::congestion::Congestion;
 use crate::limits::{
-    DATAGRAM_BUFFER, FIRST_ROUND_TRIP, FLOWS, HANDSHAKES, IDLE, KEEP_ALIVE, QUESTIONS, REASON,
-    SOCKET_BUFFER, STREAMS, SUMS,
+    DATAGRAM_BUFFER, FIRST_ROUND_TRIP, FLOWS, HANDSHAKES, IDLE, KEEP_ALIVE, KEYS, QUESTIONS,
+    REASON, SOCKET_BUFFER, STREAMS,
 };
 use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
 use quinn::{
@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 /// Versions of the messages that this program speaks, greatest first. Version 4 is version 3 with
 /// questions, version 5 is version 4 with control flows in records, and version 6 is version 5 with
-/// sums over gateways in states.
-pub(crate) const VERSIONS: [u16; 4] = [SUMS, FLOWS, QUESTIONS, 3];
+/// records that leave out their keys, and sums over gateways in states.
+pub(crate) const VERSIONS: [u16; 4] = [KEYS, FLOWS, QUESTIONS, 3];
 
 /// Codes of a closed connection: the link is stopped, a newer connection is in use, the versions
 /// differ.

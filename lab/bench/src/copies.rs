@@ -415,6 +415,7 @@ impl PartnerLink for Carrier {
         let status = self.0.status();
         LinkStatus {
             connected: status.connected_since.map(|since| since.elapsed()),
+            leaves_keys: status.version.is_some_and(|version| version >= natgate_partner::KEYS),
             ..LinkStatus::default()
         }
     }

@@ -83,7 +83,7 @@ impl PartnerLink for Carrier {
         let is_before = |first| status.version.is_some_and(|version| version < first);
         LinkStatus {
             lacks_flows: is_before(natgate_partner::FLOWS),
-            lacks_sums: is_before(natgate_partner::SUMS),
+            lacks_sums: is_before(natgate_partner::KEYS),
             connected: status.connected_since.map(|since| since.elapsed()),
             round_trip: status.round_trip,
             clock_lead: status.clock_lead,
@@ -92,6 +92,7 @@ impl PartnerLink for Carrier {
             reason: status.certificate_error.or(status.last_refusal).or(status.last_failure),
             lost: status.send_overflow + status.abandoned + status.receive_overflow,
             tunnel_lost: status.unpassed + status.passed_overflow,
+            leaves_keys: status.version.is_some_and(|version| version >= natgate_partner::KEYS),
         }
     }
 

@@ -192,7 +192,9 @@ impl Engine {
         }
         export.live += 1;
         let start = out.len();
-        let now = fingerprint(self.write_mapping(slot, &self.mapping_fields(slot), out).end());
+        let mut record = Writer::begin(out, Kind::Mapping);
+        self.write_mapping(slot, &self.mapping_fields(slot), &mut record);
+        let now = fingerprint(record.end());
         if now == *mark {
             out.truncate(start);
         } else {
@@ -202,19 +204,12 @@ impl Engine {
     }
 
     /// Begins the record of a mapping, and writes these fields of its own, its sessions and holds.
-    pub(super) fn write_mapping<'a>(
-        &self,
-        slot: u32,
-        fields: &MappingFields,
-        out: &'a mut Vec<u8>,
-    ) -> Writer<'a> {
-        let mut record = Writer::begin(out, Kind::Mapping);
-        fields.write(&mut record);
+    pub(super) fn write_mapping(&self, slot: u32, fields: &MappingFields, record: &mut Writer<'_>) {
+        fields.write(record);
         for session in self.table.sessions(slot) {
-            self.session_fields(slot, session).write(&mut record);
+            self.session_fields(slot, session).write(record);
         }
-        self.holds_of(slot).for_each(|hold| hold.write(&mut record));
-        record
+        self.holds_of(slot).for_each(|hold| hold.write(record));
     }
 
     pub(super) fn mapping_fields(&self, slot: u32) -> MappingFields {

@@ -68,6 +68,12 @@ pub(super) const MAPPING: usize = 39;
 pub(super) const SESSION: usize = 44;
 pub(super) const HOLD: usize = 28 + 7 * RemoteFilter::MOST;
 
+/// Bytes of a session's two remote endpoints, which come first, and the places of its state and its
+/// direction.
+pub(super) const SESSION_ENDS: usize = 12;
+pub(super) const SESSION_STATE: usize = 41;
+pub(super) const SESSION_INBOUND: usize = 43;
+
 /// Most bytes of one record: a mapping with the largest number of sessions and holds.
 pub(super) const LONGEST: usize = HEAD + MAPPING + (SESSION + HOLD) * u16::MAX as usize;
 
@@ -81,6 +87,12 @@ impl<'a> Writer<'a> {
     pub(super) fn begin(out: &'a mut Vec<u8>, kind: Kind) -> Self {
         let start = out.len();
         out.extend_from_slice(&[kind as u8, 0, 0, 0, 0]);
+        Self { out, start }
+    }
+
+    /// Writes fields alone, without a kind and a length. [`Writer::end`] is not for these.
+    pub(super) fn unframed(out: &'a mut Vec<u8>) -> Self {
+        let start = out.len();
         Self { out, start }
     }
 

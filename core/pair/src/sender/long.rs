@@ -11,7 +11,7 @@ const LONG_BYTE: u64 = 2_000;
 const LONGEST: u64 = 32_000_000_000;
 
 /// Most doublings of a long record's time.
-pub(super) const MOST_PATIENCE: u32 = 7;
+const MOST_PATIENCE: u32 = 7;
 
 impl Sender {
     /// A long record goes: its length, and the time at which it counts as lost.
@@ -34,6 +34,21 @@ impl Sender {
     /// as lost as soon as short ones.
     pub fn note_new_connection(&mut self) {
         (0..self.flying.len()).for_each(|at| self.shorten(at));
+    }
+
+    /// Long records whose time has come count as lost.
+    pub(super) fn lose_all_long(&mut self, now: u64) {
+        if self.long_packets > 0 {
+            (0..self.flying.len()).for_each(|at| self.lose_long(at, now));
+        }
+    }
+
+    /// A long record at a place counts as lost if its time has come.
+    pub(super) fn lose_long(&mut self, at: usize, now: u64) {
+        if self.flying[at].long.is_some_and(|(_, until)| now >= until) {
+            self.patience = (self.patience + 1).min(MOST_PATIENCE);
+            self.lose(at);
+        }
     }
 
     /// The packet at a place has the time of a short one.

@@ -64,8 +64,9 @@ impl Sender {
 
     /// Time for which the oldest change has been waiting to be sent or confirmed, nanoseconds.
     pub fn lag(&self, now: u64) -> u64 {
-        let oldest = self.flying.front().map(|flying| flying.sent);
-        let since = oldest.into_iter().chain(self.oldest.or(self.newer)).min();
+        let on_way = self.flying.iter().filter(|flying| !flying.is_settled);
+        let on_way = on_way.map(|flying| flying.since).min();
+        let since = on_way.into_iter().chain(self.oldest).chain(self.newer).min();
         since.map_or(0, |since| now.saturating_sub(since))
     }
 

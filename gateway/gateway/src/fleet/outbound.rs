@@ -1,6 +1,7 @@
 //! The stream of a slice's records that this worker sends: first copy, changes, held ports, states
 //! and digests. All workers of the partner read it.
 
+use super::INTERVAL;
 use super::binding::Binding;
 use super::shared_ports::SharedPorts;
 use super::slice::{HELD, PROTOCOLS, YOUNG, arithmetic_of, fingerprint, is_in};
@@ -29,14 +30,8 @@ const CHECKPOINTS: Duration = Duration::from_millis(100);
 /// Largest age of a copy that counts as complete although something is on its way.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// Shortest time after which an unconfirmed packet counts as lost.
-const LOST: Duration = Duration::from_millis(100);
-
 /// Time beyond two round trips after which a confirmation is late: fewer packets are sent ahead.
 const WAITED: Duration = Duration::from_millis(20);
-
-/// Longest time after which an unconfirmed packet counts as lost, if the round trip is not longer.
-const MOST_LATE: Duration = Duration::from_secs(2);
 
 /// Keys that a first copy looks at in one turn.
 const KEYS_A_TURN: u32 = 1024;
@@ -78,10 +73,6 @@ pub(super) struct Outbound {
     /// Mark of the loss that the last state told, and whether it said that the copy was complete.
     told: u64,
     told_complete: bool,
-    /// Time after which an unconfirmed packet counts as lost, and the latest confirmations of all
-    /// workers of the partner when one was lost last.
-    late: Duration,
-    confirmed: Vec<u64>,
     /// True if young mappings are sent, too.
     takes_all: bool,
     /// True if the last call of [`Outbound::send`] ended before all was sent that may be sent now.
@@ -121,8 +112,6 @@ impl Outbound {
             answers: vec![Answer::default(); readers],
             told: 0,
             told_complete: false,
-            late: Duration::ZERO,
-            confirmed: vec![0; readers],
             takes_all: false,
             has_more: false,
             binding: Binding::new(now),
@@ -147,26 +136,11 @@ impl Outbound {
         }
     }
 
-    /// Packets that are unconfirmed for too long count as lost, after four round trips at the
-    /// earliest, and after twice the time of the last confirmation: packets may wait at the
-    /// partner. While a worker of the partner confirms nothing, that time doubles with each loss:
-    /// the others would get the same records again and again.
-    pub(super) fn expire(&mut self, now: Timestamp, round_trip: Duration) {
-        let shortest = (4 * round_trip).max(LOST);
-        self.sender.set_late((2 * round_trip + WAITED).as_nanos() as u64);
-        let is_silent = self.sender.latest().zip(&self.confirmed).any(|(now, then)| now == *then);
-        if !is_silent {
-            self.late = shortest;
-        }
-        let took = Duration::from_nanos(self.sender.took());
-        let late = self.late.max(2 * took).clamp(shortest, shortest.max(MOST_LATE));
-        let lost = self.sender.counters().lost;
-        self.sender.expire(now.0.saturating_sub(late.as_nanos() as u64), now.0);
-        if self.sender.counters().lost > lost {
-            self.late = if is_silent { 2 * late } else { late };
-            self.confirmed.clear();
-            self.confirmed.extend(self.sender.latest());
-        }
+    /// Looks for lost packets. A worker of the partner takes a turn within [`INTERVAL`].
+    pub(super) fn time_out(&mut self, now: Timestamp, round_trip: Duration) {
+        let nanoseconds = |time: Duration| time.as_nanos() as u64;
+        self.sender.set_late(nanoseconds(2 * round_trip + WAITED));
+        self.sender.time_out(now.0, (nanoseconds(round_trip), nanoseconds(INTERVAL)));
     }
 
     /// A worker of the partner has lost packets: digests are sent again soon.
@@ -250,8 +224,6 @@ impl Outbound {
                     break;
                 }
                 Written::Full => {
-                    // What fills it must not wait longer than necessary.
-                    self.late = Duration::ZERO;
                     has_more = false;
                     break;
                 }

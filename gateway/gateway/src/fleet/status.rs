@@ -61,6 +61,8 @@ pub struct LinkStatus {
     pub lacks_flows: bool,
     /// True if the partner's version of the link has no sums over gateways in states.
     pub lacks_sums: bool,
+    /// True if the partner's version of the link takes records that leave out their keys.
+    pub leaves_keys: bool,
 }
 
 /// Difference of the nodes' clocks that makes times in their logs disagree, nanoseconds.

@@ -44,7 +44,7 @@ struct Wire {
     ends: [Option<Boot>; 2],
     beats: [Boot; 2],
     is_cut: bool,
-    /// True if the other node's version has no control flows in records.
+    /// True if the other node's version has no control flows in records, and none without keys.
     is_old: bool,
     /// Number of the slice whose messages are lost.
     deaf: Option<u16>,
@@ -126,8 +126,13 @@ impl PartnerLink for End {
     fn status(&self) -> LinkStatus {
         let wire = self.0.lock().expect("no test has failed");
         let connected = (!wire.is_cut).then_some(Duration::ZERO);
-        let (lacks_flows, lacks_sums) = (wire.is_old, wire.is_old);
-        LinkStatus { connected, lacks_flows, lacks_sums, ..LinkStatus::default() }
+        LinkStatus {
+            connected,
+            lacks_flows: wire.is_old,
+            lacks_sums: wire.is_old,
+            leaves_keys: !wire.is_old,
+            ..LinkStatus::default()
+        }
     }
 
     fn ended(&mut self) -> Option<Boot> {

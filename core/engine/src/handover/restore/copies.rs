@@ -14,7 +14,7 @@ use crate::config::RealmConfig;
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::Engine;
 use crate::handover::number_of;
-use crate::handover::record::{HEAD, MappingFields, Reader, STATIC};
+use crate::handover::record::{MappingFields, Reader, STATIC, Writer};
 use crate::host::Host;
 use crate::protocols::has_ports;
 use crate::time::{TICK, nanos};
@@ -22,7 +22,7 @@ use crate::{Change, CopyFacts, Endpoint, PairPort};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use prints::{essence, print_of};
+use prints::{essence, essence_of_flow, print_of};
 
 /// Copies of the mappings of one other engine.
 #[derive(Debug)]
@@ -206,7 +206,9 @@ impl Engine {
             host = Some(hosts.identity((numbers.realm, number))?);
             fields.internal.address = NO_ADDRESS;
         }
-        let mut record = self.write_mapping(key, &fields, out);
+        // The frame of the hand-over is not needed.
+        let mut record = Writer::unframed(out);
+        self.write_mapping(key, &fields, &mut record);
         let set = usize::from(numbers.timeouts).checked_sub(1);
         let set = set.and_then(|at| self.config.timeout_sets.get(at)).map_or(0, print_of);
         record.u64(set);
@@ -228,13 +230,8 @@ impl Engine {
         if once().any(|bits| bits != 0) {
             once().for_each(|bits| _ = record.u16(bits));
         }
-        record.end();
-        // The frame of the hand-over is not needed.
-        out.drain(start..start + HEAD);
-        let mut from = Reader::new(&out[start..]);
-        let mut parts = MappingParts::default();
-        let fields = parts.read(&mut from).ok()?;
-        Some(essence(&fields, &parts, from.rest()))
+        let record = &out[start..];
+        essence_of_flow(&fields, record).or_else(|| Self::copy_print(record))
     }
 
     /// Begins to copy another engine's mappings, from its origin. This engine runs.

@@ -128,7 +128,7 @@ fn a_worker_that_stands_still_does_not_bring_the_others_the_same_records_all_the
     pair.run(5.0);
     let sent = records(&mut pair) - before;
     let of_flows = flows.len() as u64;
-    assert!(sent >= of_flows && sent <= 6 * of_flows, "{sent} records of {of_flows} flows");
+    assert!(sent > 0 && sent <= 2 * of_flows, "{sent} records of {of_flows} flows");
     pair.b().still.clear();
     pair.run(4.0);
     assert!(pair.status_is_whole(), "{:?}", pair.b().status());

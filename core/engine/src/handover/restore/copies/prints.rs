@@ -2,7 +2,12 @@
 
 use super::super::MappingParts;
 use crate::TimeoutSet;
-use crate::handover::record::{Kind, MappingFields, Writer, fingerprint, times_of};
+use crate::handover::MOST_NUMBERS;
+use crate::handover::record::{
+    Kind, MAPPING, MappingFields, SESSION, SESSION_ENDS, SESSION_INBOUND, SESSION_STATE, Writer,
+    fingerprint, times_of,
+};
+use crate::protocols::has_ports;
 use alloc::vec::Vec;
 
 /// Bytes of what matters of a mapping with a few sessions, about.
@@ -35,4 +40,42 @@ pub(super) fn essence(fields: &MappingFields, parts: &MappingParts, names: &[u8]
         }
     }
     fingerprint(to.put(names).end())
+}
+
+/// [`essence`] of a record that was just written, without reading it: of a mapping with ports and
+/// sessions alone, and not too many. `None`: it is another.
+pub(super) fn essence_of_flow(fields: &MappingFields, record: &[u8]) -> Option<u64> {
+    let is_sound = fields.number < MOST_NUMBERS && fields.internal.address != 0;
+    let is_flow = fields.sessions > 0 && fields.holds == 0 && has_ports(fields.protocol);
+    let sessions = usize::from(fields.sessions);
+    let (sessions, names) = record.get(MAPPING..)?.split_at_checked(SESSION * sessions)?;
+    let mut matter = Matter { bytes: [0; ROOM], len: 0 };
+    matter.put(&[fields.protocol, fields.flags])?;
+    for end in [fields.internal, fields.external] {
+        matter.put(&end.address.to_le_bytes())?;
+        matter.put(&end.port.to_le_bytes())?;
+    }
+    for session in sessions.as_chunks::<SESSION>().0 {
+        matter.put(&session[..SESSION_ENDS])?;
+        matter.put(&[session[SESSION_STATE], session[SESSION_INBOUND]])?;
+    }
+    matter.put(names)?;
+    (is_sound && is_flow).then(|| fingerprint(&matter.bytes[..matter.len]))
+}
+
+/// What matters of a mapping, in few bytes.
+struct Matter {
+    bytes: [u8; ROOM],
+    len: usize,
+}
+
+impl Matter {
+    /// `None`: there is no room.
+    #[inline(always)]
+    fn put(&mut self, bytes: &[u8]) -> Option<()> {
+        let end = self.len + bytes.len();
+        self.bytes.get_mut(self.len..end)?.copy_from_slice(bytes);
+        self.len = end;
+        Some(())
+    }
 }

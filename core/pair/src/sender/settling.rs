@@ -1,0 +1,146 @@
+//! The end of a packet on its way: all readers have confirmed it, or it is lost.
+
+use super::long::LONG;
+use super::{Checkpoint, Flying, MOST_READERS, Sender};
+use crate::packet::Confirmation;
+
+impl Sender {
+    /// A reader has confirmed packets. A confirmation of a packet that was never sent is ignored,
+    /// and so is one of a reader that there is not.
+    pub fn confirm(&mut self, reader: u8, confirmation: &Confirmation, now: u64) {
+        let greatest = confirmation.greatest();
+        let all = u64::MAX >> (MOST_READERS - self.readers.len());
+        let Some(its) = self.readers.get_mut(usize::from(reader)) else { return };
+        if greatest >= self.next {
+            return;
+        }
+        if confirmation.number > its.latest {
+            its.latest = confirmation.number;
+            its.missing = confirmation.missing;
+        }
+        let before = its.greatest;
+        its.greatest = before.max(greatest);
+        its.is_swept |= confirmation.is_swept;
+        if !self.is_swept && self.readers.iter().all(|reader| reader.is_swept) {
+            self.is_swept = true;
+            self.released.append(&mut self.early);
+        }
+        for at in 0..self.flying.len() {
+            let number = self.floor + at as u64;
+            if number > greatest {
+                break;
+            }
+            if self.flying[at].is_settled {
+                continue;
+            }
+            if !confirmation.contains(number) {
+                continue;
+            }
+            let Flying { sent, confirmed, long, .. } = &mut self.flying[at];
+            if *confirmed & 1 << reader == 0 && long.is_none() {
+                let took = now.saturating_sub(*sent);
+                if number < before {
+                    self.losses.note_overtaken(took, now);
+                } else if number == greatest {
+                    self.losses.measure(took);
+                }
+            }
+            *confirmed |= 1 << reader;
+            if *confirmed == all {
+                self.settle(at, number, now);
+            }
+        }
+        self.lose_overtaken(now);
+        self.advance();
+    }
+
+    /// Packets that were sent before a time, and are unconfirmed, count as lost. A long record has
+    /// a time of its own.
+    pub fn expire(&mut self, before: u64, now: u64) {
+        for at in 0..self.flying.len() {
+            let Flying { sent, is_settled, long, .. } = self.flying[at];
+            if sent >= before {
+                break;
+            }
+            if long.is_some() {
+                self.lose_long(at, now);
+            } else if !is_settled {
+                self.lose(at);
+            }
+        }
+        self.advance();
+    }
+
+    /// A packet has arrived at all readers.
+    fn settle(&mut self, at: usize, number: u64, now: u64) {
+        let Flying { sent, long, .. } = self.flying[at];
+        if long.is_some() {
+            let took = now.saturating_sub(sent);
+            let needed = (0..self.patience).find(|doublings| LONG << doublings >= 2 * took);
+            self.patience = needed.unwrap_or(self.patience);
+        }
+        self.shorten(at);
+        self.losses.note_arrived(now);
+        self.pace.note_arrived(long.is_none().then_some(now.saturating_sub(sent)));
+        let flying = &mut self.flying[at];
+        flying.is_settled = true;
+        for key in core::mem::take(&mut flying.keys) {
+            self.end_long(key, number);
+            if self.mark(key) == 0 && self.last[key as usize] == number as u32 {
+                self.shared.remove(key);
+            }
+            if let Some(checkpoint) = &mut self.checkpoint
+                && number >= checkpoint.from
+            {
+                checkpoint.owed.remove(key);
+            }
+            self.awaited.settle(key, number);
+            let ended = (key, 0, 0)..=(key, number, u128::MAX);
+            while let Some(end) = self.resting.range(ended.clone()).next().copied() {
+                self.resting.remove(&end);
+                let to = if self.is_swept { &mut self.released } else { &mut self.early };
+                to.push(end.2);
+            }
+        }
+    }
+
+    pub(super) fn lose(&mut self, at: usize) {
+        self.shorten(at);
+        self.pace.note_lost();
+        let flying = &mut self.flying[at];
+        flying.is_settled = true;
+        let since = flying.since;
+        let number = self.floor + at as u64;
+        self.counters.lost += 1;
+        for key in core::mem::take(&mut flying.keys) {
+            self.end_long(key, number);
+            if self.last[key as usize] == number as u32 {
+                self.lost.insert(key);
+                self.change(key, since);
+                self.awaited.note_lost(key);
+            }
+            self.owe(key, number);
+        }
+    }
+
+    /// A packet with a key was lost. If it was sent before the checkpoint, a later one with the key
+    /// must arrive.
+    fn owe(&mut self, key: u32, number: u64) {
+        let last = self.last_packet(key);
+        let flying = last.checked_sub(self.floor).and_then(|at| self.flying.get(at as usize));
+        let is_on_its_way = flying.is_some_and(|flying| !flying.is_settled);
+        if let Some(Checkpoint { from, owed }) = &mut self.checkpoint
+            && number < *from
+            && (self.lost.contains(key) || last >= *from && is_on_its_way)
+        {
+            owed.insert(key);
+        }
+    }
+
+    pub(super) fn advance(&mut self) {
+        while self.flying.front().is_some_and(|flying| flying.is_settled) {
+            self.flying.pop_front();
+            self.floor += 1;
+        }
+    }
+}
