@@ -1,5 +1,5 @@
-//! Processor time of this thread, or of the process. The work of other programs on a shared machine does not count, as
-//! far as the kernel can separate it.
+//! Processor time of this thread, or of the process. The work of other programs on a shared machine
+//! does not count, as far as the kernel can separate it.
 
 use libc::{CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID, clock_gettime, clockid_t, timespec};
 

@@ -108,8 +108,8 @@ impl Losses {
 }
 
 impl Sender {
-    /// Looks for packets that are lost, because of the time: to be called regularly. `round_trip` is
-    /// that of the link, and counts until the first confirmation. A partner waits for `delay` at
+    /// Looks for packets that are lost, because of the time: to be called regularly. `round_trip`
+    /// is that of the link, and counts until the first confirmation. A partner waits for `delay` at
     /// most before it confirms a packet. Nanoseconds.
     pub fn time_out(&mut self, now: u64, (round_trip, delay): (u64, u64)) {
         self.lose_overtaken(now);

@@ -184,9 +184,7 @@ impl Inbound {
         let accepts = self.accepts();
         let Self { copies, receiver, refused, .. } = self;
         let copies = copies.as_mut().filter(|_| accepts)?;
-        if let Some((_, Message::Packet(packet))) = natgate_pair::read(bytes) {
-            packet.records().for_each(|(_, record)| engine.fetch_for_copy(record));
-        }
+        fetch_for(engine, bytes);
         let has = |address| is_in(ranges, address);
         receiver.take(bytes, now.0, |key, record, translation| {
             if let Some(difference) = translation.difference() {
@@ -232,9 +230,8 @@ impl Inbound {
                 Copied::Made(print) if after.is_some() || flows.is_none() || is_passed => {
                     return Some(print_with(print, flows));
                 }
-                Copied::Made(_) => {}
                 // What fits stays, and the record counts as missing.
-                Copied::Part | Copied::NoPlace => {}
+                Copied::Made(_) | Copied::Part | Copied::NoPlace => {}
                 Copied::NoRealm if ports.tells_of_realms() => {
                     refused.without_realm(key, CopyEnds::realm(record).unwrap_or_default());
                 }
@@ -259,6 +256,13 @@ impl Inbound {
         let key = self.copies.as_ref().and_then(|copies| copies.key(slot))?;
         self.receiver.lose(key)
     }
+}
+
+/// Fetches the memory that the records of a packet will need.
+fn fetch_for(engine: &Engine, bytes: &[u8]) {
+    let Some((_, Message::Packet(packet))) = natgate_pair::read(bytes) else { return };
+    let mut memory = Vec::new();
+    packet.records().for_each(|record| engine.fetch_for_copy(record.whole(&mut memory)));
 }
 
 /// True if the mapping of a record is another worker's matter. Ends and held ports are of all.

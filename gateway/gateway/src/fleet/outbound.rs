@@ -395,9 +395,9 @@ impl Outbound {
     }
 }
 
-/// True if a mapping is not copied yet: TCP before it is established, others before an age. One that
-/// began in this node's future is a copy, of a partner whose clock has gone on while this node's
-/// stood still: it is old enough.
+/// True if a mapping is not copied yet: TCP before it is established, others before an age. One
+/// that began in this node's future is a copy, of a partner whose clock has gone on while this
+/// node's stood still: it is old enough.
 fn is_too_young(facts: &CopyFacts, now: Timestamp) -> bool {
     let age = now.0.checked_sub(facts.created.0).map(Duration::from_nanos);
     !facts.is_settled && (facts.is_tcp || age.is_some_and(|age| age < YOUNG))

@@ -112,7 +112,8 @@ impl Tunnel {
         self.is_other = true;
     }
 
-    /// Learns who is there, and sends what waits. Packets of a slice that `stays` are not passed on.
+    /// Learns who is there, and sends what waits. Packets of a slice that `stays` are not passed
+    /// on.
     pub(super) fn attend(
         &mut self,
         now: Timestamp,

@@ -6,6 +6,7 @@
 //! ticks. A copy never displaces a mapping of the engine itself, and a copy that has ended
 //! meanwhile leaves nothing that a later record could end in its place.
 
+mod ends;
 mod prints;
 
 use super::hosts::{HostIdentity, HostNumbers, NoNumber};
@@ -22,6 +23,7 @@ use crate::{Change, CopyFacts, Endpoint, PairPort};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
+pub use ends::CopyEnds;
 use prints::{essence, essence_of_flow, print_of};
 
 /// Copies of the mappings of one other engine.
@@ -102,18 +104,6 @@ struct Names<'a> {
 /// address, tick of its creation.
 type Made = (u8, AddressPort, u32, u32);
 
-/// Ends of a mapping in a record, with which a caller finds the engine for the copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CopyEnds {
-    /// Protocol number.
-    pub protocol: u8,
-    /// Internal address and port. The realm is the caller's knowledge. A host with a number has
-    /// address 0.0.0.1.
-    pub internal: (Ipv4Addr, u16),
-    /// External address and port.
-    pub external: (Ipv4Addr, u16),
-}
-
 /// The host that a record is of, with which a caller finds the engine for the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordHost {
@@ -121,23 +111,6 @@ pub enum RecordHost {
     Address(u16, Ipv4Addr),
     /// Identity of a host with a number.
     Identity(HostIdentity),
-}
-
-impl CopyEnds {
-    /// Reads the ends from a record of [`Engine::copy_record`]. `None`: the record is damaged.
-    pub fn read(record: &[u8]) -> Option<Self> {
-        let fields = MappingFields::read(&mut Reader::new(record))?;
-        let ends = |end: AddressPort| (Ipv4Addr::from_bits(end.address), end.port);
-        let (internal, external) = (ends(fields.internal), ends(fields.external));
-        Some(Self { protocol: fields.protocol, internal, external })
-    }
-
-    /// Reads the name of the realm from a record. `None`: it is realm 0, or the record is damaged.
-    pub fn realm(record: &[u8]) -> Option<&[u8]> {
-        let mut from = Reader::new(record);
-        MappingParts::default().read(&mut from).ok()?;
-        names_in(&mut from)?.realm
-    }
 }
 
 impl Engine {

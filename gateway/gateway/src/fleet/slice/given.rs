@@ -11,8 +11,8 @@ use std::time::Duration;
 /// packets: routes move meanwhile.
 pub(super) const STAYS: Duration = Duration::from_secs(1);
 
-/// A link loses packets if one of so many was lost, and so many at least: a packet may count as lost
-/// because a node was late.
+/// A link loses packets if one of so many was lost, and so many at least: a packet may count as
+/// lost because a node was late.
 const LOSSY: u64 = 32;
 const FEW: u64 = 4;
 
