@@ -789,7 +789,7 @@ fn a_record_that_leaves_out_its_key_is_whole_at_the_partner() {
         (0..2_600).for_each(|key| assert!(sender.change(key, 0)));
         // Each third record does not begin with its key, and one key ends.
         let record = |key: u32| {
-            let first = if key % 3 == 0 { u32::MAX } else { key };
+            let first = if key.is_multiple_of(3) { u32::MAX } else { key };
             [&first.to_le_bytes()[..], &[7; 88]].concat()
         };
         let mut received = BTreeMap::new();
