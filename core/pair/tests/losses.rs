@@ -256,7 +256,7 @@ fn a_partner_that_stands_still_does_not_get_all_again() {
         pair.turn(8);
     }
     pair.is_still = true;
-    (0..40_000).for_each(|key| pair.change(10_000 + key));
+    (0..60_000).for_each(|key| pair.change(10_000 + key));
     (0..2_000).for_each(|_| pair.turn(100));
     pair.is_still = false;
     pair.settle();

@@ -30,6 +30,10 @@ const MOST_DOUBLINGS: u32 = 10;
 /// Longest time after which the oldest packet is repeated, unless confirmations take longer.
 const MOST: u64 = 2_000_000_000;
 
+/// Longest time that counts as that of a link, nanoseconds: longer ones are those of a node that
+/// stood still.
+const MOST_MEASURED: u64 = 500_000_000;
+
 /// How long confirmations take on this link; nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
@@ -55,6 +59,7 @@ pub(super) struct Losses {
 impl Losses {
     /// Time until a packet was confirmed, with no later one before it.
     pub(super) fn measure(&mut self, latest: u64) {
+        let latest = latest.min(MOST_MEASURED);
         let measured = match self.measured {
             None => Measured { latest, smoothed: latest, variation: latest / 2 },
             Some(Measured { smoothed, variation, .. }) => Measured {
@@ -116,10 +121,6 @@ impl Sender {
         self.lose_all_long(now);
         let is_short = |flying: &Flying| !flying.is_settled && flying.long.is_none();
         if let Some(first) = self.flying.iter().position(is_short) {
-            if self.is_full() {
-                // What fills the window must not wait longer than necessary.
-                self.losses.repetitions = 0;
-            }
             let since = self.losses.quiet_since.max(self.flying[first].sent);
             if now.saturating_sub(since) >= self.losses.timeout((round_trip, delay)) {
                 self.losses.quiet_since = now;

@@ -2,10 +2,9 @@
 //! records, and the streams of the partner's workers.
 
 mod figures;
-mod given;
 
 use super::board::{Order, Report};
-use super::inbound::Inbound;
+use super::inbound::{Inbound, SURE};
 use super::outbound::Outbound;
 use super::refusal::RefusedKey;
 use super::shared_ports::{SearchPlace, SharedPorts};
@@ -13,7 +12,6 @@ use super::state::Answer;
 use super::young::Young;
 use crate::alg::{Part, internal_of};
 use crate::pcp::Told;
-use given::{has_just_given, is_lossy};
 use natgate_engine::{AddressRange, Arithmetic, Duty, Endpoint, Engine, Timestamp};
 use natgate_ipv6::CopiedHosts;
 use natgate_pair::{Message, Receiver, StreamId};
@@ -66,8 +64,6 @@ pub(super) struct Slice {
     pub(super) outbound: Option<Outbound>,
     /// The streams of the partner's workers, in their order; none if this node is the owner.
     pub(super) inbound: Vec<Inbound>,
-    /// True if the link lost packets of the last stream that this node has sent.
-    is_link_lossy: bool,
     /// True after a planned move, until the partner has confirmed all mappings: none ends before.
     is_moved: bool,
     /// The next place in the search for other workers' mappings whose ports are to be guarded,
@@ -116,7 +112,6 @@ impl Slice {
             copies: None,
             outbound: None,
             inbound: Vec::new(),
-            is_link_lossy: false,
             is_moved: false,
             unguarded: Some(SearchPlace::default()),
             leaving: None,
@@ -300,7 +295,6 @@ impl Slice {
         let id = |stream| StreamId { slice: self.number, worker: this, reader: 0, stream };
         if self.outbound.as_ref().map(|one| one.sender.id()) != order.destination.map(id) {
             if let Some(mut outbound) = self.outbound.take() {
-                self.is_link_lossy = is_lossy(outbound.sender.counters());
                 let tickets = outbound.sender.give_up();
                 self.lost.extend(tickets.iter().filter(|_| !order.owns));
                 self.given_up.extend(tickets);
@@ -561,6 +555,13 @@ impl Slice {
     }
 }
 
+/// True if this node takes a slice again that it gave a moment ago. The next owner waits longer
+/// before it lets anything out without this node.
+fn has_just_given(order: &Order, now: Timestamp) -> bool {
+    let gave = order.gave.filter(|(epoch, _)| epoch.saturating_add(1) == order.epoch);
+    gave.is_some_and(|(_, at)| now.since(at) < SURE)
+}
+
 /// What gives ports of some ranges to subscribers, at this node.
 pub(super) fn arithmetic_of(
     engine: &Engine,
@@ -590,7 +591,6 @@ pub(super) fn fingerprint(record: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::given::STAYS;
     use super::*;
     use natgate_engine::{Config, PoolConfig};
     use natgate_pair::{Confirmation, Sender, Stream};
@@ -704,39 +704,6 @@ mod tests {
             let arrived = Confirmation { below, ..confirmation(number, 9) };
             sender(&mut slice).confirm(0, &arrived, 40);
             assert_eq!(turn(&mut slice, &order, 40, 4), 5, "but for what has no place");
-        }
-    }
-
-    #[test]
-    fn packets_of_a_slice_stay_for_a_second_after_a_move_over_a_link_that_loses() {
-        for lost in [0, 1, 4] {
-            let (mut engine, mut ports, mut slice) = (engine(), SharedPorts::default(), slice());
-            let now = Timestamp(1_000_000_000);
-            slice.outbound = Some(Outbound::new(stream(), 1, &engine, now));
-            for key in 0..100 {
-                let sender = sender(&mut slice);
-                assert!(sender.change(key, 0));
-                let written = sender.write(0, (200, 100), |_, out| {
-                    out.extend([0; 100]);
-                    natgate_pair::Present::Record { fingerprint: 1 }
-                });
-                assert!(matches!(written, natgate_pair::Written::Packet(_)));
-                if key < lost {
-                    sender.expire(1, 1);
-                }
-            }
-            let order = Order { turn: 1, epoch: 2, gave: Some((2, now)), ..Order::default() };
-            let mut stays = |slice: &mut Slice, order: &Order| {
-                slice.obey((&mut engine, &mut ports), order, now);
-                let later = [Duration::ZERO, STAYS / 2, STAYS];
-                later.map(|later| slice.stays(now.plus(later)))
-            };
-            let is_lossy = lost == 4;
-            assert_eq!(stays(&mut slice, &order), [is_lossy, is_lossy, false], "{lost} lost");
-            let owner = Order { owns: true, ..order };
-            assert_eq!(stays(&mut slice, &owner), [false; 3]);
-            let next = Order { turn: 2, epoch: 3, ..order };
-            assert_eq!(stays(&mut slice, &next), [false; 3], "of another epoch");
         }
     }
 

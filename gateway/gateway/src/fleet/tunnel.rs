@@ -112,20 +112,18 @@ impl Tunnel {
         self.is_other = true;
     }
 
-    /// Learns who is there, and sends what waits. Packets of a slice that `stays` are not passed
-    /// on.
+    /// Learns who is there, and sends what waits.
     pub(super) fn attend(
         &mut self,
         now: Timestamp,
         (orders, version): (&[Order], u64),
-        stays: impl Fn(usize) -> bool,
         config: &Config,
         link: &mut dyn PartnerLink,
     ) {
         let is_heard = self.shared.heard(&mut self.version, &mut self.heard);
         if is_heard || version != self.orders {
             self.orders = version;
-            self.look_at_slices(orders, stays);
+            self.look_at_slices(orders);
         }
         if std::mem::take(&mut self.is_other) {
             self.look_at_pools(config);
@@ -137,15 +135,13 @@ impl Tunnel {
     }
 
     /// Learns whose slices are there.
-    fn look_at_slices(&mut self, orders: &[Order], stays: impl Fn(usize) -> bool) {
+    fn look_at_slices(&mut self, orders: &[Order]) {
         if self.ways.len() != orders.len() {
             self.ways = vec![Way::default(); orders.len()];
         }
         let heard = self.heard.iter().copied().chain(std::iter::repeat(Heard::default()));
-        let ways = self.ways.iter_mut().enumerate();
-        for (((slice, way), order), heard) in ways.zip(orders).zip(heard) {
-            let is_heard = heard.epoch == order.epoch && heard.until.0 > 0;
-            let is_there = !order.owns && is_heard && !stays(slice);
+        for ((way, order), heard) in self.ways.iter_mut().zip(orders).zip(heard) {
+            let is_there = !order.owns && heard.epoch == order.epoch && heard.until.0 > 0;
             let until = if is_there { heard.until } else { Timestamp(0) };
             let gives = is_there && !heard.is_closed;
             let new = Way { epoch: order.epoch, until, assigns: order.assigns, gives };
@@ -282,12 +278,7 @@ impl Fleet {
 
     /// Sends the packets of a turn that the tunnel has, and tells it who is there.
     pub(crate) fn attend_tunnel(&mut self, now: Timestamp, tunnel: &mut Tunnel, engine: &Engine) {
-        let Self { orders, version, slices, link, .. } = self;
-        // Gateways read at the owner alone.
-        let has_algs = self.has_algs;
-        let stays =
-            |slice: usize| !has_algs && slices.get(slice).is_some_and(|slice| slice.stays(now));
-        tunnel.attend(now, (orders, *version), stays, engine.config(), &mut **link);
+        tunnel.attend(now, (&self.orders, self.version), engine.config(), &mut *self.link);
     }
 
     /// The next packet that has come by the tunnel. `None`: there is none, or another worker leads.
@@ -355,7 +346,7 @@ mod tests {
         let ranges = [(FIRST, FIRST, 0), (SECOND, SECOND, 1)].into_iter();
         let mut tunnel = Tunnel::new(0, shared, ranges);
         assert!(tunnel.shared.heard(&mut tunnel.version, &mut tunnel.heard));
-        tunnel.look_at_slices(&orders, |_| false);
+        tunnel.look_at_slices(&orders);
         let addresses = vec![AddressRange { first: FIRST, last: SECOND }];
         let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
         tunnel.look_at_pools(&Config { pools, ..Config::default() });
@@ -384,16 +375,6 @@ mod tests {
         let yields = tunnel([others(), own(false)], [1, 0]);
         assert_eq!(of(&yields, SECOND), [None, Some(0), Some(0)]);
         assert_eq!(of(&tunnel([others(), own(true)], [0, 0]), FIRST), [None; 3], "it is not there");
-    }
-
-    #[test]
-    fn packets_of_a_slice_that_stays_are_not_passed_on() {
-        let mut tunnel = tunnel([others(), others()], [1, 1]);
-        assert_eq!([FIRST, SECOND].map(|at| tunnel.slice_with(at, NOW)), [Some(0), Some(1)]);
-        tunnel.look_at_slices(&[others(), others()], |slice| slice == 0);
-        assert_eq!([FIRST, SECOND].map(|at| tunnel.slice_with(at, NOW)), [None, Some(1)]);
-        tunnel.look_at_slices(&[others(), others()], |_| false);
-        assert_eq!(tunnel.slice_with(FIRST, NOW), Some(0));
     }
 
     #[test]
