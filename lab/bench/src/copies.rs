@@ -290,10 +290,11 @@ impl Node {
         spent
     }
 
-    /// Takes turns until a packet is translated: the node then is the owner of its slice.
+    /// Takes turns until there is a mapping: the node then is the owner of its slice.
     fn begin(&mut self) -> anyhow::Result<()> {
         let end = Instant::now() + PATIENCE;
-        while self.ask(1).is_empty() {
+        while self.mappings() == 0 {
+            self.ask(1);
             ensure!(Instant::now() < end, "the nodes have not become a pair");
             self.turn();
             thread::sleep(PAUSE);

@@ -570,6 +570,11 @@ fn a_failed_device_or_router_of_the_owner_leaves_the_copies_at_work() {
         assert_eq!(pair.outbound(B, &question(end)), Some((by, external)), "{silent}");
     }
     pair.run(7000);
+    pair.out.clear();
+    assert_eq!(pair.outbound(B, &question(end)), Some((B, external)), "it is silent yet");
+    pair.silent = None;
+    pair.run(7000);
+    pair.out.clear();
     assert_eq!(pair.outbound(B, &question(end)), Some((A, external)));
 }
 
