@@ -70,9 +70,8 @@ pub(super) struct Outbound {
     held: Held,
     /// The last answer of each worker of the partner to a state. The caller takes their losses.
     pub(super) answers: Vec<Answer>,
-    /// Mark of the loss that the last state told, and whether it said that the copy was complete.
+    /// Mark of the loss that the last state told.
     told: u64,
-    told_complete: bool,
     /// True if young mappings are sent, too.
     takes_all: bool,
     /// True if the last call of [`Outbound::send`] ended before all was sent that may be sent now.
@@ -111,7 +110,6 @@ impl Outbound {
             held: Held::default(),
             answers: vec![Answer::default(); readers],
             told: 0,
-            told_complete: false,
             takes_all: false,
             has_more: false,
             binding: Binding::new(now),
@@ -238,7 +236,7 @@ impl Outbound {
         }
     }
 
-    /// Sends the owner's state if it is due: at once when the copy is complete.
+    /// Sends the owner's state if it is due.
     fn tell_state(
         &mut self,
         (engine, hosts, ports): (&Engine, &CopiedHosts<'_>, &SharedPorts),
@@ -247,20 +245,19 @@ impl Outbound {
         send: &mut impl FnMut(Vec<u8>) -> bool,
     ) {
         let mark = epoch.map_or(0, |(_, mark)| mark);
-        let is_complete = self.is_complete(now);
-        if now < self.next_state && mark == self.told && (self.told_complete || !is_complete) {
+        if now < self.next_state && mark == self.told {
             return;
         }
         // A planned move waits until the partner has heard of the loss.
         let has_heard = self.heard() == mark;
         self.next_state = now.plus(if has_heard { STATE } else { SOON });
-        (self.told, self.told_complete) = (mark, is_complete);
+        self.told = mark;
         let mut origin = Vec::new();
         engine.copy_origin(&mut origin);
         let arithmetic = arithmetic_of(engine, hosts, ranges);
         let is_sure = self.binding.word(now);
         let controls = ports.controls(now, self.sender.id().slice);
-        let (origin, sent) = (&origin[..], now.0);
+        let (origin, sent, is_complete) = (&origin[..], now.0, self.is_complete(now));
         let state = State { origin, arithmetic, epoch, sent, is_sure, controls };
         send(write_state(self.sender.id(), is_complete, &state.write()));
         let is_incurable = |answer: &Answer| {

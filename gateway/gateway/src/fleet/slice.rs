@@ -645,35 +645,6 @@ mod tests {
         assert_eq!(ended.into_iter().collect::<Vec<_>>(), [8]);
     }
 
-    #[test]
-    fn the_partner_hears_at_once_that_its_copy_is_complete() {
-        let (mut engine, mut ports, mut slice) = (engine(), SharedPorts::default(), slice());
-        slice.outbound = Some(Outbound::new(stream(), 1, &engine, Timestamp(0)));
-        let order = Order { owns: true, ..Order::default() };
-        let mut turn = |slice: &mut Slice, ms: u64| {
-            let now = Timestamp(ms * 1_000_000);
-            slice.obey((&mut engine, &mut ports), &order, now);
-            let (hosts, mut young) = (CopiedHosts::new(None, now), Young::default());
-            let (state, mut told) = ((&engine, &hosts, &ports), Vec::new());
-            slice.send(state, (now, 1100, 4), (&mut young, None), |message| {
-                if let Some((_, Message::State { is_complete, .. })) = natgate_pair::read(&message)
-                {
-                    told.push(is_complete);
-                }
-                true
-            });
-            told
-        };
-        assert!(sender(&mut slice).end(1, 7, 0), "the port rests");
-        assert_eq!(turn(&mut slice, 0), [false]);
-        assert_eq!(turn(&mut slice, 5), [false; 0]);
-        let all = Confirmation { below: 2, ..confirmation(1, 0) };
-        sender(&mut slice).confirm(0, &all, 10_000_000);
-        assert_eq!(turn(&mut slice, 10), [true], "long before a second has passed");
-        assert_eq!(turn(&mut slice, 15), [true; 0]);
-        assert_eq!(turn(&mut slice, 1_010), [true]);
-    }
-
     /// The partner has not confirmed what changed before the drain: a packet of it went after its
     /// beginning, or was lost after that.
     #[test]
