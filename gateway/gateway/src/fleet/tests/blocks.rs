@@ -122,7 +122,7 @@ fn no_block_is_two_subscribers_in_any_history() {
         Counts(1, 4),
     ];
     let number = std::env::var("NATGATE_FLEET_HISTORIES").ok();
-    let number: u64 = number.map_or(32, |number| number.parse().expect("a number"));
+    let number: u64 = number.map_or(100, |number| number.parse().expect("a number"));
     for seed in 1..=number {
         let workers = ALL[seed as usize % ALL.len()];
         let allotment = [Allotment::Words, Allotment::Blocks][seed as usize / ALL.len() % 2];

@@ -8,7 +8,7 @@ use natgate_engine::BlockId;
 #[test]
 fn no_port_is_two_subscribers_in_any_history() {
     let number = std::env::var("NATGATE_FLEET_HISTORIES").ok();
-    let number: u64 = number.map_or(60, |number| number.parse().expect("a number"));
+    let number: u64 = number.map_or(600, |number| number.parse().expect("a number"));
     for seed in 1..=number {
         let result = std::panic::catch_unwind(|| history(seed));
         assert!(result.is_ok(), "seed {seed}");

@@ -455,7 +455,7 @@ fn a_node_learns_the_number_of_the_others_workers_and_a_start_may_change_it() {
 #[test]
 fn no_port_is_two_subscribers_in_any_history_of_several_workers() {
     let number = std::env::var("NATGATE_FLEET_HISTORIES").ok();
-    let number: u64 = number.map_or(60, |number| number.parse().expect("a number"));
+    let number: u64 = number.map_or(300, |number| number.parse().expect("a number"));
     for seed in 1..=number {
         let history = || {
             let all = [
