@@ -145,7 +145,7 @@ pub struct Fleet {
     has_algs: bool,
     /// True if the partner's version of the link had no control flows at the last connection.
     lacks_flows: bool,
-    /// The same of the sums over gateways in states.
+    /// True if that version had no sums over the settings of gateways in states.
     lacks_sums: bool,
     /// Number of requested mappings that the engine has lost.
     lost: u64,

@@ -44,7 +44,8 @@ struct Wire {
     ends: [Option<Boot>; 2],
     beats: [Boot; 2],
     is_cut: bool,
-    /// True if the other node's version has no control flows in records, and none without keys.
+    /// True if the other node's version has no control flows in records, no sums in states, and no
+    /// records without keys.
     is_old: bool,
     /// Number of the slice whose messages are lost.
     deaf: Option<u16>,
