@@ -527,7 +527,8 @@ impl Blocks {
         self.times[block as usize].due = due;
     }
 
-    /// Notes that a port without an owner is reserved, or is free again.
+    /// Notes that a port without an owner is reserved, or is free again. The engine must have the
+    /// whole block.
     pub(crate) fn kept(
         &mut self,
         pool: usize,

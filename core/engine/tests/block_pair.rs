@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use natgate_engine::{
     AddressRange, Allocation, BlockConfig, Change, Config, Copies, CopyChange, Cursor, DropReason,
-    Duty, Endpoint, Filter, NoNumbers, PairPort, PoolConfig, Side,
+    Duty, Endpoint, Filter, NoNumbers, PairPort, PoolConfig, Side, StaticMapping,
 };
 use natgate_wire::protocol::UDP;
 use std::net::Ipv4Addr;
@@ -22,9 +22,19 @@ fn worker(words: Range<usize>, duty: Duty) -> Lab {
 
 /// Such an engine with a limit of held ports.
 fn worker_with(words: Range<usize>, duty: Duty, held_ports: Option<u32>) -> Lab {
+    worker_of((64, (2048, 2175)), words, duty, held_ports)
+}
+
+/// Such an engine with blocks of some size among these ports.
+fn worker_of(
+    (size, ports): (u16, (u16, u16)),
+    words: Range<usize>,
+    duty: Duty,
+    held_ports: Option<u32>,
+) -> Lab {
     let release_after = Duration::from_secs(60);
-    let block = BlockConfig { size: 64, max_per_subscriber: 1, release_after };
-    let of_pool = pool("203.0.113.1", "203.0.113.1", (2048, 2175));
+    let block = BlockConfig { size, max_per_subscriber: 1, release_after };
+    let of_pool = pool("203.0.113.1", "203.0.113.1", ports);
     let pools = vec![PoolConfig { allocation: Some(Allocation::Block(block)), ..of_pool }];
     let mut config = Config { pools, ..config() };
     config.timeouts.hold_down = Duration::from_secs(120);
@@ -248,5 +258,35 @@ fn held_ports_of_a_block_take_the_places_of_those_that_were_held_longest() {
         let of_block = taken.iter().filter(|port| held.contains(&(UDP, **port))).count();
         assert_eq!(of_block, held.len().min(limit as usize), "{limit}: {taken:?}");
         assert_eq!(taken.len() - of_block, left, "{limit}: {taken:?}");
+    }
+}
+
+/// A reload gives a port of a block to a static mapping, and takes it back. The engine has half of
+/// the block, so it gives the block to nobody. The port may be held at that time.
+#[test]
+fn a_block_that_an_engine_has_in_part_is_nobodys_after_a_static_mapping() {
+    for is_held in [false, true] {
+        let mut lab = worker_of((256, (2048, 2559)), 32..38, OWNER, None);
+        let external = 37 * 64 + 5;
+        if is_held {
+            let mut ports = [0; 1024];
+            ports[37] = 1 << 5;
+            assert!(lab.engine.hold_ports(ADDRESS, UDP, &ports));
+        }
+        let without = lab.engine.config().clone();
+        let statics = vec![StaticMapping {
+            external: (ADDRESS, Some(external)),
+            internal: ("10.0.0.9".parse().unwrap(), Some(80)),
+            protocol: Some(UDP),
+            ..StaticMapping::default()
+        }];
+        reload(&mut lab, &Config { statics, ..without.clone() });
+        assert_eq!(ends(&lab.inward(&udp(REMOTE, "203.0.113.1:2373"))).1, "10.0.0.9:80");
+        reload(&mut lab, &without);
+        lab.wait_s(200.0);
+        assert!(lab.engine.mappings().next().is_none(), "{is_held}");
+        assert_eq!(mapped(&mut lab, 5) / 256, 2048 / 256, "{is_held}: the whole block");
+        let refused = lab.refused(Side::Inside, &datagram(6));
+        assert_eq!(refused, DropReason::PoolExhausted, "{is_held}: the other block");
     }
 }

@@ -33,6 +33,7 @@ impl ExternalPorts {
             return Err(DropReason::PortQuota);
         }
         let block = self.draw_block(wish, range, generator).ok_or(DropReason::PoolExhausted)?;
+        debug_assert!(self.gives_block(block), "the block is not this engine's own");
         let (index, (first, last)) = self.blocks.place_of(block);
         let port = match self.pools[wish.pool].is_whole {
             true => self.port_of_own(index, wish, generator),

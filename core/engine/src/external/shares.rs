@@ -334,10 +334,8 @@ impl ExternalPorts {
         let pool = self.pool_of(index);
         match self.pools.get(pool).map(|pool| pool.mode) {
             Some(Mode::Block) => {
-                let block = self.blocks.find(pool, index, port);
-                let is_own = |block: u32| self.part.has_all(index, self.blocks.place_of(block).1);
-                let has_all = !self.part.is_divided() || block.is_none_or(is_own);
-                self.blocks.freed(pool, index, (protocol, port), is_free && has_all, tick);
+                let is_free = is_free && self.has_whole_block(pool, index, port);
+                self.blocks.freed(pool, index, (protocol, port), is_free, tick);
             }
             Some(Mode::Deterministic) if is_free && self.plans.is_dynamic(pool, port) => {
                 self.plans.count(pool, index, protocol, true);
@@ -351,12 +349,21 @@ impl ExternalPorts {
     pub(super) fn note_kept(&mut self, protocol: usize, index: u32, port: u16, is_free: bool) {
         let pool = self.pool_of(index);
         match self.pools.get(pool).map(|pool| pool.mode) {
-            Some(Mode::Block) => self.blocks.kept(pool, index, (protocol, port), is_free),
+            Some(Mode::Block) if self.has_whole_block(pool, index, port) => {
+                self.blocks.kept(pool, index, (protocol, port), is_free);
+            }
             Some(Mode::Deterministic) if self.plans.is_dynamic(pool, port) => {
                 self.plans.count(pool, index, protocol, is_free);
             }
             _ => {}
         }
+    }
+
+    /// True if all ports of the block of a port are this engine's own. A block that it has in part
+    /// counts no free port.
+    fn has_whole_block(&self, pool: usize, index: u32, port: u16) -> bool {
+        let is_own = |block: u32| self.part.has_all(index, self.blocks.place_of(block).1);
+        !self.part.is_divided() || self.blocks.find(pool, index, port).is_none_or(is_own)
     }
 
     /// True if new mappings may have ports of an address of a pool.
@@ -536,7 +543,7 @@ impl ExternalPorts {
     }
 
     /// True if this engine gives out the ports of a block.
-    fn gives_block(&self, block: u32) -> bool {
+    pub(super) fn gives_block(&self, block: u32) -> bool {
         let (index, ports) = self.blocks.place_of(block);
         !self.slots[index as usize].is_closed && self.part.has_all(index, ports)
     }
