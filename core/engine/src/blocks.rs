@@ -75,6 +75,34 @@ impl Blocking {
         self.ports - self.count() * u32::from(self.size)
     }
 
+    /// Number of consecutive words of 64 ports that have a whole block below port 1024 (`is_low`) or
+    /// from it on. If blocks and words overlap in part, the words have one wherever they begin. 0:
+    /// there is no block on that side.
+    pub fn words_of_block(&self, is_low: bool) -> u32 {
+        let side = if is_low { LOW } else { HIGH };
+        let size = u32::from(self.size);
+        match (self.sides[side].1, self.fits_words(side)) {
+            (0, _) => 0,
+            (_, true) => size.div_ceil(64),
+            (_, false) => (2 * size).div_ceil(64),
+        }
+    }
+
+    /// True if no block of a side and no word of 64 ports overlap in part: one of them is in the
+    /// other.
+    fn fits_words(&self, side: usize) -> bool {
+        self.sides[side].0.is_multiple_of(self.size.min(64))
+    }
+
+    /// True if one engine may have the ports below a port, and another one those from it on: no
+    /// block has both. If blocks and words of 64 ports overlap in part, every border of words is in
+    /// a block, and each of them will do.
+    fn may_part(&self, port: u16) -> bool {
+        let is_first = |block: u32| self.ports(block).0 == port;
+        let fits = self.fits_words(usize::from(port >= BORDER));
+        !fits || self.block_of(port).is_none_or(is_first)
+    }
+
     /// The ports of all blocks of a side, first to last.
     fn ports_of_side(&self, side: usize) -> Option<(u16, u16)> {
         let (first, count) = self.sides[side];
@@ -430,6 +458,12 @@ impl Blocks {
     /// True if a subscriber of a realm has a block.
     pub(crate) fn has_any_of(&self, realm: u16) -> bool {
         self.by_realm[usize::from(realm)] > 0
+    }
+
+    /// True if one engine may have the ports of a pool with blocks below a port, and another one
+    /// those from it on.
+    pub(crate) fn may_part(&self, pool: usize, port: u16) -> bool {
+        self.pool(pool).blocking.may_part(port)
     }
 
     /// The subscriber that has a block.

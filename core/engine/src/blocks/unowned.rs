@@ -30,6 +30,12 @@ impl Blocks {
         blocks.into_iter().flatten().map(|block| self.place_of(block).1)
     }
 
+    /// True if a block may be given to a subscriber.
+    pub(crate) fn is_assignable(&self, block: u32) -> bool {
+        let BlockBit { word, bit, .. } = self.bit(block);
+        self.unowned[word] & bit != 0
+    }
+
     /// Place of a block in the bitmap.
     pub(super) fn bit(&self, block: u32) -> BlockBit {
         let (row, local) = (block / self.stride, block % self.stride);

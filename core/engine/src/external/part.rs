@@ -160,7 +160,8 @@ impl ExternalPorts {
 
     /// Gives up at most `most` consecutive words of ports without owners, on one side of port 1024.
     /// The words are of address `only`, or of the pool's address with the most free ports on that
-    /// side.
+    /// side. A pool with blocks gives up whole blocks: otherwise no engine could give the block to
+    /// a subscriber ([`crate::Blocking::words_of_block`]).
     pub(crate) fn cede(
         &mut self,
         pool: usize,
@@ -228,31 +229,76 @@ impl ExternalPorts {
     }
 
     /// The first consecutive words, at most `most`, on one side of port 1024 whose ports are all
-    /// free and belong to this engine.
+    /// free and belong to this engine. In a pool with blocks they have a whole block, and are cut
+    /// where blocks are.
     fn idle_words(&self, index: u32, is_low: bool, most: usize) -> Option<Range<usize>> {
         let pool = self.pool_of(index);
+        let has_blocks = self.pools[pool].mode == Mode::Block;
         let is_idle = |word: usize| {
-            let ports = self.pools[pool].bits[word];
-            ports != 0
-                && self.part.mask(index, word) != 0
-                && self.ports.iter().all(|of_protocol| {
-                    let owners = &of_protocol.owner[index as usize * PORTS + word * 64..][..64];
-                    of_protocol.free[index as usize * WORDS + word] & ports == ports
-                        && owners.iter().all(|&owner| owner == EMPTY)
-                })
-                && self.has_no_block_owner(pool, index, word)
+            self.part.mask(index, word) != 0
+                && self.is_free_word(pool, index, word)
+                && (!has_blocks || self.has_unowned_blocks(pool, index, word))
         };
         let side = if is_low { 0..LOW_WORDS } else { LOW_WORDS..WORDS };
-        let first = side.clone().find(|&word| is_idle(word))?;
-        let last = (first..side.end).take(most).take_while(|&word| is_idle(word)).last()?;
-        Some(first..last + 1)
+        // The end of a side is not in a block.
+        let may_part = |word: usize| {
+            !has_blocks || word == side.end || self.blocks.may_part(pool, (word * 64) as u16)
+        };
+        let mut from = side.start;
+        while let Some(first) = (from..side.end).find(|&word| may_part(word) && is_idle(word)) {
+            let idle = (first..side.end).take(most).take_while(|&word| is_idle(word)).count();
+            let end = (first + 1..=first + idle).rev().find(|&word| may_part(word));
+            let words = end.map(|end| first..end);
+            if let Some(words) = words
+                && (!has_blocks || self.has_assignable_block(pool, index, &words))
+            {
+                return Some(words);
+            }
+            from = end.unwrap_or(first + 1);
+        }
+        None
     }
 
-    /// True if no port of a word is in a block with an owner.
-    fn has_no_block_owner(&self, pool: usize, index: u32, word: usize) -> bool {
-        let ports = word * 64..word * 64 + 64;
-        self.pools[pool].mode != Mode::Block
-            || ports.into_iter().all(|port| self.blocks.is_nobodys(pool, index, port as u16))
+    /// True if all ports of a word that the pool may give out are free, for all protocols, and no
+    /// other port of the word has an owner. Without blocks, the pool has some of them.
+    fn is_free_word(&self, pool: usize, index: u32, word: usize) -> bool {
+        let ranges = self.usable(pool, index).into_iter().flatten();
+        let usable = ranges.map(|(first, last)| super::ports::Range { first, last }.bits(word));
+        let ports = self.pools[pool].bits[word] & usable.fold(0, |all, bits| all | bits);
+        (ports != 0 || self.pools[pool].mode == Mode::Block)
+            && self.ports.iter().all(|of_protocol| {
+                let owners = &of_protocol.owner[index as usize * PORTS + word * 64..][..64];
+                of_protocol.free[index as usize * WORDS + word] & ports == ports
+                    && owners.iter().all(|&owner| owner == EMPTY)
+            })
+    }
+
+    /// True if a word has ports of blocks, and none of these blocks has an owner.
+    fn has_unowned_blocks(&self, pool: usize, index: u32, word: usize) -> bool {
+        let mut blocks = self.blocks_among(pool, index, word..word + 1).peekable();
+        blocks.peek().is_some() && blocks.all(|block| self.blocks.owner_of(block).is_none())
+    }
+
+    /// True if a block that may be given to a subscriber has all its ports among some words.
+    fn has_assignable_block(&self, pool: usize, index: u32, words: &Range<usize>) -> bool {
+        let is_among = |block: u32| {
+            let (_, (first, last)) = self.blocks.place_of(block);
+            words.start <= usize::from(first) / 64 && usize::from(last) / 64 < words.end
+        };
+        let mut blocks = self.blocks_among(pool, index, words.clone());
+        blocks.any(|block| is_among(block) && self.blocks.is_assignable(block))
+    }
+
+    /// The blocks with ports among some words; a block may come several times.
+    fn blocks_among(
+        &self,
+        pool: usize,
+        index: u32,
+        words: Range<usize>,
+    ) -> impl Iterator<Item = u32> {
+        // A block has at least 16 ports.
+        let ports = (words.start * 64..words.end * 64).step_by(16).chain([words.end * 64 - 1]);
+        ports.filter_map(move |port| self.blocks.find(pool, index, port as u16))
     }
 
     /// The index of an address, and true if other engines may have ports of the address.

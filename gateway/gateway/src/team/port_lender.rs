@@ -5,7 +5,7 @@
 use super::exchange::Waker;
 use super::partition::Partition;
 use crate::limits::MOST_WORKERS;
-use natgate_engine::{Allocation, Config, Engine, PoolConfig, Timestamp};
+use natgate_engine::{Allocation, Blocking, Config, Engine, PoolConfig, Timestamp};
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -81,16 +81,19 @@ impl PortKind {
     /// Words that one of `workers` workers gives away at most, with so many `free` ports: half of
     /// those that it does not need, in whole blocks. So it does not ask for them at once.
     fn most_words(self, config: &Config, workers: usize, free: u32) -> usize {
-        if self.is_low {
-            return 1;
-        }
+        let block = self.words_of_block(config);
+        let most = if self.is_low && block.is_none() { 1 } else { MOST_WORDS };
         let spare = free.saturating_sub(self.least(config, workers)) as usize / 2 / 64;
-        let pool = config.pools.get(self.pool);
-        let block = match pool.map(|pool| config.allocation_of(pool)) {
-            Some(Allocation::Block(block)) => usize::from(block.size).div_ceil(64).max(1),
-            _ => 1,
-        };
-        (spare.min(MOST_WORDS) / block * block).max(block)
+        let together = block.unwrap_or(1).max(1);
+        (spare.min(most) / together * together).max(together)
+    }
+
+    /// Words that have a whole block. `None`: the pool has no blocks.
+    fn words_of_block(self, config: &Config) -> Option<usize> {
+        let pool = config.pools.get(self.pool)?;
+        let Allocation::Block(block) = config.allocation_of(pool) else { return None };
+        let blocking = Blocking::new(pool.ports, block.size);
+        Some(blocking.words_of_block(self.is_low) as usize)
     }
 }
 
@@ -292,7 +295,9 @@ mod tests {
     use super::*;
     use crate::Settings;
     use crate::router::settings_of_tests;
-    use natgate_engine::{AddressRange, BlockConfig};
+    use natgate_engine::{AddressRange, BlockConfig, Endpoint, Packet, PairPort, Side, Verdict};
+    use natgate_wire::Ipv4;
+    use natgate_wire::protocol::UDP;
     use std::os::unix::net::UnixStream;
 
     const ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
@@ -304,13 +309,20 @@ mod tests {
         partition: Partition,
         workers: Vec<(Engine, PortLender)>,
         now: Timestamp,
+        /// The words with ports of the pool.
+        all: Range<usize>,
     }
 
     impl Team {
         /// Workers that have these words.
         fn new(allocation: Allocation, words: &[Range<usize>]) -> Self {
-            let addresses = vec![AddressRange { first: ADDRESS, last: ADDRESS }];
             let ports = (64 * ALL.start as u16, 64 * ALL.end as u16 - 1);
+            Self::with(allocation, ports, words)
+        }
+
+        /// Workers that have these words of a pool with some ports.
+        fn with(allocation: Allocation, ports: (u16, u16), words: &[Range<usize>]) -> Self {
+            let addresses = vec![AddressRange { first: ADDRESS, last: ADDRESS }];
             let allocation = Some(allocation);
             let pools = vec![PoolConfig { addresses, ports, allocation, ..PoolConfig::default() }];
             let config = Config { pools, ..Config::default() };
@@ -328,7 +340,31 @@ mod tests {
                 (engine, lender)
             };
             let workers = port_lenders(&wakers).into_iter().zip(words).map(worker).collect();
-            Self { partition, workers, now: Timestamp(0) }
+            let all = usize::from(ports.0) / 64..usize::from(ports.1) / 64 + 1;
+            Self { partition, workers, now: Timestamp(0), all }
+        }
+
+        /// Workers that have these words of a pool with blocks of some size, one for a subscriber.
+        fn of_blocks(size: u16, ports: (u16, u16), words: &[Range<usize>]) -> Self {
+            let release_after = Duration::from_secs(60);
+            let block = BlockConfig { size, max_per_subscriber: 1, release_after };
+            Self::with(Allocation::Block(block), ports, words)
+        }
+
+        /// Turns of all workers. At each step a block is with one worker, or on its way to one.
+        fn trade_blocks(&mut self, size: u16) {
+            let words = usize::from(size).div_ceil(64);
+            for _ in 0..1000 {
+                for worker in 0..self.workers.len() {
+                    self.turn(worker);
+                    let givers = self.givers();
+                    let is_whole = |block: &[Vec<usize>]| block.iter().all(|one| *one == block[0]);
+                    assert!(givers.chunks(words).all(is_whole), "size {size}: {givers:?}");
+                }
+                self.now = self.now.plus(INTERVAL);
+            }
+            let givers = self.givers();
+            assert!(givers.iter().all(|givers| givers.len() == 1), "size {size}: {givers:?}");
         }
 
         /// A turn of a worker. Returns the number of ports that it has lent.
@@ -344,7 +380,7 @@ mod tests {
                 let givers = engines().filter(|(_, engine)| engine.owns(ADDRESS, word));
                 givers.map(|(number, _)| number).collect()
             };
-            ALL.map(of_word).collect()
+            self.all.clone().map(of_word).collect()
         }
 
         /// Number of words of each worker.
@@ -375,16 +411,91 @@ mod tests {
 
     #[test]
     fn blocks_change_hands_as_a_whole() {
-        let release_after = Duration::from_secs(60);
-        let block = BlockConfig { size: 256, max_per_subscriber: 1, release_after };
-        let mut team = Team::new(Allocation::Block(block), &[32..44, 44..44]);
-        for _ in 0..1000 {
-            (0..2).for_each(|worker| _ = team.turn(worker));
-            team.now = team.now.plus(INTERVAL);
-        }
-        let givers = team.givers();
-        assert!(givers.chunks(4).all(|block| block.iter().all(|one| *one == block[0])));
+        let mut team = Team::of_blocks(256, (2048, 2815), &[32..44, 44..44]);
+        team.trade_blocks(256);
         assert_eq!(team.counts(), [8, 4]);
+        let mut team = Team::of_blocks(256, (2048, 2815), &[32..44, 44..44, 44..44]);
+        team.trade_blocks(256);
+        assert_eq!(team.counts(), [4, 4, 4]);
+    }
+
+    /// A port that is held, or rests, in the first word of a worker's first block leaves the other
+    /// words of the block free.
+    #[test]
+    fn a_block_in_use_in_part_stays_whole() {
+        // Blocks of all sizes up to half of the pool.
+        for size in (4..=11).map(|power| 1_u16 << power) {
+            for is_guarded in [false, true] {
+                for workers in [2, 3] {
+                    let words = [32..96, 96..96, 96..96];
+                    let mut team = Team::of_blocks(size, (2048, 6143), &words[..workers]);
+                    let (engine, _) = &mut team.workers[0];
+                    let external = Endpoint { address: ADDRESS, port: 2050 };
+                    let remote = Ipv4Addr::UNSPECIFIED;
+                    let port = PairPort { protocol: UDP, external, remote, number: 0 };
+                    let mut bits = [0; 1024];
+                    bits[32] = 1 << 2;
+                    match is_guarded {
+                        true => assert!(engine.guard(port)),
+                        false => assert!(engine.hold_ports(ADDRESS, UDP, &bits)),
+                    }
+                    team.trade_blocks(size);
+                    assert_eq!(team.givers()[0], [0], "size {size}: it keeps that block");
+                    let counts = team.counts();
+                    let others = counts[1..].iter().all(|count| *count > 0);
+                    assert!(others || size > 1024, "size {size}: {counts:?}");
+                }
+            }
+        }
+    }
+
+    /// Blocks below port 1024 have more than a word, too.
+    #[test]
+    fn blocks_below_port_1024_change_hands_as_a_whole() {
+        let mut team = Team::of_blocks(256, (512, 1535), &[8..24, 24..24]);
+        team.trade_blocks(256);
+        assert_eq!(team.counts(), [8, 8]);
+        let free = |team: &Team, worker: usize| {
+            [true, false].map(|is_low| team.workers[worker].0.free_ports(0, is_low))
+        };
+        assert_eq!([free(&team, 0), free(&team, 1)], [[256; 2]; 2]);
+    }
+
+    /// A pool whose first port is within a word has blocks that begin and end within words. A cut
+    /// takes a block from all workers, but each gift has whole ones.
+    #[test]
+    fn a_gift_of_blocks_that_overlap_words_in_part_has_a_whole_one() {
+        for size in (4..=9).map(|power| 1_u16 << power) {
+            let ports = (2056, 2056 + 12 * size.max(64) - 1);
+            let end = usize::from(ports.1) / 64 + 1;
+            let mut team = Team::of_blocks(size, ports, &[32..end, end..end]);
+            let mut lent = Vec::new();
+            for _ in 0..1000 {
+                lent.push(team.turn(0) + team.turn(1));
+                team.now = team.now.plus(INTERVAL);
+            }
+            assert_eq!(lent[500..].iter().sum::<u64>(), 0, "size {size}: the trade goes on");
+            for (host, (engine, _)) in (0..).zip(&mut team.workers) {
+                assert!(assigns_block(engine, team.now, host), "size {size}");
+            }
+        }
+    }
+
+    /// Sends a datagram of a host without a block. Returns true if it gets one.
+    fn assigns_block(engine: &mut Engine, now: Timestamp, host: u32) -> bool {
+        let mut bytes = [0; 28];
+        let mut header = Ipv4::init(&mut bytes[..], 20);
+        header.set_total_len(28);
+        header.set_ttl(64);
+        header.set_protocol(UDP);
+        header.set_source(0x6440_0001 + host);
+        header.set_destination(0xc633_6407);
+        header.fill_checksum();
+        bytes[20..26].copy_from_slice(&[0x10, 0, 0, 80, 0, 8]);
+        let mut packets = [Packet::new(&mut bytes, 0)];
+        let mut verdicts = [Verdict::Held];
+        engine.process(now, Side::Inside, &mut packets, &mut verdicts);
+        matches!(verdicts[0], Verdict::Forward(_))
     }
 
     /// A reload gives words to the engine that are on their way, and the worker lends them before
