@@ -224,8 +224,8 @@ struct BlockPool {
     blocking: Blocking,
     /// Addresses with assignable blocks, by side.
     open: [Vec<u32>; 2],
-    /// Number of assignable blocks.
-    nobodys: u32,
+    /// Number of assignable blocks, by side.
+    nobodys: [u32; 2],
     /// Number of blocks with mappings of unanswered subscribers.
     unanswered: u32,
     max: u16,
@@ -337,7 +337,7 @@ impl Blocks {
             Some(before) => (before.open, before.nobodys, before.unanswered),
             None => {
                 let room = if cut.is_some() { room } else { 0 };
-                ([(); 2].map(|()| Vec::with_capacity(room)), 0, 0)
+                ([(); 2].map(|()| Vec::with_capacity(room)), [0; 2], 0)
             }
         };
         self.pools[pool] = cut.map(|(blocking, max, release_after)| BlockPool {

@@ -290,3 +290,38 @@ fn a_block_that_an_engine_has_in_part_is_nobodys_after_a_static_mapping() {
         assert_eq!(refused, DropReason::PoolExhausted, "{is_held}: the other block");
     }
 }
+
+/// The address with the most free ports may have no block for another engine.
+#[test]
+fn an_engine_gives_up_blocks_of_the_address_with_the_most_of_them() {
+    let second = Ipv4Addr::new(203, 0, 113, 2);
+    let release_after = Duration::from_secs(60);
+    let block = BlockConfig { size: 256, max_per_subscriber: 1, release_after };
+    let of_pool = pool("203.0.113.1", "203.0.113.2", (2048, 2559));
+    let pools = vec![PoolConfig { allocation: Some(Allocation::Block(block)), ..of_pool }];
+    let mut lab = Lab::new(&Config { pools, ..config() });
+    lab.engine.divide((0, 2), |_, _| true);
+    for address in [ADDRESS, second] {
+        lab.engine.own(address, 32..40);
+    }
+    assert_eq!(lab.engine.free_ports(0, false), 4 * 256);
+    let addresses: Vec<String> = (5..8)
+        .map(|host| {
+            let external = lab.external_of(&tcp(&format!("10.0.0.{host}:4000"), REMOTE, "S", 1, 0));
+            external.split(':').next().unwrap().to_owned()
+        })
+        .collect();
+    // One address has one block left. Its subscriber uses many ports.
+    let is_alone = |one: &&String| addresses.iter().filter(|other| other == one).count() == 1;
+    let alone = addresses.iter().position(|one| is_alone(&one)).expect("three of four blocks");
+    for port in 5000..5100 {
+        lab.out(&tcp(&format!("10.0.0.{}:{port}", 5 + alone), REMOTE, "S", 1, 0));
+    }
+    let address: Ipv4Addr = addresses[alone].parse().unwrap();
+    assert_eq!(lab.engine.free_ports(0, false), 256);
+    assert_eq!(lab.engine.free_ports_of(address, false), 256);
+    let given = lab.engine.cede(0, None, false, 4).expect("the block without an owner");
+    assert_eq!((given.0, given.1.len(), given.1.start % 4), (address, 4, 0));
+    assert_eq!(lab.engine.free_ports(0, false), 0);
+    assert_eq!(lab.engine.cede(0, None, false, 4), None);
+}

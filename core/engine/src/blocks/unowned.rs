@@ -20,7 +20,18 @@ pub(super) struct BlockBit {
 impl Blocks {
     /// Number of assignable blocks of a pool; 0 for a pool without blocks.
     pub(crate) fn nobodys(&self, pool: usize) -> u32 {
-        self.pools[pool].as_ref().map_or(0, |pool| pool.nobodys)
+        self.pools[pool].as_ref().map_or(0, |pool| pool.nobodys.iter().sum())
+    }
+
+    /// Number of ports of a pool's assignable blocks on a side of port 1024. The pool has blocks.
+    pub(crate) fn assignable_ports(&self, pool: usize, side: usize) -> u32 {
+        let pool = self.pool(pool);
+        pool.nobodys[side].saturating_mul(pool.blocking.size.into())
+    }
+
+    /// [`Blocks::assignable_ports`] of one address.
+    pub(crate) fn assignable_ports_of(&self, pool: usize, index: u32, side: usize) -> u32 {
+        u32::from(self.count[index as usize][side]) * u32::from(self.pool(pool).blocking.size)
     }
 
     /// Iterates over the ports of each block of an address.
@@ -57,7 +68,8 @@ impl Blocks {
         }
         self.unowned[word] ^= bit;
         let of_pool = self.pools[pool].as_mut().expect("a pool with blocks");
-        of_pool.nobodys = if may_be_assigned { of_pool.nobodys + 1 } else { of_pool.nobodys - 1 };
+        let nobodys = &mut of_pool.nobodys[side];
+        *nobodys = if may_be_assigned { *nobodys + 1 } else { *nobodys - 1 };
         let count = &mut self.count[index as usize][side];
         *count = if may_be_assigned { *count + 1 } else { *count - 1 };
         let open = &mut of_pool.open[side];

@@ -160,8 +160,8 @@ impl ExternalPorts {
 
     /// Gives up at most `most` consecutive words of ports without owners, on one side of port 1024.
     /// The words are of address `only`, or of the pool's address with the most free ports on that
-    /// side. A pool with blocks gives up whole blocks: otherwise no engine could give the block to
-    /// a subscriber ([`crate::Blocking::words_of_block`]).
+    /// side, or the most blocks without owners. A pool with blocks gives up whole blocks: otherwise
+    /// no engine could give the block to a subscriber ([`crate::Blocking::words_of_block`]).
     pub(crate) fn cede(
         &mut self,
         pool: usize,
@@ -173,7 +173,10 @@ impl ExternalPorts {
         if self.is_whole(pool) {
             return self.cede_whole(pool);
         }
-        let free = |index: &u32| self.ports[0].free_on_side(*index, is_low);
+        let free = |index: &u32| match self.blocks.has(pool) {
+            true => self.fewest_free_of(*index, is_low),
+            false => self.ports[0].free_on_side(*index, is_low),
+        };
         let most_free = || self.pools[pool].slots.iter().copied().max_by_key(free);
         let index = match only {
             Some(index) => Some(index).filter(|&index| self.pool_of(index) == pool),
@@ -308,18 +311,26 @@ impl ExternalPorts {
     }
 
     /// Number of free ports of a pool on one side of port 1024, for the protocol with the fewest
-    /// (of TCP, UDP, ICMP).
+    /// (of TCP, UDP, ICMP). In a pool with blocks, the free ports of a subscriber's block are of no
+    /// use to others: those of blocks that may be given to a subscriber count.
     pub(crate) fn fewest_free(&self, pool: usize, is_low: bool) -> u32 {
         if self.is_whole(pool) {
             return self.free_of_whole(pool);
         }
         let side = usize::from(!is_low);
+        if self.blocks.has(pool) {
+            return self.blocks.assignable_ports(pool, side);
+        }
         let free = |ports: &Ports| ports.pool_count.get(pool).map_or(0, |count| count[side]);
         self.ports[..3].iter().map(free).min().unwrap_or_default()
     }
 
     /// [`ExternalPorts::fewest_free`] of one address.
     pub(crate) fn fewest_free_of(&self, index: u32, is_low: bool) -> u32 {
+        let pool = self.pool_of(index);
+        if self.blocks.has(pool) && !self.is_whole(pool) {
+            return self.blocks.assignable_ports_of(pool, index, usize::from(!is_low));
+        }
         let free = |ports: &Ports| ports.free_on_side(index, is_low);
         self.ports[..3].iter().map(free).min().unwrap_or_default()
     }

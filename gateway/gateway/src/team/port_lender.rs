@@ -66,7 +66,8 @@ impl PortKind {
         }
     }
 
-    /// Number of free ports below which one of `workers` workers is short.
+    /// Number of free ports below which one of `workers` workers is short. With blocks it is that of
+    /// two blocks at least, or of one if each worker has few blocks.
     fn least(self, config: &Config, workers: usize) -> u32 {
         let Some(pool) = config.pools.get(self.pool) else { return 0 };
         let (first, last) = (u32::from(pool.ports.0), u32::from(pool.ports.1));
@@ -75,7 +76,16 @@ impl PortKind {
         let ports = (last + 1).saturating_sub(first);
         let addresses = if self.address.is_some() { 1 } else { pool.count() as u32 };
         let share = ports.saturating_mul(addresses) / workers as u32;
-        LEAST_FREE.min(share / 4).max(share / LEAST_PART)
+        let part = share / LEAST_PART;
+        match self.words_of_block(config) {
+            None => LEAST_FREE.min(share / 4).max(part),
+            // There is nothing to be had.
+            Some(0) => 0,
+            Some(words) => {
+                let block = 64 * words as u32;
+                LEAST_FREE.max(2 * block).min(share / 4).max(part).max(block)
+            }
+        }
     }
 
     /// Words that one of `workers` workers gives away at most, with so many `free` ports: half of
@@ -263,7 +273,7 @@ impl PortLender {
         let PortKind { pool, address, is_low } = goods;
         let is_known = pool < engine.config().pools.len();
         let (free, workers) = (goods.free(engine), self.others.len());
-        let plenty = free > 2 * goods.least(engine.config(), workers);
+        let plenty = free > 0 && free >= 2 * goods.least(engine.config(), workers);
         let most = goods.most_words(engine.config(), workers, free);
         let given =
             if is_known && plenty { engine.cede(pool, address, is_low, most) } else { None };
@@ -479,6 +489,28 @@ mod tests {
                 assert!(assigns_block(engine, team.now, host), "size {size}");
             }
         }
+    }
+
+    /// All blocks of a worker have subscribers, and almost all of their ports are free.
+    #[test]
+    fn a_worker_without_a_block_for_a_new_subscriber_borrows_some() {
+        let mut team = Team::of_blocks(256, (2048, 5119), &[32..44, 44..80]);
+        let now = team.now;
+        let assigned = |team: &mut Team, worker: usize, hosts: Range<u32>| {
+            let engine = &mut team.workers[worker].0;
+            hosts.filter(|host| assigns_block(engine, now, *host)).count()
+        };
+        assert_eq!(assigned(&mut team, 0, 0..4), 3, "the blocks of the worker");
+        team.trade_blocks(256);
+        let count = team.counts()[0];
+        assert!(count > 12, "{count}");
+        assert_eq!(assigned(&mut team, 0, 4..5), 1, "a borrowed block");
+        // The other worker's blocks are those of its subscribers now.
+        assert!(assigned(&mut team, 1, 100..120) > 3);
+        let counts = team.counts();
+        assigned(&mut team, 0, 5..25);
+        team.trade_blocks(256);
+        assert_eq!(team.counts(), counts, "it has none to spare");
     }
 
     /// Sends a datagram of a host without a block. Returns true if it gets one.
