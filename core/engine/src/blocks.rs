@@ -455,6 +455,11 @@ impl Blocks {
         block.is_none_or(|block| self.entries[block as usize].owner == NOBODY)
     }
 
+    /// True if a subscriber has a block.
+    pub(crate) fn has_any(&self) -> bool {
+        self.by_realm.iter().any(|&blocks| blocks > 0)
+    }
+
     /// True if a subscriber of a realm has a block.
     pub(crate) fn has_any_of(&self, realm: u16) -> bool {
         self.by_realm[usize::from(realm)] > 0

@@ -312,6 +312,17 @@ impl Engine {
         }
     }
 
+    /// True if a subscriber has a block, or a whole address, in this engine.
+    pub fn has_assigned_blocks(&self) -> bool {
+        self.external.has_assigned_blocks()
+    }
+
+    /// [`Engine::has_assigned_blocks`] of one address.
+    pub fn has_assigned_blocks_of(&self, address: Ipv4Addr) -> bool {
+        let index = self.external.index(address.to_bits());
+        index.is_some_and(|index| self.external.has_assigned_blocks_of(index))
+    }
+
     /// Releases the blocks of an address that this engine has ceased to give out, if other engines
     /// share its work, and if no mapping here has a port of them. Returns false if there is no room
     /// for the events of all: poll them, and call again.

@@ -436,6 +436,16 @@ impl ExternalPorts {
         if self.gives_block(block) { None } else { self.take_unused(external) }
     }
 
+    /// True if a subscriber has a block.
+    pub(crate) fn has_assigned_blocks(&self) -> bool {
+        self.blocks.has_any()
+    }
+
+    /// True if a subscriber has a block of an address.
+    pub(crate) fn has_assigned_blocks_of(&self, index: u32) -> bool {
+        !self.blocks.are_nobodys(index)
+    }
+
     /// The first port of each block of an address that a subscriber has.
     pub(crate) fn owned_blocks(&self, index: u32) -> Vec<u16> {
         let pool = self.pool_of(index);

@@ -525,7 +525,7 @@ type Place = (String, External);
 const SERVER: (u32, u16) = (REMOTE, 80);
 
 /// A datagram, or a segment with some flags.
-fn packet(flags: Option<u8>, source: (u32, u16), destination: (u32, u16)) -> [u8; 40] {
+pub(super) fn packet(flags: Option<u8>, source: (u32, u16), destination: (u32, u16)) -> [u8; 40] {
     let mut bytes = [0; 40];
     let mut header = Ipv4::init(&mut bytes[..], 20);
     header.set_total_len(40);
