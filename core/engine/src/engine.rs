@@ -280,8 +280,8 @@ impl Engine {
         self.events.keep_all(keeps_all);
     }
 
-    /// True if the queue has room for the events of a few removals.
-    pub(crate) fn has_room_for_events(&self) -> bool {
+    /// True if the queue has room for the events of a few removals. Half of it is free.
+    pub fn has_room_for_events(&self) -> bool {
         self.events.len() <= Events::ROOM / 2
     }
 

@@ -23,8 +23,9 @@ const LOOKS_A_TURN: usize = 1 << 14;
 /// What a block that is given to another worker counts as, in such places.
 const LOOKS_A_BLOCK: usize = 1024;
 
-/// Ports that are taken back in one turn.
-const RETURNS_A_TURN: usize = 1024;
+/// Ports that are taken back at once. Each may release a block, and the queue of the engine has room
+/// for the events of so many.
+const RETURNS_A_TURN: usize = 512;
 
 /// A place in the search for the strays of a slice: number of the address, and word of its list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -251,12 +252,13 @@ impl SharedPorts {
 
     /// Ends the guards of ports that other workers have given back. A port that was not guarded yet
     /// has its hold-down as well. A port that rests for an earlier copy here rests until the end of
-    /// that rest. Returns true if none is left.
+    /// that rest. Without room for events it takes none. Returns true if none is left.
     pub(super) fn take_back(&mut self, engine: &mut Engine) -> bool {
         let Some((partition, board)) = self.partition.as_ref().zip(self.board.as_ref()) else {
             return true;
         };
-        let (ports, is_all) = board.returned(self.worker, RETURNS_A_TURN);
+        let most = if engine.has_room_for_events() { RETURNS_A_TURN } else { 0 };
+        let (ports, is_all) = board.returned(self.worker, most);
         for port in ports {
             let known = read_port(port);
             let PairPort { protocol, external, .. } = known;
@@ -281,7 +283,7 @@ impl SharedPorts {
 
     /// Guards some strays of a slice, from a place on. Returns the next place; `None`: all are
     /// guarded. A stray that ended before the search reached it has been given back, so those are
-    /// taken back at the end.
+    /// taken back at the end. Without room for the events of blocks it ends early.
     pub(super) fn guard_some(
         &mut self,
         engine: &mut Engine,
@@ -295,7 +297,7 @@ impl SharedPorts {
         let mut next = from;
         let addresses = ranges.iter().flat_map(|range| range.each()).skip(from.address);
         for address in addresses {
-            if self.looks == 0 || self.left == 0 {
+            if self.looks == 0 || self.left == 0 || !engine.has_room_for_events() {
                 return Some(next);
             }
             // An address without a list costs a look.
@@ -304,6 +306,10 @@ impl SharedPorts {
             let (found, word) = partition.strays_in_part(self.worker, (address, next.word), bounds);
             self.left = self.left.saturating_sub(found.len());
             for (protocol, port) in found {
+                if !engine.has_room_for_events() {
+                    // Those that are guarded already are found once more, and have no event.
+                    return Some(next);
+                }
                 if self.cede_block(engine, &partition, (protocol, address, port)) {
                     continue;
                 }
@@ -371,5 +377,98 @@ impl SharedPorts {
     /// Number of ports that rest because of a guard.
     pub(super) fn guards(&self) -> usize {
         self.guards.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+    use crate::fleet::tests::packet;
+    use crate::pcp::CommonEpoch;
+    use crate::router::settings_of_tests;
+    use natgate_engine::{
+        Allocation, BlockConfig, Change, Config, Cursor, Filter, Packet, PoolConfig, Side, Verdict,
+    };
+    use natgate_wire::protocol::UDP;
+    use std::ops::Range;
+    use std::time::Duration;
+
+    const ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+    const RANGE: AddressRange = AddressRange { first: ADDRESS, last: ADDRESS };
+
+    /// The first of some workers, which has some words of ports. Blocks have `size` ports.
+    fn first_worker(
+        size: u16,
+        workers: u16,
+        words: Range<usize>,
+    ) -> (Engine, SharedPorts, Arc<Partition>) {
+        let release_after = Duration::from_secs(60);
+        let block = BlockConfig { size, max_per_subscriber: 1, release_after };
+        let allocation = Some(Allocation::Block(block));
+        let pools =
+            vec![PoolConfig { addresses: vec![RANGE], allocation, ..PoolConfig::default() }];
+        let settings =
+            Settings { engine: Config { pools, ..Config::default() }, ..settings_of_tests() };
+        let partition = Arc::new(Partition::of(&settings, workers.into(), None));
+        partition.give_block(ADDRESS, 0..1024, 1);
+        partition.give_block(ADDRESS, words.clone(), 0);
+        let engine = Engine::new(&settings.engine, [7; 32], Timestamp(0));
+        let mut engine = engine.expect("it is right");
+        engine.divide((0, workers), |_, _| true);
+        engine.own(ADDRESS, words);
+        let board = Board::new(workers.into(), CommonEpoch::new(0));
+        let mut ports = SharedPorts::new(0, Arc::new(board));
+        ports.set_partition(Some(&partition));
+        (engine, ports, partition)
+    }
+
+    /// Sends a datagram of each of some hosts. Returns their external ports.
+    fn begin(engine: &mut Engine, hosts: Range<u32>) -> Vec<u16> {
+        let port = |host: u32| {
+            let mut bytes = packet(None, (0x6440_0000 + host, 4000), (0xc633_6407, 80));
+            let mut packets = [Packet::new(&mut bytes, 0)];
+            let mut verdicts = [Verdict::Held];
+            engine.process(Timestamp(0), Side::Inside, &mut packets, &mut verdicts);
+            assert!(matches!(verdicts[0], Verdict::Forward(_)), "{host}: {:?}", verdicts[0]);
+            u16::from_be_bytes([bytes[20], bytes[21]])
+        };
+        hosts.map(port).collect()
+    }
+
+    /// Takes the events of an engine. Returns the number of released blocks.
+    fn released(engine: &mut Engine) -> usize {
+        let events = std::iter::from_fn(|| engine.poll_event());
+        events.filter(|event| matches!(event.change, Change::BlockReleased(_))).count()
+    }
+
+    /// Blocks whose subscribers have no mapping are released by guards.
+    #[test]
+    fn a_guard_waits_until_there_is_room_for_the_events_of_blocks() {
+        let (mut engine, mut ports, partition) = first_worker(16, 2, 0..1024);
+        let ended = begin(&mut engine, 0..1000);
+        released(&mut engine);
+        let mut cursor = Cursor::default();
+        while !engine.clear_mappings(&mut cursor, 1000, &Filter::default()).1 {
+            released(&mut engine);
+        }
+        released(&mut engine);
+        for port in &ended {
+            partition.note_copy(1, UDP, ADDRESS, port ^ 1);
+        }
+        begin(&mut engine, 1000..3000);
+        assert!(!engine.has_room_for_events());
+        let lost = engine.counters().events_lost;
+        let (mut next, mut count, mut turns) = (Some(SearchPlace::default()), 0, 0);
+        while let Some(from) = next {
+            ports.begin_turn();
+            next = ports.guard_some(&mut engine, &[RANGE], from);
+            assert!(turns > 0 || next == Some(from), "it waits");
+            count += released(&mut engine);
+            turns += 1;
+            assert!(turns < 1000, "it ends");
+        }
+        assert_eq!((count, ports.guards()), (ended.len(), ended.len()));
+        assert_eq!(engine.counters().events_lost, lost);
     }
 }
