@@ -366,11 +366,20 @@ impl SharedPorts {
     }
 
     /// Gives out the words of blocks that other workers have given to this one, without their held
-    /// ports. A reload gives the words alone: it calls this before a packet comes.
+    /// ports. A reload gives the words alone: it calls this before a packet comes. The worker may
+    /// have lent some of them since.
     pub(super) fn take_blocks(&mut self, engine: &mut Engine) {
         let Some(board) = &self.board else { return };
         for (address, words, held) in board.blocks(self.worker) {
-            engine.own_block(address, words, &held);
+            let own = self.partition.as_ref().map_or_else(
+                || vec![words.clone()],
+                |partition| partition.owned_of(self.worker, address, &words),
+            );
+            for words in own {
+                let is_there = |(_, port): &&(u8, u16)| words.contains(&(usize::from(*port) / 64));
+                let held: Vec<_> = held.iter().filter(is_there).copied().collect();
+                engine.own_block(address, words, &held);
+            }
         }
     }
 
@@ -470,5 +479,26 @@ mod tests {
         }
         assert_eq!((count, ports.guards()), (ended.len(), ended.len()));
         assert_eq!(engine.counters().events_lost, lost);
+    }
+
+    /// A reload gives words to the engine that other workers have given to it, and the worker lends
+    /// some before it takes the block.
+    #[test]
+    fn words_of_a_block_that_a_worker_has_lent_are_not_its_own_when_it_takes_the_block() {
+        let (mut engine, mut ports, partition) = first_worker(64, 3, 32..32);
+        let board = Arc::clone(ports.board.as_ref().expect("several workers"));
+        let words = 32..36;
+        let held = [33, 34].map(|word| (UDP, word * 64)).to_vec();
+        let enter = || partition.give_block(ADDRESS, words.clone(), 0);
+        board.give_block(0, (ADDRESS, words.clone(), held), enter);
+        engine.own(ADDRESS, words);
+        assert_eq!(engine.cede(0, Some(ADDRESS), false, 2), Some((ADDRESS, 32..34)));
+        partition.give_block(ADDRESS, 32..34, 2);
+        ports.take_blocks(&mut engine);
+        let own: Vec<usize> = (0..1024).filter(|word| engine.owns(ADDRESS, *word)).collect();
+        assert_eq!(own, [34, 35]);
+        let mut taken = [0; 1024];
+        assert_eq!(engine.taken_ports(0, UDP, &mut taken), Some(ADDRESS));
+        assert_eq!((taken[33], taken[34]), (0, 1), "the held port of an own word");
     }
 }

@@ -461,7 +461,7 @@ impl Partition {
     }
 
     /// Runs of words, among some of an address, that a worker owns.
-    pub(super) fn owned_of(
+    pub(crate) fn owned_of(
         &self,
         worker: usize,
         address: Ipv4Addr,
