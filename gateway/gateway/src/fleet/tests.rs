@@ -31,8 +31,9 @@ const REMOTE: u32 = 0xc633_6407;
 const SECOND: u64 = 1_000_000_000;
 /// Ports of a block.
 const BLOCK: u16 = 16;
-/// Ports of a block of whole words.
+/// Ports of a block of one word, and of one of several words.
 const WORD: u16 = 64;
+const LARGE: u16 = 256;
 
 /// The two ends of a link. Messages lie here until a node takes them.
 #[derive(Default)]
@@ -172,8 +173,9 @@ enum Allotment {
     Both,
     /// At random, and some hosts are the servers of a service.
     Services,
-    /// Blocks of whole words of ports.
+    /// Blocks of whole words of ports: of one, of several.
     Words,
+    Large,
     /// Whole addresses, three of each node. Remote hosts reach a host only after its own packets.
     Whole,
 }
@@ -184,6 +186,7 @@ impl Allotment {
         match self {
             Self::Blocks => (2048, 2175),
             Self::Words => (2048, 2815),
+            Self::Large => (2048, 5119),
             Self::Whole => Allocation::ALL_PORTS,
             _ => (2000, 2063),
         }
@@ -197,6 +200,16 @@ impl Allotment {
         }
     }
 
+    /// The ports of a block.
+    fn block_size(self) -> Option<u16> {
+        match self {
+            Self::Blocks => Some(BLOCK),
+            Self::Words => Some(WORD),
+            Self::Large => Some(LARGE),
+            _ => None,
+        }
+    }
+
     fn allocation(self) -> Allocation {
         match self {
             Self::Whole => Allocation::Address,
@@ -207,13 +220,8 @@ impl Allotment {
             | Self::Dslite
             | Self::Both
             | Self::Services => Allocation::Random,
-            Self::Blocks => Allocation::Block(BlockConfig {
-                size: BLOCK,
-                max_per_subscriber: 1,
-                release_after: Duration::from_secs(1),
-            }),
-            Self::Words => Allocation::Block(BlockConfig {
-                size: WORD,
+            Self::Blocks | Self::Words | Self::Large => Allocation::Block(BlockConfig {
+                size: self.block_size().expect("it has blocks"),
                 max_per_subscriber: 1,
                 release_after: Duration::from_secs(1),
             }),

@@ -94,6 +94,7 @@ pub(super) fn run_history(mut pair: Pair, (seed, faults): (u64, u64)) {
         pair.check_blocks();
         pair.check_words();
     }
+    [&pair.a, &pair.b].into_iter().flatten().for_each(Process::check_whole_blocks);
 }
 
 /// A block and its subscriber, by address and ports.
@@ -173,12 +174,7 @@ impl Judge {
             let of = computed(external);
             assert!(of.is_none_or(|of| of == flow.0), "{external:?} is of {of:?}, not {flow:?}");
         }
-        let size = match self.allotment {
-            Allotment::Blocks => Some(BLOCK),
-            Allotment::Words => Some(WORD),
-            _ => None,
-        };
-        if let Some(size) = size.filter(|_| !is_tcp) {
+        if let Some(size) = self.allotment.block_size().filter(|_| !is_tcp) {
             let block = (external.0, external.1 / size);
             let (last, user) = self.blocks.insert(block, (now, flow.0)).unwrap_or((now, flow.0));
             let is_other = user != flow.0 && now - last < 100 * SECOND;

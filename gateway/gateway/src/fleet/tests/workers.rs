@@ -56,7 +56,7 @@ impl Allotment {
     /// Ports of each address that several workers share: whole words of 64.
     pub(super) fn wide_ports(self) -> (u16, u16) {
         match self {
-            Self::Arithmetic | Self::Words => self.ports(),
+            Self::Arithmetic | Self::Words | Self::Large => self.ports(),
             Self::Many | Self::Nat64 | Self::Dslite | Self::Both => (2048, 6143),
             _ => (2048, 2239),
         }
@@ -291,6 +291,24 @@ impl Process {
                     _ => false,
                 };
                 assert!(is_right, "word {word} of {address} is worker {giver}'s, and has {own:?}");
+            }
+        }
+    }
+
+    /// Each block of whole words is one worker's: otherwise no worker gives it to a subscriber.
+    pub(super) fn check_whole_blocks(&self) {
+        let (Some(member), Some(size)) = (&self.member, self.allotment.block_size()) else {
+            return;
+        };
+        let partition = member.partition();
+        let (first, last) = self.allotment.wide_ports();
+        let ranges = [1, 2].map(|last| self.allotment.addresses(last)).concat();
+        for address in ranges.iter().flat_map(|range| range.each()) {
+            for block in (first..=last).step_by(size.into()) {
+                let ports = block..=block + (size - 1);
+                let givers = ports.map(|port| partition.giver_of(address, port));
+                let givers: BTreeSet<Option<usize>> = givers.collect();
+                assert_eq!(givers.len(), 1, "the block of port {block} of {address}: {givers:?}");
             }
         }
     }
