@@ -88,6 +88,15 @@ impl PortKind {
         }
     }
 
+    /// Number of free ports from which one of `workers` workers gives some away. A worker without a
+    /// block (`has_none`) gets one from each that keeps another.
+    fn plenty(self, config: &Config, workers: usize, has_none: bool) -> u32 {
+        match self.words_of_block(config).filter(|_| has_none) {
+            Some(words) => (2 * 64 * words as u32).max(1),
+            None => (2 * self.least(config, workers)).max(1),
+        }
+    }
+
     /// Words that one of `workers` workers gives away at most, with so many `free` ports: half of
     /// those that it does not need, in whole blocks. So it does not ask for them at once.
     fn most_words(self, config: &Config, workers: usize, free: u32) -> usize {
@@ -110,8 +119,8 @@ impl PortKind {
 /// A message between workers.
 #[derive(Debug)]
 pub(super) enum Note {
-    /// `from` is short of ports.
-    Want { from: usize, goods: PortKind },
+    /// `from` is short of ports, or has no block of the kind.
+    Want { from: usize, goods: PortKind, has_none: bool },
     /// The receiver owns these ports now.
     Gift(Ipv4Addr, Range<usize>),
     /// The sender has no ports to spare.
@@ -126,10 +135,12 @@ pub(super) struct PortLender {
     others: Vec<Mailbox>,
     /// Time of the next check.
     next: Timestamp,
-    /// Ports that were asked for, and the number of workers still to be asked.
-    asked: Option<(PortKind, usize)>,
-    /// Kinds of ports to check, and the time from which each may be asked for again.
-    goods: Vec<(PortKind, Timestamp)>,
+    /// Ports that were asked for, true if this worker has no block, and the number of workers still
+    /// to be asked.
+    asked: Option<(PortKind, bool, usize)>,
+    /// Kinds of ports to check, and the times from which each may be asked for again: by a worker
+    /// that is short, and by one without a block.
+    goods: Vec<(PortKind, [Timestamp; 2])>,
 }
 
 /// Numbers of ports that changed hands.
@@ -195,8 +206,8 @@ impl PortLender {
         let is_noted = self.others[self.number].1.take_note();
         while is_noted && let Ok(note) = self.notes.try_recv() {
             match note {
-                Note::Want { from, goods } => {
-                    trade.lent += self.lend(from, goods, engine, partition);
+                Note::Want { from, goods, has_none } => {
+                    trade.lent += self.lend((from, has_none), goods, engine, partition);
                 }
                 Note::Gift(address, words) => {
                     trade.borrowed += 64 * words.len() as u64;
@@ -234,7 +245,7 @@ impl PortLender {
     /// Checks the pools of this configuration from now on.
     pub(super) fn look_after(&mut self, config: &Config) {
         let all = PortKind::all(config, self.others.len());
-        self.goods = all.into_iter().map(|goods| (goods, Timestamp(0))).collect();
+        self.goods = all.into_iter().map(|goods| (goods, [Timestamp(0); 2])).collect();
     }
 
     /// Asks for ports that are short, unless a request is open.
@@ -243,37 +254,47 @@ impl PortLender {
             return;
         }
         let (config, workers) = (engine.config(), self.others.len());
-        let is_short = |(goods, pause): &&(PortKind, Timestamp)| {
-            now >= *pause && goods.free(engine) < goods.least(config, workers)
+        let short = |(goods, pauses): &(PortKind, [Timestamp; 2])| {
+            let free = goods.free(engine);
+            let has_none = free == 0 && goods.words_of_block(config).is_some();
+            let is_due = now >= pauses[usize::from(has_none)];
+            let is_short = is_due && free < goods.least(config, workers);
+            is_short.then_some((*goods, has_none, workers))
         };
-        if let Some(&(goods, _)) = self.goods.iter().find(is_short) {
-            self.asked = Some((goods, workers));
+        if let Some(short) = self.goods.iter().find_map(short) {
+            self.asked = Some(short);
             self.ask_another(now);
         }
     }
 
     fn ask_another(&mut self, now: Timestamp) {
-        let Some((goods, left)) = self.asked.take() else { return };
+        let Some((goods, has_none, left)) = self.asked.take() else { return };
         let workers = self.others.len();
         if left > 1 {
             let whom = (self.number + workers - left + 1) % workers;
             // The mailbox has room. If that worker is gone, another one is asked after the pause.
-            if self.tell(whom, Note::Want { from: self.number, goods }) {
-                self.asked = Some((goods, left - 1));
+            if self.tell(whom, Note::Want { from: self.number, goods, has_none }) {
+                self.asked = Some((goods, has_none, left - 1));
                 return;
             }
         }
-        if let Some((_, pause)) = self.goods.iter_mut().find(|(known, _)| *known == goods) {
-            *pause = now.plus(PAUSE);
+        if let Some((_, pauses)) = self.goods.iter_mut().find(|(known, _)| *known == goods) {
+            pauses[usize::from(has_none)] = now.plus(PAUSE);
         }
     }
 
     /// Gives ports to another worker, if there are plenty; returns their number.
-    fn lend(&self, to: usize, goods: PortKind, engine: &mut Engine, partition: &Partition) -> u64 {
+    fn lend(
+        &self,
+        (to, has_none): (usize, bool),
+        goods: PortKind,
+        engine: &mut Engine,
+        partition: &Partition,
+    ) -> u64 {
         let PortKind { pool, address, is_low } = goods;
         let is_known = pool < engine.config().pools.len();
         let (free, workers) = (goods.free(engine), self.others.len());
-        let plenty = free > 0 && free >= 2 * goods.least(engine.config(), workers);
+        let plenty = free >= goods.plenty(engine.config(), workers, has_none);
         let most = goods.most_words(engine.config(), workers, free);
         let given =
             if is_known && plenty { engine.cede(pool, address, is_low, most) } else { None };
@@ -511,6 +532,39 @@ mod tests {
         assigned(&mut team, 0, 5..25);
         team.trade_blocks(256);
         assert_eq!(team.counts(), counts, "it has none to spare");
+    }
+
+    /// A worker that has few blocks left keeps them, but not from one that has none.
+    #[test]
+    fn a_worker_without_a_block_gets_one_from_a_worker_with_two() {
+        let mut team = Team::of_blocks(256, (2048, 8191), &[32..36, 36..128]);
+        let now = team.now;
+        let assigned = |team: &mut Team, worker: usize, hosts: Range<u32>| {
+            let engine = &mut team.workers[worker].0;
+            hosts.filter(|host| assigns_block(engine, now, *host)).count()
+        };
+        let free = |team: &Team| {
+            let free = team.workers.iter().map(|(engine, _)| engine.free_ports(0, false) / 256);
+            free.collect::<Vec<u32>>()
+        };
+        assert_eq!(assigned(&mut team, 1, 100..120), 20);
+        assert_eq!(free(&team), [1, 3]);
+        team.trade_blocks(256);
+        assert_eq!(free(&team), [1, 3], "one block is left");
+        for (host, left) in (0..).zip([[1, 2], [1, 1], [0, 1]]) {
+            assert_eq!(assigned(&mut team, 0, host..host + 1), 1);
+            // It may have asked a moment ago, when it still had one.
+            team.turn(0);
+            team.turn(1);
+            team.turn(0);
+            team.now = team.now.plus(INTERVAL);
+            team.turn(0);
+            team.turn(1);
+            team.turn(0);
+            assert_eq!(free(&team), left);
+            team.trade_blocks(256);
+            assert_eq!(free(&team), left, "the trade goes on");
+        }
     }
 
     /// Sends a datagram of a host without a block. Returns true if it gets one.
