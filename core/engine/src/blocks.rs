@@ -614,6 +614,32 @@ mod tests {
         assert_eq!(Blocking::new((0, 15), 16).count(), 0);
     }
 
+    #[test]
+    fn a_run_of_words_has_a_whole_block() {
+        let words = |ports, size| {
+            [true, false].map(|is_low| Blocking::new(ports, size).words_of_block(is_low))
+        };
+        assert_eq!(words((1024, 65_535), 512), [0, 8]);
+        assert_eq!(words((1024, 65_535), 16), [0, 1]);
+        assert_eq!(words((512, 65_535), 256), [4, 4]);
+        assert_eq!(words((800, 65_535), 256), [0, 4]);
+        assert_eq!(words((1, 65_535), 256), [8, 4], "blocks end within words");
+        assert_eq!(words((2050, 65_535), 16), [0, 1]);
+        assert_eq!(words((2050, 65_535), 64), [0, 2]);
+        for (first, size) in [(2048, 16), (2050, 16), (2048, 64), (2064, 64), (2049, 512)] {
+            let blocking = Blocking::new((first, 65_535), size);
+            let most = blocking.words_of_block(false) as usize;
+            let is_border = |word: &usize| blocking.may_part((word * 64) as u16);
+            for begin in (33..900).filter(is_border) {
+                let (from, to) = ((begin * 64) as u16, ((begin + most) * 64 - 1) as u16);
+                let is_among = |(one, last): (u16, u16)| from <= one && last <= to;
+                assert!(blocking.all().any(is_among), "{first}, {size}: {begin}");
+                let ends = is_border(&(begin + most));
+                assert!(ends, "{first}, {size}: {begin}");
+            }
+        }
+    }
+
     fn world(addresses: u32, ports: (u16, u16), release_after: u32) -> Blocks {
         let key = HashKey::new(&mut Generator::new([1; 32]));
         let blocking = Blocking::new(ports, 16);

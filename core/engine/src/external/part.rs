@@ -239,8 +239,8 @@ impl ExternalPorts {
         let has_blocks = self.pools[pool].mode == Mode::Block;
         let is_idle = |word: usize| {
             self.part.mask(index, word) != 0
-                && self.is_free_word(pool, index, word)
                 && (!has_blocks || self.has_unowned_blocks(pool, index, word))
+                && self.is_free_word(pool, index, word)
         };
         let side = if is_low { 0..LOW_WORDS } else { LOW_WORDS..WORDS };
         // The end of a side is not in a block.
