@@ -197,8 +197,8 @@ impl Engine {
     }
 
     /// Number of free ports of a pool that this engine may give out, below 1024 (`is_low`) or from
-    /// 1024 on. The protocol with the fewest free ports counts (of TCP, UDP and ICMP). In a pool with
-    /// blocks, all ports of blocks that may be given to a subscriber count, and no others.
+    /// 1024 on. The protocol with the fewest free ports counts (of TCP, UDP and ICMP). In a pool
+    /// with blocks, all ports of blocks that may be given to a subscriber count, and no others.
     pub fn free_ports(&self, pool: usize, is_low: bool) -> u32 {
         self.external.fewest_free(pool, is_low)
     }

@@ -23,8 +23,8 @@ const LOOKS_A_TURN: usize = 1 << 14;
 /// What a block that is given to another worker counts as, in such places.
 const LOOKS_A_BLOCK: usize = 1024;
 
-/// Ports that are taken back at once. Each may release a block, and the queue of the engine has room
-/// for the events of so many.
+/// Ports that are taken back at once. Each may release a block, and the queue of the engine has
+/// room for the events of so many.
 const RETURNS_A_TURN: usize = 512;
 
 /// A place in the search for the strays of a slice: number of the address, and word of its list.

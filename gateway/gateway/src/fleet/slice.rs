@@ -2,6 +2,7 @@
 //! records, and the streams of the partner's workers.
 
 mod figures;
+mod leaving;
 
 use super::board::{Order, Report};
 use super::inbound::{Inbound, SURE};
@@ -28,10 +29,6 @@ const PRESENT: Duration = Duration::from_secs(3);
 
 /// Keys that a search for strangers looks at in one turn.
 const KEYS_A_TURN: u32 = 1024;
-
-/// Addresses whose blocks a worker leaves in one turn, and addresses that it looks at.
-const ADDRESSES_A_TURN: usize = 16;
-const LOOKS_A_TURN: usize = 1 << 14;
 
 /// Keys beyond twice the mappings that this node has room for: records of held ports have such
 /// keys.
@@ -244,40 +241,6 @@ impl Slice {
     /// Time since which packets of control flows wait for the partner.
     pub(super) fn waits_since(&self) -> Option<Timestamp> {
         self.outbound.as_ref()?.waits_since()
-    }
-
-    /// Makes the engine do its duty in the slice.
-    fn set_duty(&mut self, engine: &mut Engine, assigns: bool, order: &Order) {
-        let keeps = !order.owns || self.is_moved;
-        let duty = Duty { assigns, keeps, owns: order.owns && order.ends == 0 };
-        if self.duty == Some(duty) && !self.is_renewed {
-            return;
-        }
-        self.ranges.iter().for_each(|range| engine.set_duty(*range, duty));
-        // At the start, blocks may come from a former process.
-        let assigned = self.duty.is_none_or(|before| before.assigns);
-        (self.duty, self.is_renewed) = (Some(duty), false);
-        if assigned && !assigns && self.workers.count > 1 && engine.has_assigned_blocks() {
-            self.leaving = Some(0);
-        }
-    }
-
-    /// Leaves blocks of some addresses that this worker does not give out any more.
-    fn leave_some(&mut self, engine: &mut Engine) {
-        let Some(mut next) = self.leaving else { return };
-        let mut left = ADDRESSES_A_TURN;
-        let addresses = self.ranges.iter().flat_map(|range| range.each()).skip(next);
-        for address in addresses.take(LOOKS_A_TURN) {
-            if engine.has_assigned_blocks_of(address) {
-                if left == 0 || !engine.leave_blocks(address) {
-                    break;
-                }
-                left -= 1;
-            }
-            next += 1;
-        }
-        let all: usize = self.ranges.iter().map(AddressRange::count).sum();
-        self.leaving = (next < all).then_some(next);
     }
 
     /// Begins and ends streams.
@@ -604,10 +567,7 @@ pub(super) fn fingerprint(record: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::tests::packet;
-    use natgate_engine::{
-        Allocation, BlockConfig, Change, Config, Cursor, Filter, Packet, PoolConfig, Side, Verdict,
-    };
+    use natgate_engine::{Config, PoolConfig};
     use natgate_pair::{Confirmation, Sender, Stream};
 
     fn engine() -> Engine {
@@ -731,159 +691,5 @@ mod tests {
         assert_eq!(turn(&mut slice, &order), [(0, 0), (5, 10)], "all has arrived again");
         order.turn += 1;
         assert_eq!(turn(&mut slice, &order)[1], (0, 0), "the stream has ended");
-    }
-
-    /// Addresses with one block of ports each.
-    const ADDRESSES: AddressRange =
-        AddressRange { first: Ipv4Addr::new(203, 0, 113, 1), last: Ipv4Addr::new(203, 0, 113, 40) };
-
-    fn config(allocation: Allocation) -> Config {
-        let (addresses, allocation) = (vec![ADDRESSES], Some(allocation));
-        let ports = (2048, 2111);
-        let pools = vec![PoolConfig { addresses, ports, allocation, ..PoolConfig::default() }];
-        Config { pools, ..Config::default() }
-    }
-
-    fn blocks() -> Allocation {
-        let release_after = Duration::from_secs(60);
-        Allocation::Block(BlockConfig { size: 64, max_per_subscriber: 1, release_after })
-    }
-
-    /// The engine of one worker of two, which has all ports.
-    fn worker_of_two(config: &Config) -> Engine {
-        let mut engine = Engine::new(config, [7; 32], Timestamp(0)).expect("it is right");
-        engine.divide((0, 2), |_, _| true);
-        ADDRESSES.each().for_each(|address| engine.own(address, 0..1024));
-        engine.join_pair();
-        engine
-    }
-
-    /// Sends a datagram of a host. Returns true if it has a mapping.
-    fn begin(engine: &mut Engine, now: Timestamp, host: u32) -> bool {
-        let mut bytes = packet(None, (0x6440_0000 + host, 4000), (0xc633_6407, 80));
-        let mut packets = [Packet::new(&mut bytes, 0)];
-        let mut verdicts = [Verdict::Held];
-        engine.process(now, Side::Inside, &mut packets, &mut verdicts);
-        matches!(verdicts[0], Verdict::Forward(_))
-    }
-
-    fn obey(slice: &mut Slice, engine: &mut Engine, order: &Order) {
-        slice.obey((engine, &mut SharedPorts::default()), order, Timestamp(0));
-    }
-
-    /// The order of the partner's workers.
-    fn receives() -> Order {
-        Order { turn: 2, source: Some(stream().stream), of_partner: 1, ..Order::default() }
-    }
-
-    /// The one worker of the node that owns a slice.
-    struct Owner {
-        engine: Engine,
-        slice: Slice,
-        now: Timestamp,
-    }
-
-    impl Owner {
-        fn new(config: &Config, range: AddressRange) -> Self {
-            let mut engine = Engine::new(config, [7; 32], Timestamp(0)).expect("it is right");
-            engine.join_pair();
-            let mut slice = Slice::new(0, Workers { this: 0, count: 1 }, vec![range]);
-            let destination = Some(stream().stream);
-            let order = Order { turn: 1, destination, of_partner: 2, ..Order::default() };
-            obey(&mut slice, &mut engine, &Order { owns: true, assigns: true, ..order });
-            Self { engine, slice, now: Timestamp(0) }
-        }
-
-        /// A host begins a flow. Returns the messages that tell the partner.
-        fn begin(&mut self, host: u32) -> Vec<Vec<u8>> {
-            assert!(begin(&mut self.engine, self.now, host));
-            self.now = self.now.plus(YOUNG + YOUNG);
-            for key in 0..self.engine.copy_extent() {
-                sender(&mut self.slice).change(key, self.now.0);
-            }
-            let (mut messages, ports) = (Vec::new(), SharedPorts::default());
-            for _ in 0..2 {
-                let (hosts, mut young) = (CopiedHosts::new(None, self.now), Young::default());
-                let state = (&self.engine, &hosts, &ports);
-                self.slice.send(state, (self.now, 1100, 4), (&mut young, None), |message| {
-                    messages.push(message);
-                    true
-                });
-            }
-            messages
-        }
-    }
-
-    /// A worker of the partner takes messages. Returns the number of packets that it confirms.
-    fn take(slice: &mut Slice, engine: &mut Engine, messages: &[Vec<u8>], now: Timestamp) -> usize {
-        let mut confirmed = 0;
-        for bytes in messages {
-            let (id, message) = natgate_pair::read(bytes).expect("a message");
-            let is_packet = matches!(message, Message::Packet(_));
-            let answer = slice.receive(
-                (&mut *engine, &mut CopiedHosts::new(None, now), &mut SharedPorts::default()),
-                (id, message),
-                bytes,
-                now,
-            );
-            confirmed += usize::from(is_packet && answer.is_some());
-        }
-        confirmed
-    }
-
-    #[test]
-    fn a_start_and_a_reload_at_a_partner_with_several_workers_drop_no_record() {
-        let range = AddressRange {
-            first: Ipv4Addr::new(203, 0, 0, 0),
-            last: Ipv4Addr::new(203, 0, 255, 255),
-        };
-        for allocation in [Allocation::Random, blocks()] {
-            let config = config(allocation);
-            let mut owner = Owner::new(&config, range);
-            let mut engine = worker_of_two(&config);
-            let mut slice = Slice::new(0, Workers { this: 0, count: 2 }, vec![range]);
-            for host in 1..4 {
-                obey(&mut slice, &mut engine, &receives());
-                let messages = owner.begin(host);
-                if host == 1 {
-                    // The owner's first state is behind its first packets.
-                    take(&mut slice, &mut engine, &messages, owner.now);
-                }
-                assert!(take(&mut slice, &mut engine, &messages, owner.now) > 0);
-                assert_eq!(engine.mappings().count(), host as usize);
-                slice.renew(&engine, &CopiedHosts::new(None, owner.now));
-            }
-        }
-    }
-
-    /// A copy may be of the next subscriber of a block.
-    #[test]
-    fn a_worker_takes_no_record_before_it_has_left_its_blocks() {
-        let config = config(blocks());
-        let messages = Owner::new(&config, ADDRESSES).begin(200);
-        let mut engine = worker_of_two(&config);
-        let mut slice = Slice::new(0, Workers { this: 0, count: 2 }, vec![ADDRESSES]);
-        let owns = Order { turn: 1, owns: true, assigns: true, ..Order::default() };
-        obey(&mut slice, &mut engine, &owns);
-        let now = Timestamp(0);
-        let begun = (1..=40).filter(|host| begin(&mut engine, now, *host)).count();
-        assert_eq!(begun, ADDRESSES.count(), "each address has a block");
-        let mut cursor = Cursor::default();
-        while !engine.clear_mappings(&mut cursor, 1000, &Filter::default()).1 {}
-        while engine.poll_event().is_some() {}
-        for (turn, left) in [ADDRESSES_A_TURN, 2 * ADDRESSES_A_TURN, 40].into_iter().enumerate() {
-            obey(&mut slice, &mut engine, &receives());
-            let blocks = ADDRESSES.each().filter(|address| engine.has_assigned_blocks_of(*address));
-            assert_eq!(blocks.count(), 40 - left);
-            take(&mut slice, &mut engine, &messages, now);
-            let confirmed = take(&mut slice, &mut engine, &messages, now);
-            assert_eq!(confirmed > 0, turn == 2, "turn {turn}");
-            // A reload does not begin anew.
-            slice.renew(&engine, &CopiedHosts::new(None, now));
-        }
-        assert_eq!(engine.mappings().count(), 1);
-        let events = std::iter::from_fn(|| engine.poll_event());
-        let released = events.filter(|event| matches!(event.change, Change::BlockReleased(_)));
-        assert_eq!(released.count(), 40);
     }
 }

@@ -66,8 +66,8 @@ impl PortKind {
         }
     }
 
-    /// Number of free ports below which one of `workers` workers is short. With blocks it is that of
-    /// two blocks at least, or of one if each worker has few blocks.
+    /// Number of free ports below which one of `workers` workers is short. With blocks it is that
+    /// of two blocks at least, or of one if each worker has few blocks.
     fn least(self, config: &Config, workers: usize) -> u32 {
         let Some(pool) = config.pools.get(self.pool) else { return 0 };
         let (first, last) = (u32::from(pool.ports.0), u32::from(pool.ports.1));
