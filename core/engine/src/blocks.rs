@@ -75,9 +75,9 @@ impl Blocking {
         self.ports - self.count() * u32::from(self.size)
     }
 
-    /// Number of consecutive words of 64 ports that have a whole block below port 1024 (`is_low`) or
-    /// from it on. If blocks and words overlap in part, the words have one wherever they begin. 0:
-    /// there is no block on that side.
+    /// Number of consecutive words of 64 ports that have a whole block below port 1024 (`is_low`)
+    /// or from it on. If blocks and words overlap in part, the words have one wherever they begin.
+    /// 0: there is no block on that side.
     pub fn words_of_block(&self, is_low: bool) -> u32 {
         let side = if is_low { LOW } else { HIGH };
         let size = u32::from(self.size);

@@ -53,7 +53,7 @@ fn a_pair_has_several_workers_and_does_not_tell_those_of_the_other_node() {
     assert_eq!((read("").workers, read(WORKERS).workers), (1, 2));
     let arithmetic =
         "deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\nports_per_subscriber = 64 # \"";
-    for keys in ["preserve", arithmetic] {
+    for keys in ["preserve", "block", arithmetic] {
         let text = pool(&format!("allocation = \"{keys}\""));
         parse(&format!("{text}\n{WORKERS}"), "t").expect("it is right");
     }
@@ -64,8 +64,6 @@ fn a_pair_has_several_workers_and_does_not_tell_those_of_the_other_node() {
 #[test]
 fn several_workers_do_not_share_everything_yet() {
     const WORKERS: &str = "[workers]\ncount = 2\n";
-    let blocks = pool("allocation = \"block\"");
-    refused(&format!("{blocks}\n{WORKERS}"), "does not share blocks of ports among several");
     let whole = pool("allocation = \"address\"");
     refused(&format!("{whole}\n{WORKERS}"), "does not share whole addresses among several");
     let inside = PAIR.replace("[inside]\n", "[inside]\naddress6 = \"2001:db8:1::1/64\"\n");

@@ -239,7 +239,6 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
         let allocation = draft.allocation(pool);
         let (what, remedy) = match allocation {
             Allocation::Address if are_several => ("whole addresses among several workers", ONE),
-            Allocation::Block(_) if are_several => ("blocks of ports among several workers", ONE),
             _ if pool.overloading => ("overloaded ports", "take overloading out"),
             _ => continue,
         };
