@@ -223,6 +223,11 @@ impl Engine {
         self.pair.as_ref().is_some_and(|pair| !pair.changes.is_empty())
     }
 
+    /// Fetches the memory that [`Engine::copy_facts`] of a key needs.
+    pub fn fetch_copy(&self, key: u32) {
+        self.table.prefetch_mapping(key);
+    }
+
     /// Facts about the mapping with a key. `None`: there is none.
     pub fn copy_facts(&self, key: u32) -> Option<CopyFacts> {
         if key >= self.table.extent() || !self.table.is_live(key) {

@@ -145,7 +145,11 @@ impl Receiver {
         now: u64,
         sink: impl FnMut(u32, &[u8], &Translation) -> Option<u64>,
     ) -> Option<Vec<u8>> {
-        let repair = self.take(bytes, now, sink);
+        let Some(message) = packet::read(bytes) else {
+            self.counters.damaged += 1;
+            return None;
+        };
+        let repair = self.take(message, now, sink);
         // A request for repair is as good as a confirmation: the next packet is confirmed with all.
         let confirmation = self.confirm_taken();
         repair.or(confirmation)
@@ -156,14 +160,10 @@ impl Receiver {
     /// repair.
     pub fn take(
         &mut self,
-        bytes: &[u8],
+        (id, message): (StreamId, Message<'_>),
         now: u64,
         sink: impl FnMut(u32, &[u8], &Translation) -> Option<u64>,
     ) -> Option<Vec<u8>> {
-        let Some((id, message)) = packet::read(bytes) else {
-            self.counters.damaged += 1;
-            return None;
-        };
         if id != self.id.common() {
             self.counters.foreign += 1;
             return None;

@@ -413,6 +413,11 @@ impl Sender {
         }
     }
 
+    /// Number of changed keys, which are to be sent.
+    pub fn changed(&self) -> usize {
+        self.changed.len()
+    }
+
     /// True if the partner has confirmed everything, and has a place for it. Mappings that are
     /// [`Present::NotYet`] are not included: before a planned move the source has none.
     pub fn is_complete(&self) -> bool {

@@ -50,10 +50,9 @@ use std::net::Ipv4Addr;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
-use young::Young;
 
 /// Packets of a slice that are sent in one turn.
-const SENT_A_TURN: usize = 4;
+const SENT_A_TURN: usize = 8;
 
 /// Messages that a worker takes in one turn.
 const TAKEN_A_TURN: usize = 64;
@@ -130,7 +129,6 @@ pub struct Fleet {
     is_behind: bool,
     /// True if the partner could take more records than the last turn sent.
     has_more: bool,
-    young: Young,
     /// Ports whose rest has ended.
     ending: VecDeque<u128>,
     changes: Vec<CopyChange>,
@@ -204,7 +202,6 @@ impl Fleet {
                 before_orders: 0,
                 is_behind: false,
                 has_more: false,
-                young: Young::default(),
                 ending: VecDeque::new(),
                 changes: Vec::new(),
                 last_turn: Timestamp(0),
@@ -353,7 +350,7 @@ impl Fleet {
         let Some((id, message)) = natgate_pair::read(bytes) else { return };
         let Some(slice) = self.slices.get_mut(usize::from(id.slice)) else { return };
         let state = (engine, hosts, &mut self.ports);
-        if let Some(answer) = slice.receive(state, (id, message), bytes, now) {
+        if let Some(answer) = slice.receive(state, (id, message), now) {
             self.link.send(answer);
         }
         if let Some(outbound) = &mut slice.outbound {
@@ -431,8 +428,8 @@ impl Fleet {
         if engine.has_changes() {
             engine.take_changes(&mut self.changes);
         }
-        while let Some(key) = self.young.next(now) {
-            self.changes.push(CopyChange::Changed(key));
+        for outbound in self.slices.iter_mut().filter_map(|slice| slice.outbound.as_mut()) {
+            outbound.note_age(engine, now);
         }
         let mut changes = std::mem::take(&mut self.changes);
         for change in changes.drain(..) {
@@ -440,7 +437,7 @@ impl Fleet {
                 CopyChange::Changed(key) => {
                     let Some(facts) = engine.copy_facts(key) else { continue };
                     if let Some(outbound) = outbound_of(&mut self.slices, facts.address) {
-                        outbound.note_change((key, &facts), now, &self.ports, &mut self.young);
+                        outbound.note_change((key, &facts), now, &self.ports);
                     }
                 }
                 CopyChange::Ended(key, port) | CopyChange::StaticEnded(key, port) => {
@@ -482,7 +479,7 @@ impl Fleet {
         self.tell_version();
         let round_trip = self.link_status.round_trip.unwrap_or_default();
         let epoch = self.board.epoch().told(now);
-        let Self { link, link_status, slices, young, ports, has_more, .. } = self;
+        let Self { link, link_status, slices, ports, has_more, .. } = self;
         let room = link.room().max(LEAST_ROOM);
         for slice in slices {
             if let Some(outbound) = &mut slice.outbound {
@@ -490,7 +487,7 @@ impl Fleet {
                 outbound.time_out(now, round_trip);
             }
             let send = |message| link.send(message);
-            slice.send((engine, hosts, ports), (now, room, SENT_A_TURN), (young, epoch), send);
+            slice.send((engine, hosts, ports), (now, room, SENT_A_TURN), epoch, send);
             *has_more |= slice.outbound.as_ref().is_some_and(|outbound| outbound.has_more);
         }
     }

@@ -11,7 +11,7 @@ use natgate_engine::{
     AddressRange, Arithmetic, Copied, Copies, CopyEnds, Endpoint, Engine, Timestamp,
 };
 use natgate_ipv6::CopiedHosts;
-use natgate_pair::{Message, Receiver, write_opinion, write_refused};
+use natgate_pair::{Message, Packet, Receiver, StreamId, write_opinion, write_refused};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -178,22 +178,26 @@ impl Inbound {
         &mut self,
         (engine, hosts, ports): (&mut Engine, &mut CopiedHosts<'_>, &mut SharedPorts),
         ranges: &[AddressRange],
-        bytes: &[u8],
+        (id, message): (StreamId, Message<'_>),
         now: Timestamp,
     ) -> Option<Vec<u8>> {
         let accepts = self.accepts();
         let Self { copies, receiver, refused, .. } = self;
         let copies = copies.as_mut().filter(|_| accepts)?;
-        fetch_for(engine, bytes);
+        if let Message::Packet(packet) = &message {
+            fetch_for(engine, packet);
+        }
         let has = |address| is_in(ranges, address);
-        receiver.take(bytes, now.0, |key, record, translation| {
+        receiver.take((id, message), now.0, |key, record, translation| {
             if let Some(difference) = translation.difference() {
                 engine.set_clock_difference(copies, difference);
             }
             refused.forget(key);
             let (record, flows) = divide(record)?;
             let before = copies.external(key);
-            let former = engine.copied_facts(copies, key);
+            let has_gateways = flows.is_some() || ports.have_gateways();
+            let former = before.filter(|_| has_gateways);
+            let former = former.and_then(|_| engine.copied_facts(copies, key));
             let is_passed = is_others(engine, ports, record);
             let copied = match is_passed {
                 true => pass_by(engine, copies, (key, record)),
@@ -202,7 +206,8 @@ impl Inbound {
             let mut after = copies.external(key);
             before.into_iter().for_each(|port| ports.forget_copied_flows(port, former));
             let mut has_flows = flows.is_none() || is_passed;
-            let facts = engine.copied_facts(copies, key);
+            let facts = after.filter(|_| has_gateways);
+            let facts = facts.and_then(|_| engine.copied_facts(copies, key));
             if let Some(port) = after.zip(facts) {
                 has_flows |= ports.copy_flows((engine, now), port, flows);
             }
@@ -259,8 +264,7 @@ impl Inbound {
 }
 
 /// Fetches the memory that the records of a packet will need.
-fn fetch_for(engine: &Engine, bytes: &[u8]) {
-    let Some((_, Message::Packet(packet))) = natgate_pair::read(bytes) else { return };
+fn fetch_for(engine: &Engine, packet: &Packet<'_>) {
     let mut memory = Vec::new();
     packet.records().for_each(|record| engine.fetch_for_copy(record.whole(&mut memory)));
 }

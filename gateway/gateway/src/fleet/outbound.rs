@@ -33,8 +33,10 @@ const RECENT: Duration = Duration::from_secs(1);
 /// Time beyond two round trips after which a confirmation is late: fewer packets are sent ahead.
 const WAITED: Duration = Duration::from_millis(20);
 
-/// Keys that a first copy looks at in one turn.
-const KEYS_A_TURN: u32 = 1024;
+/// Keys that a first copy looks at in one turn; and while as many keys have changed, which are to
+/// be sent: their lines are near when their records are written.
+const KEYS_A_TURN: u32 = 256;
+const KEYS_AT_LEAST: u32 = 16;
 
 /// Addresses whose held ports are listed in one turn.
 const ADDRESSES_A_TURN: usize = 8;
@@ -72,6 +74,9 @@ pub(super) struct Outbound {
     pub(super) answers: Vec<Answer>,
     /// Mark of the loss that the last state told.
     told: u64,
+    young: Young,
+    /// Packets of a turn, which go together: one after the other, each would wake the link.
+    packets: Vec<Vec<u8>>,
     /// True if young mappings are sent, too.
     takes_all: bool,
     /// True if the last call of [`Outbound::send`] ended before all was sent that may be sent now.
@@ -110,6 +115,8 @@ impl Outbound {
             held: Held::default(),
             answers: vec![Answer::default(); readers],
             told: 0,
+            young: Young::default(),
+            packets: Vec::new(),
             takes_all: false,
             has_more: false,
             binding: Binding::new(now),
@@ -124,13 +131,21 @@ impl Outbound {
         (key, facts): (u32, &CopyFacts),
         now: Timestamp,
         ports: &SharedPorts,
-        young: &mut Young,
     ) {
         let waits = is_too_young(facts, now) && !self.takes_all && !ports.have_gateways();
         if !waits || !self.sender.is_new(key) {
             self.sender.change(key, now.0);
         } else if !facts.is_tcp {
-            young.add((facts.created, now), key);
+            self.young.add((facts.created, now), key);
+        }
+    }
+
+    /// Mappings that were too young are so no more. [`Outbound::send`] asks for their facts, and
+    /// their lines are on their way until then.
+    pub(super) fn note_age(&mut self, engine: &Engine, now: Timestamp) {
+        while let Some(key) = self.young.next(now) {
+            engine.fetch_copy(key);
+            self.sender.change(key, now.0);
         }
     }
 
@@ -178,15 +193,14 @@ impl Outbound {
     }
 
     /// Gives the next messages of the stream to `send`, at most `most` packets. `room` is the room
-    /// of a datagram. `young` gets the keys of mappings that are too young, with the time at which
-    /// they are due. `epoch` is the last loss of requested mappings. `takes_all`: of young mappings
+    /// of a datagram. `epoch` is the last loss of requested mappings. `takes_all`: of young mappings
     /// too.
     pub(super) fn send(
         &mut self,
         (engine, hosts, ports): (&Engine, &CopiedHosts<'_>, &SharedPorts),
         (ranges, takes_all): (&[AddressRange], bool),
         (now, room, most): (Timestamp, usize, usize),
-        (young, epoch): (&mut Young, Option<Told>),
+        epoch: Option<Told>,
         mut send: impl FnMut(Vec<u8>) -> bool,
     ) {
         self.takes_all = takes_all;
@@ -202,15 +216,16 @@ impl Outbound {
         let most = if self.answers.iter().all(accepts) { most } else { 0 };
         let mut has_more = most > 0;
         for _ in 0..most {
-            let Self { sender, held, .. } = &mut *self;
+            let Self { sender, held, young, packets, .. } = &mut *self;
             let source = |key, out: &mut Vec<u8>| {
                 let state = (engine, hosts, ports);
                 held.present(state, &is_its, (key, now, takes_all), young, out)
             };
             match sender.write(now.0, (room, engine.copy_extent()), source) {
+                Written::Packet(packet) if packet.len() <= room => packets.push(packet),
                 Written::Packet(packet) => {
                     if !send(packet) {
-                        // It counts as lost, and its keys are sent again.
+                        // It counts as lost as soon as a short one.
                         sender.note_unsent();
                         has_more = false;
                         break;
@@ -227,7 +242,9 @@ impl Outbound {
                 }
             }
         }
-        self.has_more = has_more;
+        // A packet that the link does not take counts as lost, and its keys are sent again.
+        let is_taken = self.packets.drain(..).all(&mut send);
+        self.has_more = has_more && is_taken;
         self.check(now);
         self.tell_state((engine, hosts, ports), ranges, (now, epoch), &mut send);
         if now >= self.next_digests {
@@ -353,7 +370,9 @@ impl Outbound {
     /// Reports some of the present mappings to the sender, for a first copy.
     fn fill_some(&mut self, engine: &Engine, has: impl Fn(Ipv4Addr) -> bool, now: Timestamp) {
         let Some(from) = self.fill else { return };
-        let to = engine.copy_extent().min(from.saturating_add(KEYS_A_TURN));
+        let has_many = self.sender.changed() >= KEYS_A_TURN as usize;
+        let keys = if has_many { KEYS_AT_LEAST } else { KEYS_A_TURN };
+        let to = engine.copy_extent().min(from.saturating_add(keys));
         for key in from..to {
             if engine.copy_facts(key).is_some_and(|facts| has(facts.address)) {
                 self.sender.change(key, now.0);

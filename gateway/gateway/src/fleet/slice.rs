@@ -10,7 +10,6 @@ use super::outbound::Outbound;
 use super::refusal::RefusedKey;
 use super::shared_ports::{SearchPlace, SharedPorts};
 use super::state::Answer;
-use super::young::Young;
 use crate::alg::{Part, internal_of};
 use crate::pcp::Told;
 use natgate_engine::{AddressRange, Arithmetic, Duty, Endpoint, Engine, Timestamp};
@@ -314,7 +313,6 @@ impl Slice {
         &mut self,
         (engine, hosts, ports): (&mut Engine, &mut CopiedHosts<'_>, &mut SharedPorts),
         (id, message): (StreamId, Message<'_>),
-        bytes: &[u8],
         now: Timestamp,
     ) -> Option<Vec<u8>> {
         if matches!(message, Message::Packet(_)) && self.leaving.is_some() {
@@ -362,7 +360,7 @@ impl Slice {
                         None
                     }
                     Message::Packet(_) | Message::Digests { .. } => {
-                        inbound.receive((engine, hosts, ports), ranges, bytes, now)
+                        inbound.receive((engine, hosts, ports), ranges, (id, message), now)
                     }
                     _ => None,
                 }
@@ -461,14 +459,14 @@ impl Slice {
         &mut self,
         (engine, hosts, ports): (&Engine, &CopiedHosts<'_>, &SharedPorts),
         (now, room, most): (Timestamp, usize, usize),
-        young: (&mut Young, Option<Told>),
+        epoch: Option<Told>,
         send: impl FnMut(Vec<u8>) -> bool,
     ) {
         let Self { outbound: Some(outbound), ranges, is_moved, order, .. } = self else { return };
         // The partner may have mappings that it made as the owner. Each needs its key, however
         // young: the partner ends those without one.
         let takes_all = *is_moved || outbound.drains();
-        outbound.send((engine, hosts, ports), (ranges, takes_all), (now, room, most), young, send);
+        outbound.send((engine, hosts, ports), (ranges, takes_all), (now, room, most), epoch, send);
         if outbound.drains() && outbound.has_reached(self.drain_begun) {
             self.drain_told = order.drain;
         }
@@ -631,9 +629,9 @@ mod tests {
             let mut turn = |slice: &mut Slice, order: &Order, now, most| {
                 let now = Timestamp(now);
                 slice.obey((&mut engine, &mut ports), order, now);
-                let (hosts, mut young) = (CopiedHosts::new(None, now), Young::default());
+                let hosts = CopiedHosts::new(None, now);
                 let state = (&engine, &hosts, &ports);
-                slice.send(state, (now, 1100, most), (&mut young, None), |_| true);
+                slice.send(state, (now, 1100, most), None, |_| true);
                 slice.report().told
             };
             assert!(sender(&mut slice).end(3, 7, 10), "it rests");
@@ -663,9 +661,9 @@ mod tests {
         let mut turn = |slice: &mut Slice, order: &Order| {
             slice.obey((&mut engine, &mut ports), order, now);
             let early = slice.report();
-            let (hosts, mut young) = (CopiedHosts::new(None, now), Young::default());
+            let hosts = CopiedHosts::new(None, now);
             let state = (&engine, &hosts, &ports);
-            slice.send(state, (now, 1100, 4), (&mut young, None), |_| true);
+            slice.send(state, (now, 1100, 4), None, |_| true);
             let late = slice.report();
             [early, late].map(|report| (report.drained, report.ended))
         };

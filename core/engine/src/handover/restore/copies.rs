@@ -304,7 +304,8 @@ impl Engine {
         const WRONG: RestoreError = RestoreError::Damaged("a mapping that cannot be");
         let mut from = Reader::new(record);
         let mut fields = parts.read(&mut from).map_err(RestoreError::Damaged)?;
-        let essence = essence(&fields, parts, from.rest());
+        let essence = essence_of_flow(&fields, record)
+            .unwrap_or_else(|| essence(&fields, parts, from.rest()));
         let names = names_in(&mut from).ok_or(WRONG)?;
         let has_once = names.once.is_empty() || names.once.len() == 2 * parts.holds.len();
         if !parts.are_valid() || fields.number != key || !has_once {

@@ -51,7 +51,6 @@ mod tests {
     use crate::fleet::shared_ports::SharedPorts;
     use crate::fleet::slice::{Workers, YOUNG};
     use crate::fleet::tests::packet;
-    use crate::fleet::young::Young;
     use natgate_engine::{
         Allocation, BlockConfig, Change, Config, Cursor, Filter, Packet, PoolConfig, Side,
         Timestamp, Verdict,
@@ -134,9 +133,9 @@ mod tests {
             }
             let (mut messages, ports) = (Vec::new(), SharedPorts::default());
             for _ in 0..2 {
-                let (hosts, mut young) = (CopiedHosts::new(None, self.now), Young::default());
+                let hosts = CopiedHosts::new(None, self.now);
                 let state = (&self.engine, &hosts, &ports);
-                self.slice.send(state, (self.now, 1100, 4), (&mut young, None), |message| {
+                self.slice.send(state, (self.now, 1100, 4), None, |message| {
                     messages.push(message);
                     true
                 });
@@ -150,7 +149,7 @@ mod tests {
         for bytes in messages {
             let message = natgate_pair::read(bytes).expect("a message");
             let mut hosts = CopiedHosts::new(None, now);
-            slice.receive((engine, &mut hosts, &mut SharedPorts::default()), message, bytes, now);
+            slice.receive((engine, &mut hosts, &mut SharedPorts::default()), message, now);
         }
         slice.inbound.iter_mut().filter_map(Inbound::confirm).count() > 0
     }

@@ -42,7 +42,7 @@ pub(super) fn essence(fields: &MappingFields, parts: &MappingParts, names: &[u8]
     fingerprint(to.put(names).end())
 }
 
-/// [`essence`] of a record that was just written, without reading it: of a mapping with ports and
+/// [`essence`] of a record whose fields are known, without its parts: of a mapping with ports and
 /// sessions alone, and not too many. `None`: it is another.
 pub(super) fn essence_of_flow(fields: &MappingFields, record: &[u8]) -> Option<u64> {
     let is_sound = fields.number < MOST_NUMBERS && fields.internal.address != 0;
