@@ -21,8 +21,10 @@ use std::time::Duration;
 const STATE: Duration = Duration::from_secs(1);
 const DIGESTS: Duration = Duration::from_secs(30);
 
-/// Interval of states while the partner has not heard of the last loss of requested mappings.
+/// Interval of states while the partner has not heard of the last loss of requested mappings, and
+/// until its workers take records.
 const SOON: Duration = Duration::from_millis(200);
+const FIRST: Duration = Duration::from_millis(20);
 
 /// Least time between two checkpoints, unless the slice drains.
 const CHECKPOINTS: Duration = Duration::from_millis(100);
@@ -70,8 +72,11 @@ pub(super) struct Outbound {
     reached: u64,
     /// Held ports, which a planned move takes along.
     held: Held,
-    /// The last answer of each worker of the partner to a state. The caller takes their losses.
-    pub(super) answers: Vec<Answer>,
+    /// Time at which the stream began.
+    since: Timestamp,
+    /// The last answer of each worker of the partner to a state; `None`: there was none. The caller
+    /// takes their losses.
+    pub(super) answers: Vec<Option<Answer>>,
     /// Mark of the loss that the last state told.
     told: u64,
     young: Young,
@@ -113,7 +118,8 @@ impl Outbound {
             arrived: 0,
             reached: 0,
             held: Held::default(),
-            answers: vec![Answer::default(); readers],
+            since: now,
+            answers: vec![None; readers],
             told: 0,
             young: Young::default(),
             packets: Vec::new(),
@@ -161,6 +167,12 @@ impl Outbound {
         self.next_digests = self.next_digests.min(now.plus(STATE));
     }
 
+    /// True if each worker of the partner has answered a state, or has had the time for it: before
+    /// it drops records.
+    fn are_ready(&self, now: Timestamp) -> bool {
+        self.answers.iter().all(Option::is_some) || now.since(self.since) >= STATE
+    }
+
     /// True if the slice drains.
     pub(super) fn drains(&self) -> bool {
         self.held.is_wanted
@@ -187,7 +199,8 @@ impl Outbound {
     /// Mark of the loss of requested mappings that all workers of the partner have heard of; 0:
     /// none, or not all have heard of the same.
     pub(super) fn heard(&self) -> u64 {
-        let mut marks = self.answers.iter().map(|answer| answer.heard);
+        let heard = |answer: &Option<Answer>| answer.as_ref().map_or(0, |answer| answer.heard);
+        let mut marks = self.answers.iter().map(heard);
         let first = marks.next().unwrap_or(0);
         if marks.all(|mark| mark == first) { first } else { 0 }
     }
@@ -213,7 +226,8 @@ impl Outbound {
         self.list_held(engine, has, now);
         // What the partner refuses as a whole would be sent in vain, again and again.
         let accepts = |answer: &Answer| answer.refusal.differences.is_empty();
-        let most = if self.answers.iter().all(accepts) { most } else { 0 };
+        let is_accepted = self.are_ready(now) && self.answers.iter().flatten().all(accepts);
+        let most = if is_accepted { most } else { 0 };
         let mut has_more = most > 0;
         for _ in 0..most {
             let Self { sender, held, young, packets, .. } = &mut *self;
@@ -267,7 +281,11 @@ impl Outbound {
         }
         // A planned move waits until the partner has heard of the loss.
         let has_heard = self.heard() == mark;
-        self.next_state = now.plus(if has_heard { STATE } else { SOON });
+        self.next_state = now.plus(match has_heard {
+            _ if !self.are_ready(now) => FIRST,
+            true => STATE,
+            false => SOON,
+        });
         self.told = mark;
         let mut origin = Vec::new();
         engine.copy_origin(&mut origin);
@@ -280,7 +298,7 @@ impl Outbound {
         let is_incurable = |answer: &Answer| {
             answer.refusal.of_full_subscribers > 0 || answer.refusal.without_gateway > 0
         };
-        if self.held.is_wanted && self.answers.iter().any(is_incurable) {
+        if self.held.is_wanted && self.answers.iter().flatten().any(is_incurable) {
             send(write_ask_refused(self.sender.id()));
         }
     }

@@ -339,7 +339,7 @@ impl Slice {
                         }
                     }
                     Message::Opinion(opinion) => {
-                        *outbound.answers.get_mut(reader)? = Answer::read(opinion)?;
+                        *outbound.answers.get_mut(reader)? = Some(Answer::read(opinion)?);
                     }
                     Message::Refused(keys) => self.end_refused((engine, ports), keys, now),
                     _ => {}
@@ -371,7 +371,7 @@ impl Slice {
     /// Losses of requested mappings that the partner has told in answers to states.
     pub(super) fn told(&mut self) -> impl Iterator<Item = Told> + '_ {
         let answers = self.outbound.iter_mut().flat_map(|outbound| &mut outbound.answers);
-        answers.filter_map(|answer| answer.epoch.take())
+        answers.flatten().filter_map(|answer| answer.epoch.take())
     }
 
     /// Ends mappings that the partner has no place for, if the slice drains, and flows of static
@@ -588,6 +588,13 @@ mod tests {
         Slice::new(0, Workers { this: 0, count: 1 }, Vec::new())
     }
 
+    /// A stream to one worker of a partner, which takes records.
+    fn outbound(engine: &Engine) -> Outbound {
+        let mut outbound = Outbound::new(stream(), 1, engine, Timestamp(0));
+        outbound.answers.fill(Some(Answer::default()));
+        outbound
+    }
+
     fn sender(slice: &mut Slice) -> &mut Sender {
         &mut slice.outbound.as_mut().expect("there is one").sender
     }
@@ -606,7 +613,7 @@ mod tests {
         }
         // The copy of one port comes again, this node gets the slice, and the mapping ends.
         slice.inbound.clear();
-        slice.outbound = Some(Outbound::new(stream(), 1, &engine, now));
+        slice.outbound = Some(outbound(&engine));
         assert!(
             slice.note_end(3, (7, false), now, |_| ()),
             "the partner has not confirmed the end"
@@ -624,7 +631,7 @@ mod tests {
     fn a_drain_is_told_when_what_there_was_before_has_arrived() {
         for is_lost in [false, true] {
             let (mut engine, mut ports, mut slice) = (engine(), SharedPorts::default(), slice());
-            slice.outbound = Some(Outbound::new(stream(), 1, &engine, Timestamp(0)));
+            slice.outbound = Some(outbound(&engine));
             let mut order = Order { owns: true, ..Order::default() };
             let mut turn = |slice: &mut Slice, order: &Order, now, most| {
                 let now = Timestamp(now);
@@ -651,12 +658,41 @@ mod tests {
         }
     }
 
+    /// A worker that has not begun its part of the copy drops records.
+    #[test]
+    fn a_partner_gets_records_as_soon_as_it_has_answered_a_state() {
+        let (engine, ports, mut slice) = (engine(), SharedPorts::default(), slice());
+        slice.outbound = Some(Outbound::new(stream(), 1, &engine, Timestamp(0)));
+        assert!(sender(&mut slice).end(3, 7, 0), "it rests");
+        // The numbers of states and of packets.
+        let sent = |slice: &mut Slice, milliseconds| {
+            let now = Timestamp(0).plus(Duration::from_millis(milliseconds));
+            let (hosts, mut all) = (CopiedHosts::new(None, now), (0, 0));
+            slice.send((&engine, &hosts, &ports), (now, 1100, 4), None, |bytes| {
+                match natgate_pair::read(&bytes) {
+                    Some((_, Message::State { .. })) => all.0 += 1,
+                    Some((_, Message::Packet(_))) => all.1 += 1,
+                    _ => {}
+                }
+                true
+            });
+            all
+        };
+        assert_eq!(
+            [0, 5, 20, 40].map(|now| sent(&mut slice, now)),
+            [(1, 0), (0, 0), (1, 0), (1, 0)]
+        );
+        let outbound = slice.outbound.as_mut().expect("there is one");
+        outbound.answers[0] = Some(Answer::default());
+        assert_eq!([45, 60, 80].map(|now| sent(&mut slice, now)), [(0, 1), (1, 0), (0, 0)]);
+    }
+
     /// Packets change mappings all the time.
     #[test]
     fn a_report_of_a_drain_outlasts_later_changes() {
         let (mut engine, mut ports, mut slice) = (engine(), SharedPorts::default(), slice());
         let now = Timestamp(0);
-        slice.outbound = Some(Outbound::new(stream(), 1, &engine, now));
+        slice.outbound = Some(outbound(&engine));
         let mut order = Order { owns: true, drain: 5, ..Order::default() };
         let mut turn = |slice: &mut Slice, order: &Order| {
             slice.obey((&mut engine, &mut ports), order, now);

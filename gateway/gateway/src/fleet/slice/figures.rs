@@ -20,7 +20,7 @@ impl Slice {
         };
         let sum = |sum: Refusal, one: &Refusal| sum.plus(one);
         if let Some(outbound) = &self.outbound {
-            let refusals = outbound.answers.iter().map(|answer| &answer.refusal);
+            let refusals = outbound.answers.iter().flatten().map(|answer| &answer.refusal);
             return Figures {
                 is_complete: outbound.is_complete(now),
                 completed: outbound.completed,
