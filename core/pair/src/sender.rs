@@ -413,9 +413,10 @@ impl Sender {
         }
     }
 
-    /// Number of changed keys, which are to be sent.
+    /// Number of changed keys that are to be sent now, at least: those of long records that wait
+    /// are not counted.
     pub fn changed(&self) -> usize {
-        self.changed.len()
+        self.changed.len().saturating_sub(self.long.len())
     }
 
     /// True if the partner has confirmed everything, and has a place for it. Mappings that are

@@ -23,13 +23,6 @@ impl Sender {
         (len, now.saturating_add(time))
     }
 
-    /// The last packet was not sent: it counts as lost as soon as a short one.
-    pub fn note_unsent(&mut self) {
-        if let Some(at) = self.flying.len().checked_sub(1) {
-            self.shorten(at);
-        }
-    }
-
     /// Long records on their way may be lost, because the link has another connection: they count
     /// as lost as soon as short ones.
     pub fn note_new_connection(&mut self) {

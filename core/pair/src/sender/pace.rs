@@ -16,6 +16,8 @@ const FIRST: u64 = 256;
 #[derive(Debug)]
 pub(super) struct Pace {
     allowed: u64,
+    /// True if a confirmation has come late: then the number grows with quick ones alone.
+    is_found: bool,
     on_way: u64,
     /// Time of a confirmation that comes late, nanoseconds.
     late: u64,
@@ -25,7 +27,7 @@ pub(super) struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { allowed: FIRST, on_way: 0, late: u64::MAX, took: 0 }
+        Self { allowed: FIRST, is_found: false, on_way: 0, late: u64::MAX, took: 0 }
     }
 }
 
@@ -50,8 +52,9 @@ impl Pace {
         let Some(took) = took else { return };
         self.took = took;
         if took > self.late {
+            self.is_found = true;
             self.allowed = (self.allowed - 1).max(LEAST);
-        } else if took < self.late / 2 {
+        } else if !self.is_found || took < self.late / 2 {
             self.allowed = (self.allowed + 1).min(WINDOW);
         }
     }
@@ -150,5 +153,19 @@ mod tests {
         }
         assert_eq!(slow.send(), WINDOW, "the partner is quick again");
         assert_eq!(slow.sender.counters().lost, 0);
+    }
+
+    /// Each confirmation takes nearly the time of a late one, however many packets are on their
+    /// way.
+    #[test]
+    fn a_long_link_has_the_whole_window() {
+        let mut slow = Slow::new();
+        (0..200_000).for_each(|key| _ = slow.sender.change(key, 0));
+        while slow.sent < 4 * WINDOW {
+            let waiting = slow.send();
+            slow.now += LATE * 7 / 10;
+            (0..waiting).for_each(|_| slow.confirm(0));
+        }
+        assert_eq!(slow.send(), WINDOW);
     }
 }

@@ -104,6 +104,16 @@ impl Sender {
         }
     }
 
+    /// The last packets, this number, were not sent: their keys are to be sent again.
+    pub fn note_unsent(&mut self, number: usize) {
+        for at in self.flying.len().saturating_sub(number)..self.flying.len() {
+            if !self.flying[at].is_settled {
+                self.lose(at);
+            }
+        }
+        self.advance();
+    }
+
     pub(super) fn lose(&mut self, at: usize) {
         self.shorten(at);
         self.pace.note_lost();

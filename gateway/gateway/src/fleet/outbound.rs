@@ -35,9 +35,11 @@ const RECENT: Duration = Duration::from_secs(1);
 /// Time beyond two round trips after which a confirmation is late: fewer packets are sent ahead.
 const WAITED: Duration = Duration::from_millis(20);
 
-/// Keys that a first copy looks at in one turn; and while as many keys have changed, which are to
-/// be sent: their lines are near when their records are written.
-const KEYS_A_TURN: u32 = 256;
+/// Keys that a first copy looks at in one turn, and mappings that it reports; while as many keys
+/// have changed, which are to be sent, it looks at few. So the lines of mappings are near when
+/// their records are written.
+const KEYS_A_TURN: u32 = 1024;
+const REPORTS_A_TURN: usize = 256;
 const KEYS_AT_LEAST: u32 = 16;
 
 /// Addresses whose held ports are listed in one turn.
@@ -230,21 +232,13 @@ impl Outbound {
         let most = if is_accepted { most } else { 0 };
         let mut has_more = most > 0;
         for _ in 0..most {
-            let Self { sender, held, young, packets, .. } = &mut *self;
+            let Self { sender, held, young, .. } = &mut *self;
             let source = |key, out: &mut Vec<u8>| {
                 let state = (engine, hosts, ports);
                 held.present(state, &is_its, (key, now, takes_all), young, out)
             };
             match sender.write(now.0, (room, engine.copy_extent()), source) {
-                Written::Packet(packet) if packet.len() <= room => packets.push(packet),
-                Written::Packet(packet) => {
-                    if !send(packet) {
-                        // It counts as lost as soon as a short one.
-                        sender.note_unsent();
-                        has_more = false;
-                        break;
-                    }
-                }
+                Written::Packet(packet) => self.packets.push(packet),
                 Written::More => {}
                 Written::Nothing => {
                     has_more = !self.has_listed_all();
@@ -256,9 +250,11 @@ impl Outbound {
                 }
             }
         }
-        // A packet that the link does not take counts as lost, and its keys are sent again.
-        let is_taken = self.packets.drain(..).all(&mut send);
-        self.has_more = has_more && is_taken;
+        let mut packets = self.packets.drain(..);
+        let is_full = !packets.by_ref().all(&mut send);
+        let unsent = usize::from(is_full) + packets.count();
+        self.sender.note_unsent(unsent);
+        self.has_more = has_more && unsent == 0;
         self.check(now);
         self.tell_state((engine, hosts, ports), ranges, (now, epoch), &mut send);
         if now >= self.next_digests {
@@ -388,15 +384,20 @@ impl Outbound {
     /// Reports some of the present mappings to the sender, for a first copy.
     fn fill_some(&mut self, engine: &Engine, has: impl Fn(Ipv4Addr) -> bool, now: Timestamp) {
         let Some(from) = self.fill else { return };
-        let has_many = self.sender.changed() >= KEYS_A_TURN as usize;
+        let has_many = self.sender.changed() >= REPORTS_A_TURN;
         let keys = if has_many { KEYS_AT_LEAST } else { KEYS_A_TURN };
-        let to = engine.copy_extent().min(from.saturating_add(keys));
-        for key in from..to {
+        let end = engine.copy_extent();
+        let mut left = REPORTS_A_TURN;
+        let mut keys = from..end.min(from.saturating_add(keys));
+        while left > 0
+            && let Some(key) = keys.next()
+        {
             if engine.copy_facts(key).is_some_and(|facts| has(facts.address)) {
                 self.sender.change(key, now.0);
+                left -= 1;
             }
         }
-        self.fill = (to < engine.copy_extent()).then_some(to);
+        self.fill = (keys.start < end).then_some(keys.start);
     }
 
     /// Lists the ports that are taken at some addresses. The partner holds those that no mapping
