@@ -24,7 +24,8 @@ does its guardian after the end of its process.
 
 The exit code of `check` is 0 if every slice has one owner, and its copy is complete and younger
 than 5 s; otherwise 1. It names realms and gateways that a node lacks, and keys of pools, [nat64]
-and [dslite] in which the nodes differ: their mappings have no copy.
+and [dslite] in which the nodes differ: their mappings have no copy. It tells of hosts of NAT64 and
+DS-Lite for which the other node has no number.
 
 Examples:
 natgate fleet status

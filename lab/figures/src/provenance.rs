@@ -17,7 +17,7 @@ pub const RESULTS: &str = "docs/results";
 pub const PAGE: &str = "docs/results/README.md";
 
 /// Code that each benchmark measures, from the root of the tree.
-const MEASURED: [(&str, &[&str]); 17] = [
+const MEASURED: [(&str, &[&str]); 18] = [
     ("engine", &["core/engine/src", "core/wire/src"]),
     ("ipv6", &["core/ipv6/src", "core/engine/src", "core/wire/src"]),
     ("instructions", &["core/engine/src", "core/wire/src"]),
@@ -33,6 +33,10 @@ const MEASURED: [(&str, &[&str]); 17] = [
     ("pair", &["core/pair/src", "gateway/partner/src", "gateway/gateway/src/fleet"]),
     ("payloads", &["core/payload/src", "gateway/gateway/src/alg", "core/engine/src"]),
     ("router", &["gateway/io/src", "gateway/gateway/src", "core/engine/src"]),
+    (
+        "router-transition",
+        &["gateway/io/src", "gateway/gateway/src", "core/ipv6/src", "core/engine/src"],
+    ),
     ("timings", &["bare/image/src", "gateway/gateway/src", "core/engine/src"]),
     ("p4", &["p4/compiler/src", "gateway/gateway/src", "core/engine/src"]),
 ];
@@ -156,7 +160,8 @@ fn git(root: &Path, arguments: &[&str]) -> Option<String> {
 pub fn page(origins: &[Origin]) -> String {
     let mut page = String::from(
         "# Results\n\nEach folder has one experiment: a page, its figures as JSON, its plots. The \
-         command of a row repeats it.\nThe commit is the one that was measured. Changes since: \
+         command of a row repeats it.\nThe commit is the one that was measured (`+`: with changes \
+         that were not committed), or for older files the one that added them. Changes since: \
          later commits that touched the measured code, when\n`make figures` wrote this page; \
          until the experiment is repeated, its figures are those of the older code.\n\n\
          | file | command | measured | processor | commit | changes since |\n\
