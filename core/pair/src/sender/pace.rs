@@ -10,14 +10,16 @@ use crate::packet::WINDOW;
 
 /// Packets that are always allowed, and those that are at first.
 const LEAST: u64 = 64;
-const FIRST: u64 = 256;
+const FIRST: u64 = 1024;
 
 /// The packets that are allowed, and those that are on their way.
 #[derive(Debug)]
 pub(super) struct Pace {
     allowed: u64,
-    /// True if a confirmation has come late: then the number grows with quick ones alone.
+    /// True if a confirmation has come late: then the number grows by one with each quick one, and
+    /// with as many others as it is.
     is_found: bool,
+    others: u64,
     on_way: u64,
     /// Time of a confirmation that comes late, nanoseconds.
     late: u64,
@@ -27,7 +29,7 @@ pub(super) struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { allowed: FIRST, is_found: false, on_way: 0, late: u64::MAX, took: 0 }
+        Self { allowed: FIRST, is_found: false, others: 0, on_way: 0, late: u64::MAX, took: 0 }
     }
 }
 
@@ -56,6 +58,11 @@ impl Pace {
             self.allowed = (self.allowed - 1).max(LEAST);
         } else if !self.is_found || took < self.late / 2 {
             self.allowed = (self.allowed + 1).min(WINDOW);
+        } else {
+            self.others += 1;
+            if self.others >= self.allowed {
+                (self.others, self.allowed) = (0, (self.allowed + 1).min(WINDOW));
+            }
         }
     }
 }
