@@ -40,6 +40,17 @@ impl Binding {
         self.binds
     }
 
+    /// True if the partner has everything that the owner has let out.
+    pub(super) fn is_sure(&self) -> bool {
+        self.is_sure
+    }
+
+    /// Notes the latest checkpoint that has arrived, as [`Binding::look`] does, before a state is
+    /// sent. The owner may be sure from now on. Packets are bound, and stay so.
+    pub(super) fn note_arrival(&mut self, now: Timestamp, oldest: Option<Timestamp>, arrived: u64) {
+        self.is_sure |= self.binds && arrived >= self.checkpoint && !is_late(now, oldest);
+    }
+
     /// The word about this for a state that is sent now.
     pub(super) fn word(&mut self, now: Timestamp) -> bool {
         if self.is_sure {
@@ -49,25 +60,29 @@ impl Binding {
     }
 
     /// Looks at the time since which a packet waits, at the number of the next checkpoint, and at
-    /// the latest one that has arrived.
+    /// the latest one that has arrived. The caller then tells the gateways if packets are bound.
     pub(super) fn look(
         &mut self,
         now: Timestamp,
         oldest: Option<Timestamp>,
         (next, arrived): (u64, u64),
     ) {
-        let is_late = oldest.is_some_and(|oldest| now.since(oldest) > LATE);
-        let has_arrived = arrived >= self.checkpoint;
+        let (is_late, has_arrived) = (is_late(now, oldest), arrived >= self.checkpoint);
         if is_late && self.is_sure {
             (self.is_sure, self.checkpoint) = (false, next);
         } else if is_late && self.binds && now.since(self.last_sure) > APART {
             (self.binds, self.checkpoint) = (false, next);
         } else if !self.is_sure && !self.binds && has_arrived {
             (self.binds, self.checkpoint) = (true, next);
-        } else if !self.is_sure && self.binds && has_arrived && !is_late {
-            self.is_sure = true;
+        } else {
+            self.note_arrival(now, oldest, arrived);
         }
     }
+}
+
+/// True if a confirmation is late that a packet has been waiting for since a time.
+fn is_late(now: Timestamp, oldest: Option<Timestamp>) -> bool {
+    oldest.is_some_and(|oldest| now.since(oldest) > LATE)
 }
 
 #[cfg(test)]
@@ -103,5 +118,24 @@ mod tests {
         assert!(!binding.word(at(150)));
         binding.look(at(151), None, (13, 12));
         assert!(binding.word(at(151)) && binding.binds());
+    }
+
+    #[test]
+    fn what_arrives_before_a_state_makes_the_owner_sure_while_packets_wait() {
+        let at = |seconds: u64| Timestamp(seconds * 1_000_000_000);
+        let mut binding = Binding::new(at(100));
+        binding.look(at(100), None, (1, 0));
+        binding.note_arrival(at(100), None, 1);
+        assert!(binding.word(at(100)));
+        let waits = Some(at(104));
+        binding.look(at(110), waits, (8, 3));
+        binding.look(at(116), waits, (9, 3));
+        binding.note_arrival(at(117), None, 9);
+        assert!(!binding.is_sure() && !binding.binds(), "packets go alone up to the next look");
+        binding.look(at(117), None, (10, 9));
+        binding.note_arrival(at(117), waits, 10);
+        assert!(!binding.is_sure() && binding.binds(), "another packet waits");
+        binding.note_arrival(at(118), None, 10);
+        assert!(binding.is_sure());
     }
 }

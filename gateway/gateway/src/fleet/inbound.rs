@@ -36,6 +36,8 @@ pub(super) struct Inbound {
     /// was so.
     pub(super) completed: Option<Timestamp>,
     pub(super) is_complete: bool,
+    /// True if that word also said that the owner had let nothing out before this node had it.
+    pub(super) is_whole: bool,
     /// Time of the latest state in which the owner said that it let nothing out before this node
     /// had it, of the owner's scale; 0: there was none.
     sure: u64,
@@ -68,6 +70,7 @@ impl Inbound {
             latest: 0,
             completed: None,
             is_complete: false,
+            is_whole: false,
             sure: 0,
             doubted: None,
             other_gateways: Vec::new(),
@@ -104,6 +107,8 @@ impl Inbound {
             self.copies = engine.begin_copies(state.origin).ok();
         }
         self.is_complete = is_complete && self.accepts() && self.receiver.has_all();
+        // Versions of the link before 5 have no control flows.
+        self.is_whole = self.is_complete && (state.is_sure || state.controls.is_none());
         if self.is_complete {
             self.completed = Some(now);
         }

@@ -81,6 +81,8 @@ pub(super) struct Outbound {
     pub(super) answers: Vec<Option<Answer>>,
     /// Mark of the loss that the last state told.
     told: u64,
+    /// True if the last state told that the copy was whole.
+    told_whole: bool,
     young: Young,
     /// Packets of a turn, which go together: one after the other, each would wake the link.
     packets: Vec<Vec<u8>>,
@@ -123,6 +125,7 @@ impl Outbound {
             since: now,
             answers: vec![None; readers],
             told: 0,
+            told_whole: false,
             young: Young::default(),
             packets: Vec::new(),
             takes_all: false,
@@ -263,7 +266,7 @@ impl Outbound {
         }
     }
 
-    /// Sends the owner's state if it is due.
+    /// Sends the owner's state if it is due. The partner hears at once that the copy is whole.
     fn tell_state(
         &mut self,
         (engine, hosts, ports): (&Engine, &CopiedHosts<'_>, &SharedPorts),
@@ -272,7 +275,9 @@ impl Outbound {
         send: &mut impl FnMut(Vec<u8>) -> bool,
     ) {
         let mark = epoch.map_or(0, |(_, mark)| mark);
-        if now < self.next_state && mark == self.told {
+        self.binding.note_arrival(now, self.silent, self.reached);
+        let is_due = now >= self.next_state || mark != self.told;
+        if !is_due && (self.told_whole || !self.is_whole(now)) {
             return;
         }
         // A planned move waits until the partner has heard of the loss.
@@ -282,7 +287,7 @@ impl Outbound {
             true => STATE,
             false => SOON,
         });
-        self.told = mark;
+        (self.told, self.told_whole) = (mark, self.is_whole(now));
         let mut origin = Vec::new();
         engine.copy_origin(&mut origin);
         let arithmetic = arithmetic_of(engine, hosts, ranges);
@@ -379,6 +384,12 @@ impl Outbound {
         let is_recent = || self.completed.is_some_and(|at| now.since(at) < RECENT);
         let has_place = self.sender.missing() == 0;
         self.has_listed_all() && has_place && (self.sender.is_complete() || is_recent())
+    }
+
+    /// True if the copy is complete, and the partner has everything that this node has let out: if
+    /// the node ends now, all connections of gateways go on.
+    pub(super) fn is_whole(&self, now: Timestamp) -> bool {
+        self.binding.is_sure() && self.is_complete(now)
     }
 
     /// Reports some of the present mappings to the sender, for a first copy.

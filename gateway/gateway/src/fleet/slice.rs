@@ -565,6 +565,7 @@ pub(super) fn fingerprint(record: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::state::State;
     use natgate_engine::{Config, PoolConfig};
     use natgate_pair::{Confirmation, Sender, Stream};
 
@@ -685,6 +686,45 @@ mod tests {
         let outbound = slice.outbound.as_mut().expect("there is one");
         outbound.answers[0] = Some(Answer::default());
         assert_eq!([45, 60, 80].map(|now| sent(&mut slice, now)), [(0, 1), (1, 0), (0, 0)]);
+    }
+
+    /// Something may be on its way when the stream begins.
+    #[test]
+    fn a_state_that_says_complete_says_sure_at_once() {
+        for is_empty in [true, false] {
+            let (mut engine, mut ports, mut slice) = (engine(), SharedPorts::default(), slice());
+            slice.outbound = Some(outbound(&engine));
+            let order = Order { owns: true, ..Order::default() };
+            let mut receiver = Receiver::new(stream(), 100);
+            assert!(is_empty || sender(&mut slice).end(3, 7, 0), "it rests");
+            let mut whole = Vec::new();
+            for turn in 0..300 {
+                let now = Timestamp(turn * 10_000_000);
+                slice.obey((&mut engine, &mut ports), &order, now);
+                slice.part(now, false);
+                let (hosts, mut sent) = (CopiedHosts::new(None, now), Vec::new());
+                let state = (&engine, &hosts, &ports);
+                slice.send(state, (now, 1100, 4), None, |message| {
+                    sent.push(message);
+                    true
+                });
+                for message in sent {
+                    let (_, read) = natgate_pair::read(&message).expect("a message");
+                    if let Message::State { is_complete, origin } = read {
+                        let State { is_sure, .. } = State::read(origin).expect("a state");
+                        assert_eq!(is_complete, is_sure, "turn {turn}");
+                        whole.extend(is_complete.then_some(turn));
+                    }
+                    let answer = receiver.receive(&message, now.0, |_, _, _| Some(1));
+                    let answer = answer.as_ref().and_then(|bytes| natgate_pair::read(bytes));
+                    if let Some((_, Message::Confirmation(one))) = answer {
+                        sender(&mut slice).confirm(0, &one, now.0);
+                    }
+                }
+            }
+            let first = u64::from(!is_empty);
+            assert_eq!(whole, [first, first + 100, first + 200]);
+        }
     }
 
     /// Packets change mappings all the time.

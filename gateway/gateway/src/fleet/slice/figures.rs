@@ -22,7 +22,7 @@ impl Slice {
         if let Some(outbound) = &self.outbound {
             let refusals = outbound.answers.iter().flatten().map(|answer| &answer.refusal);
             return Figures {
-                is_complete: outbound.is_complete(now),
+                is_complete: outbound.is_whole(now),
                 completed: outbound.completed,
                 lag: outbound.sender.lag(now.0),
                 sent: Some(outbound.sender.counters()),
@@ -34,7 +34,7 @@ impl Slice {
         let refusals = self.inbound.iter().map(Inbound::refusal);
         Figures {
             is_complete: !self.inbound.is_empty()
-                && self.inbound.iter().all(|inbound| inbound.is_complete),
+                && self.inbound.iter().all(|inbound| inbound.is_whole),
             completed: times.and_then(|times| times.into_iter().min()),
             refusal: refusals.fold(Refusal::default(), |all, one| sum(all, &one)),
             ..figures

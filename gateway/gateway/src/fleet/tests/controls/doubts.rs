@@ -29,6 +29,18 @@ impl Talk {
         assert_eq!((pair.b().status().slices[0].role, pair.b().flows()), ("owner", 0));
     }
 
+    /// `b` ends and starts again. Meanwhile the client names a port.
+    fn restart_partner(&mut self, pair: &mut Pair) {
+        pair.b = None;
+        let beat = pair.wire().beats[1];
+        pair.wire().ends[0] = Some(beat);
+        self.run(pair, 1.0);
+        self.name_port(pair);
+        let settings = (pair.folder.path(), pair.allotment, pair.workers);
+        pair.b = Some(Process::start("b", settings, &pair.wire, pair.now));
+        pair.b().begin_gateway();
+    }
+
     /// Both hosts say something, and it comes.
     pub(super) fn goes_on(&mut self, pair: &mut Pair) {
         self.say(pair, Side::Inside, "NOOP\r\n");
@@ -155,6 +167,46 @@ fn refused_connections_are_known_where_segments_begin_mappings() {
         // The owner's own doubt is older.
         let doubted = algs.stage.doubted(now, 0).is_some_and(|since| since > before);
         assert_eq!(doubted, tcp_pickup);
+    }
+}
+
+/// Without a fault of the slice the owner may end at once: on a new stream, and after some time in
+/// which the partner heard nothing of the slice. States come once a second, all the time.
+#[test]
+fn a_partner_whose_copy_is_complete_is_in_no_doubt() {
+    let later = (0..10).map(|tenths| Some(30.0 + f64::from(tenths) / 10.0));
+    for (workers, deaf) in [None]
+        .into_iter()
+        .chain(later)
+        .flat_map(|deaf| [Counts::default(), Counts(2, 2)].map(|workers| (workers, deaf)))
+    {
+        let mut pair = pair_of(workers);
+        let mut talk = Talk::open(&mut pair);
+        talk.name_port(&mut pair);
+        talk.run(&mut pair, 0.5);
+        assert!(talk.is_whole());
+        match deaf {
+            None => talk.restart_partner(&mut pair),
+            Some(time) => {
+                pair.wire().deaf = Some(0);
+                talk.name_port(&mut pair);
+                talk.run(&mut pair, time);
+                pair.wire().deaf = None;
+            }
+        }
+        assert_eq!(talk.check().len(), 2, "it has gone without the partner");
+        talk.name_port(&mut pair);
+        let is_faultless = (0..1000).any(|_| {
+            talk.run(&mut pair, 0.01);
+            pair.b().status().slices[0].fault().is_none()
+        });
+        assert!(is_faultless);
+        pair.end_a_with_guardian();
+        talk.at_a = false;
+        talk.run(&mut pair, 1.0);
+        let owner = (pair.b().status().slices[0].role, pair.b().flows());
+        assert_eq!(owner, ("owner", 1), "{workers:?}, {deaf:?}");
+        talk.goes_on(&mut pair);
     }
 }
 
