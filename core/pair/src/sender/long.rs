@@ -48,6 +48,7 @@ impl Sender {
     pub(super) fn shorten(&mut self, at: usize) {
         if let Some((len, _)) = self.flying[at].long.take() {
             self.long_packets -= 1;
+            self.losses.look_at = 0;
             self.long_bytes -= len;
             self.long.retain(|_, blocked| *blocked != Blocked::ByAny);
         }

@@ -54,6 +54,9 @@ pub(super) struct Losses {
     /// repetitions since one arrived.
     quiet_since: u64,
     repetitions: u32,
+    /// Time at which a packet that others have overtaken becomes old enough to be lost, unless a
+    /// confirmation comes before.
+    pub(super) look_at: u64,
 }
 
 impl Losses {
@@ -100,6 +103,11 @@ impl Losses {
         (disorder.max(smoothed), disorder.max(long.saturating_add(margin)))
     }
 
+    /// Time from which the ages of [`Losses::overtaken`] may be others without a confirmation.
+    fn forgets_at(&self) -> u64 {
+        self.disordered_at.saturating_add(REMEMBERED + 1)
+    }
+
     /// Time without a confirmation after which the oldest packets are repeated.
     fn timeout(&self, (round_trip, delay): (u64, u64)) -> u64 {
         let first =
@@ -117,7 +125,9 @@ impl Sender {
     /// is that of the link, and counts until the first confirmation. A partner waits for `delay` at
     /// most before it confirms a packet. Nanoseconds.
     pub fn time_out(&mut self, now: u64, (round_trip, delay): (u64, u64)) {
-        self.lose_overtaken(now);
+        if now >= self.losses.look_at {
+            self.lose_overtaken(now);
+        }
         self.lose_all_long(now);
         let is_short = |flying: &Flying| !flying.is_settled && flying.long.is_none();
         if let Some(first) = self.flying.iter().position(is_short) {
@@ -134,26 +144,160 @@ impl Sender {
         self.advance();
     }
 
-    /// Packets that later ones have overtaken count as lost, once they are old enough.
+    /// Packets that later ones have overtaken count as lost, once they are old enough. Without a
+    /// confirmation there is nothing more to find before the next look.
     pub(super) fn lose_overtaken(&mut self, now: u64) {
         let (of_some, of_any) = self.losses.overtaken(now);
+        let (mut ahead, mut until, mut look_at) = (0, 0, u64::MAX);
         for at in 0..self.flying.len() {
-            let flying = &self.flying[at];
-            let age = now.saturating_sub(flying.sent);
-            if age < of_some {
+            let number = self.floor + at as u64;
+            if number >= until {
+                (ahead, until) = self.readers_ahead(number);
+            }
+            if ahead == 0 {
                 break;
             }
-            if flying.is_settled || flying.long.is_some() {
+            let flying = &self.flying[at];
+            let waits = ahead & !flying.confirmed;
+            if flying.is_settled || flying.long.is_some() || waits == 0 {
                 continue;
             }
-            let number = self.floor + at as u64;
-            let waits = |bit: &usize| flying.confirmed & 1 << bit == 0;
-            let readers = (0..self.readers.len()).filter(waits);
+            let age = now.saturating_sub(flying.sent);
+            if age < of_some {
+                look_at = look_at.min(flying.sent.saturating_add(of_some));
+                break;
+            }
+            let is_waiting = |bit: &usize| waits & 1 << bit != 0;
+            let readers = (0..self.readers.len()).filter(is_waiting);
             let greatest = readers.map(|bit| self.readers[bit].greatest).max().unwrap_or(0);
-            let later = greatest.saturating_sub(number);
-            if later >= REORDERED || later > 0 && age >= of_any {
+            let is_some = greatest.saturating_sub(number) >= REORDERED;
+            let least = if is_some { of_some } else { of_any };
+            if age >= least {
                 self.lose(at);
+            } else {
+                look_at = look_at.min(flying.sent.saturating_add(least));
             }
         }
+        if look_at < u64::MAX && now < self.losses.forgets_at() {
+            look_at = look_at.min(self.losses.forgets_at());
+        }
+        self.losses.look_at = look_at;
+    }
+
+    /// The readers that have confirmed a later packet than this one, a bit for each, and the first
+    /// number for which they are others.
+    fn readers_ahead(&self, number: u64) -> (u64, u64) {
+        let all = self.readers.iter().enumerate();
+        let ahead = all.filter(|(_, reader)| reader.greatest > number);
+        ahead.fold((0, u64::MAX), |(bits, until), (bit, reader)| {
+            (bits | 1 << bit, until.min(reader.greatest))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Confirmation, PACKET_HEAD, RECORD_HEAD, StreamId, WINDOW};
+    use crate::{Present, Stream, Written};
+    use alloc::collections::BTreeSet;
+    use alloc::vec;
+
+    /// Room of a packet with one record.
+    const ROOM: usize = PACKET_HEAD + RECORD_HEAD + 1;
+
+    fn sender(readers: usize) -> Sender {
+        let stream = Stream { from: 1, to: 2, epoch: 1 };
+        Sender::to_readers(StreamId { slice: 0, worker: 0, reader: 0, stream }, readers)
+    }
+
+    /// Writes a packet of one record.
+    fn write(sender: &mut Sender, key: u32, now: u64) {
+        assert!(sender.change(key, now));
+        let written = sender.write(now, (ROOM, 1 << 20), |_, out: &mut Vec<u8>| {
+            out.push(0);
+            Present::Record { fingerprint: now }
+        });
+        assert!(matches!(written, Written::Packet(_)));
+    }
+
+    /// A reader confirms these packets of those on their way.
+    fn confirm(sender: &mut Sender, reader: usize, arrived: impl Fn(u64) -> bool, now: u64) {
+        let (below, mut bits) = (sender.floor, vec![0; WINDOW as usize / 64]);
+        for at in (0..sender.next - below).filter(|at| arrived(below + at)) {
+            bits[at as usize / 64] |= 1 << (at % 64);
+        }
+        let confirmation = Confirmation { number: now, missing: 0, is_swept: true, below, bits };
+        sender.confirm(reader as u8, &confirmation, now);
+    }
+
+    /// Number of packets that are lost now because others have overtaken them, by the rule as it is
+    /// told.
+    fn overtaken(sender: &Sender, now: u64) -> u64 {
+        let (of_some, of_any) = sender.losses.overtaken(now);
+        let is_lost = |(at, flying): &(usize, &Flying)| {
+            let (number, age) = (sender.floor + *at as u64, now - flying.sent);
+            let readers = sender.readers.iter().enumerate();
+            let lacking = readers.filter(|(bit, _)| flying.confirmed & 1 << bit == 0);
+            let later = lacking.map(|(_, reader)| reader.greatest.saturating_sub(number)).max();
+            let later = later.unwrap_or(0);
+            let is_old = later >= REORDERED && age >= of_some || later > 0 && age >= of_any;
+            is_old && !flying.is_settled && flying.long.is_none()
+        };
+        sender.flying.iter().enumerate().filter(is_lost).count() as u64
+    }
+
+    /// Otherwise each turn would look at all packets that the reader has not confirmed.
+    #[test]
+    fn a_reader_that_stands_still_makes_no_look_due() {
+        let mut sender = sender(2);
+        (1..=WINDOW).for_each(|number| write(&mut sender, 7, number * 100_000));
+        let now = WINDOW * 100_000 + 500_000;
+        confirm(&mut sender, 0, |_| true, now);
+        assert_eq!(sender.losses.look_at, u64::MAX);
+        confirm(&mut sender, 1, |number| number != WINDOW - 1, now);
+        assert!((now..2 * now).contains(&sender.losses.look_at), "packets overtake one");
+    }
+
+    /// A look that is left out would have found nothing.
+    #[test]
+    fn a_look_comes_when_a_packet_is_old_enough() {
+        let (mut turns, mut looks, mut lost) = (0, 0, 0);
+        for seed in 0..100 {
+            let mut random: u64 = seed;
+            let mut below = |bound: u64| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005_u64).wrapping_add(1);
+                (random >> 33) % bound
+            };
+            let readers = 1 + below(3) as usize;
+            let (mut sender, mut now) = (sender(readers), 1_000_000_000);
+            let mut arrived = vec![BTreeSet::new(); readers];
+            for _ in 0..500 {
+                let most = if below(9) == 0 { 5_000_000 } else { 300_000 };
+                now += 1 + below(most);
+                now += if below(200) == 0 { REMEMBERED } else { 0 };
+                if !sender.is_full() {
+                    write(&mut sender, below(50) as u32, now);
+                }
+                if below(3) == 0 {
+                    let reader = below(readers as u64) as usize;
+                    let all = sender.floor..sender.next;
+                    arrived[reader].extend(all.filter(|_| below(3) == 0));
+                    let has = |number| arrived[reader].contains(&number);
+                    confirm(&mut sender, reader, has, now);
+                    assert_eq!(overtaken(&sender, now), 0, "seed {seed}");
+                    continue;
+                }
+                let (found, before) = (overtaken(&sender, now), sender.counters.lost);
+                (turns, lost) = (turns + 1, lost + found);
+                if now >= sender.losses.look_at {
+                    looks += 1;
+                    sender.lose_overtaken(now);
+                    sender.advance();
+                }
+                assert_eq!(sender.counters.lost - before, found, "seed {seed}");
+            }
+        }
+        assert!(looks < turns / 2 && lost > 100, "{looks} of {turns}, {lost} lost");
     }
 }
