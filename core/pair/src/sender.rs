@@ -74,6 +74,8 @@ struct Flying {
     /// A bit for each reader that has confirmed the packet.
     confirmed: u64,
     is_settled: bool,
+    /// True if it is lost because others have overtaken it. It may be late only.
+    is_overtaken: bool,
     /// Of a long record the number of bytes, and the time at which it counts as lost.
     long: Option<(usize, u64)>,
 }

@@ -286,7 +286,7 @@ fn run(pair: &mut Pair, step: Step) {
         Step::WriteUnsent(room) => {
             if pair.write(room) {
                 pair.to_partner.pop();
-                pair.sender.note_unsent(1);
+                pair.sender.note_unsent(1, pair.now);
             }
         }
         Step::NewConnection => pair.sender.note_new_connection(),
@@ -705,7 +705,7 @@ fn a_long_record_that_was_not_sent_is_lost_at_once() {
         ends.0.change(1, 0);
         write_long(&mut ends.0, 0, 1).expect("the long record");
         if is_refused {
-            ends.0.note_unsent(1);
+            ends.0.note_unsent(1, 0);
         } else {
             ends.0.change(2, 0);
             write_long(&mut ends.0, 0, 1).expect("a short record");

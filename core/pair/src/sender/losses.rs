@@ -20,6 +20,9 @@ const GRANULARITY: u64 = 1_000_000;
 const REMEMBERED: u64 = 10_000_000_000;
 const MOST_DISORDER: u64 = 10_000_000;
 
+/// Least time from the beginning of a watch for a lost packet to that of the next one.
+const WATCHES: u64 = 1_000_000_000;
+
 /// Packets that one look repeats because of their time.
 const REPEATED: usize = 2;
 
@@ -54,6 +57,10 @@ pub(super) struct Losses {
     /// repetitions since one arrived.
     quiet_since: u64,
     repetitions: u32,
+    /// A packet that was lost because others have overtaken it, and the time up to which the stream
+    /// waits for it all the same; and the time from which the next one may be watched for.
+    watched: Option<(u64, u64)>,
+    next_watch: u64,
     /// Time at which a packet that others have overtaken becomes old enough to be lost, unless a
     /// confirmation comes before.
     pub(super) look_at: u64,
@@ -97,10 +104,36 @@ impl Losses {
         };
         let is_present = now.saturating_sub(self.disordered_at) <= REMEMBERED;
         let disorder = if is_present { self.disorder.saturating_add(self.disorder / 8) } else { 0 };
-        let disorder = disorder.min(MOST_DISORDER.saturating_add(2 * smoothed));
+        let disorder = disorder.min(self.most_disorder());
         let long = smoothed.max(latest);
         let margin = (4 * variation).max(long / 8).max(GRANULARITY);
         (disorder.max(smoothed), disorder.max(long.saturating_add(margin)))
+    }
+
+    /// Longest disorder that counts.
+    fn most_disorder(&self) -> u64 {
+        let smoothed = self.measured.map_or(0, |measured| measured.smoothed);
+        MOST_DISORDER.saturating_add(2 * smoothed)
+    }
+
+    /// A packet that was sent at a time is lost because others have overtaken it. It may be late
+    /// only. While the numbers of later packets stay valid, its confirmation tells: the floor waits
+    /// for it as long as for a packet on such a link.
+    fn watch(&mut self, number: u64, sent: u64, now: u64) {
+        if now >= self.next_watch {
+            self.watched = Some((number, sent.saturating_add(self.most_disorder())));
+            self.next_watch = now.saturating_add(WATCHES);
+        }
+    }
+
+    /// True if the stream waits for a lost packet.
+    pub(super) fn watches(&self, number: u64, now: u64) -> bool {
+        self.watched.is_some_and(|(watched, until)| watched == number && now < until)
+    }
+
+    /// The stream waits for no lost packet.
+    pub(super) fn end_watch(&mut self) {
+        self.watched = None;
     }
 
     /// Time from which the ages of [`Losses::overtaken`] may be others without a confirmation.
@@ -141,7 +174,7 @@ impl Sender {
                 oldest.into_iter().for_each(|at| self.lose(at));
             }
         }
-        self.advance();
+        self.advance(now);
     }
 
     /// Packets that later ones have overtaken count as lost, once they are old enough. Without a
@@ -173,6 +206,8 @@ impl Sender {
             let is_some = greatest.saturating_sub(number) >= REORDERED;
             let least = if is_some { of_some } else { of_any };
             if age >= least {
+                self.losses.watch(number, flying.sent, now);
+                self.flying[at].is_overtaken = true;
                 self.lose(at);
             } else {
                 look_at = look_at.min(flying.sent.saturating_add(least));
@@ -293,7 +328,7 @@ mod tests {
                 if now >= sender.losses.look_at {
                     looks += 1;
                     sender.lose_overtaken(now);
-                    sender.advance();
+                    sender.advance(now);
                 }
                 assert_eq!(sender.counters.lost - before, found, "seed {seed}");
             }

@@ -2,7 +2,7 @@
 
 use super::long::LONG;
 use super::{Checkpoint, Flying, MOST_READERS, Sender};
-use crate::packet::Confirmation;
+use crate::packet::{Confirmation, WINDOW};
 
 impl Sender {
     /// A reader has confirmed packets. A confirmation of a packet that was never sent is ignored,
@@ -30,28 +30,28 @@ impl Sender {
             if number > greatest {
                 break;
             }
-            if self.flying[at].is_settled {
+            let Flying { sent, confirmed, is_settled, is_overtaken, long, .. } =
+                &mut self.flying[at];
+            if *is_settled && !*is_overtaken || !confirmation.contains(number) {
                 continue;
             }
-            if !confirmation.contains(number) {
-                continue;
-            }
-            let Flying { sent, confirmed, long, .. } = &mut self.flying[at];
+            // A packet of before the floor may count as arrived. One on its way, lost or not, has
+            // arrived.
             if *confirmed & 1 << reader == 0 && long.is_none() {
                 let took = now.saturating_sub(*sent);
                 if number < before {
                     self.losses.note_overtaken(took, now);
-                } else if number == greatest {
+                } else if number == greatest && !*is_settled {
                     self.losses.measure(took);
                 }
             }
             *confirmed |= 1 << reader;
-            if *confirmed == all {
+            if *confirmed == all && !*is_settled {
                 self.settle(at, number, now);
             }
         }
         self.lose_overtaken(now);
-        self.advance();
+        self.advance(now);
     }
 
     /// Packets that were sent before a time, and are unconfirmed, count as lost. A long record has
@@ -68,7 +68,8 @@ impl Sender {
                 self.lose(at);
             }
         }
-        self.advance();
+        self.losses.end_watch();
+        self.advance(now);
     }
 
     /// A packet has arrived at all readers.
@@ -105,13 +106,13 @@ impl Sender {
     }
 
     /// The last packets, this number, were not sent: their keys are to be sent again.
-    pub fn note_unsent(&mut self, number: usize) {
+    pub fn note_unsent(&mut self, number: usize, now: u64) {
         for at in self.flying.len().saturating_sub(number)..self.flying.len() {
             if !self.flying[at].is_settled {
                 self.lose(at);
             }
         }
-        self.advance();
+        self.advance(now);
     }
 
     pub(super) fn lose(&mut self, at: usize) {
@@ -147,8 +148,14 @@ impl Sender {
         }
     }
 
-    pub(super) fn advance(&mut self) {
+    /// Raises the floor beyond packets that have arrived or are lost. It waits for one that is
+    /// watched for, unless half of the window has gone after that.
+    pub(super) fn advance(&mut self, now: u64) {
         while self.flying.front().is_some_and(|flying| flying.is_settled) {
+            let has_room = self.next - self.floor < WINDOW / 2;
+            if has_room && self.losses.watches(self.floor, now) {
+                break;
+            }
             self.flying.pop_front();
             self.floor += 1;
         }

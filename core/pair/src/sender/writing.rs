@@ -104,8 +104,16 @@ impl Sender {
         self.awaited_packets = if is_one_more { self.awaited_packets + 1 } else { 0 };
         self.counters.note_packet(keys.len(), bytes.len());
         let since = since.map_or(now, |since| since.min(now));
-        let (confirmed, is_settled) = (0, false);
-        self.flying.push_back(Flying { keys, sent: now, since, confirmed, is_settled, long });
+        let flying = Flying {
+            keys,
+            sent: now,
+            since,
+            confirmed: 0,
+            is_settled: false,
+            is_overtaken: false,
+            long,
+        };
+        self.flying.push_back(flying);
         self.next += 1;
         self.pace.note_sent();
         bytes

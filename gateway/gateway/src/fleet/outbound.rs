@@ -256,7 +256,7 @@ impl Outbound {
         let mut packets = self.packets.drain(..);
         let is_full = !packets.by_ref().all(&mut send);
         let unsent = usize::from(is_full) + packets.count();
-        self.sender.note_unsent(unsent);
+        self.sender.note_unsent(unsent, now.0);
         self.has_more = has_more && unsent == 0;
         self.check(now);
         self.tell_state((engine, hosts, ports), ranges, (now, epoch), &mut send);
