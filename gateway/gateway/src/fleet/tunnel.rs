@@ -314,6 +314,11 @@ impl Fleet {
         }
     }
 
+    /// Forgets silent routers outside that are no longer `hops`: the configuration has changed.
+    pub(crate) fn keep_silent(&self, hops: impl Fn(Ipv4Addr) -> bool) {
+        self.board.ways().keep_silent(hops);
+    }
+
     /// Counts a packet of the tunnel that this node cannot take.
     pub(crate) fn refuse_passed(&self) {
         self.board.tunnel().refuse();

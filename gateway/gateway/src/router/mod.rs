@@ -186,6 +186,8 @@ pub struct Router {
     ports: Vec<Port>,
     learnt: Arc<LearntRoutes>,
     outbox: Outbox,
+    /// True if routes may be learnt: routers outside come and go with them.
+    learns: bool,
 }
 
 impl Router {
@@ -204,7 +206,8 @@ impl Router {
         let ports: Result<Vec<Port>, RouterError> = links(settings).map(port).collect();
         let ports = ports?;
         let errors = Errors::new(&settings.engine.limits, least_mtu(&ports));
-        Ok(Self { ports, learnt: Arc::default(), outbox: Outbox::new(errors) })
+        let (outbox, learns) = (Outbox::new(errors), settings.kernel.learn.is_some());
+        Ok(Self { ports, learnt: Arc::default(), outbox, learns })
     }
 
     /// Finds the next hop of an IP packet that leaves by a link. The frame's bytes are the packet.
@@ -242,7 +245,7 @@ impl Router {
         frame: &mut Frame<'_>,
         origin: Option<Origin>,
     ) -> Fate {
-        let Self { ports, learnt, outbox } = self;
+        let Self { ports, learnt, outbox, .. } = self;
         let (port, learnt) = (&mut ports[index(link)], learnt.of(index(link)));
         let hop = match destination(frame.bytes()).map(|to| port.routes.next_hop(to, learnt)) {
             Some(Hop::Neighbor(hop)) => hop,
@@ -474,7 +477,15 @@ impl Router {
 
     /// Routers outside that have not answered for their hardware addresses since the last call.
     pub(crate) fn take_silent(&mut self) -> Vec<Ipv4Addr> {
-        std::mem::take(&mut self.outbox.silent)
+        let mut silent = std::mem::take(&mut self.outbox.silent);
+        silent.retain(|router| self.may_be_hop(*router));
+        silent
+    }
+
+    /// True if a route may lead to a router outside. Without learnt routes, those of the
+    /// configuration tell.
+    pub(crate) fn may_be_hop(&self, router: Ipv4Addr) -> bool {
+        self.learns || self.ports[index(Link::OUTSIDE)].routes.is_next_hop(router)
     }
 
     /// True if the hardware address of a router outside is known that is none of `silent`. If it is

@@ -8,7 +8,7 @@ mod undelivered;
 
 use super::resolution::Received;
 use super::*;
-use crate::{Route, SideSettings};
+use crate::{LearnSettings, Route, SideSettings};
 use natgate_engine::{AddressRange, Config, Direction, Outcome, PoolConfig, Prefix, StaticMapping};
 use natgate_io::HEADROOM;
 use natgate_wire::link::ethertype;
@@ -99,6 +99,30 @@ fn a_router_outside_is_known_as_long_as_its_hardware_address_is() {
     router.learn(Arc::default());
     router.relink(Link::OUTSIDE, OUTSIDE);
     assert!(!router.finds_router(at(0), &[], false));
+}
+
+/// Routers come and go with learnt routes. Otherwise the configuration has them, and packets may
+/// still wait for one that a reload has removed.
+#[test]
+fn a_silent_router_counts_while_a_route_may_lead_to_it() {
+    for learns in [false, true] {
+        let mut before = settings();
+        before.kernel.learn = learns.then_some(LearnSettings { table: 254 });
+        let mut router = Router::new(&before, &[INSIDE, OUTSIDE]).expect("the settings are right");
+        let silence = |router: &mut Router, from: u64| {
+            (0..100).for_each(|turn| router.advance(at(from + 100 * turn)));
+            router.take_silent()
+        };
+        assert_eq!(send(&mut router, at(0), Side::Outside, "198.18.0.1").0, Fate::Kept);
+        assert_eq!(silence(&mut router, 0), [ip("192.0.2.253")]);
+        assert_eq!(send(&mut router, at(10_000), Side::Outside, "198.18.0.1").0, Fate::Kept);
+        let after = Settings { routes: Vec::new(), ..before.clone() };
+        let renewal = Renewal::new(&before, &after).expect("the settings are right");
+        router.renew(renewal, |_| OUTSIDE);
+        assert!(router.may_be_hop(ip("192.0.2.254")));
+        assert_eq!(router.may_be_hop(ip("192.0.2.253")), learns);
+        assert_eq!(silence(&mut router, 10_000).len(), usize::from(learns));
+    }
 }
 
 /// Sends a packet of 40 bytes; returns the frame if it is ready.

@@ -58,6 +58,7 @@ impl Worker {
             let (engine, hosts, algs) = self.stages.copied(now);
             fleet.renew(engine, &hosts);
             fleet.renew_algs(now, (&*engine, algs));
+            fleet.keep_silent(|router| self.stages.router.may_be_hop(router));
         }
         if let Some(tunnel) = &mut self.stages.tunnel {
             tunnel.renew();

@@ -3,8 +3,10 @@
 //!
 //! One silent router is no reason: any host inside can send a packet to a router that has gone, if
 //! there is a route. A router counts as answering as long as a worker has its hardware address.
-//! After all have been silent, one has to answer: workers ask for them. A router that was silent
-//! answers to the worker that noticed its silence: others may know its address of before.
+//! After all have been silent, one has to answer: workers ask for them. So it is also if no route
+//! leads to a router any more: a routing daemon withdraws the routes to one that has gone. Only a
+//! reload of the configuration forgets a router without a route. A router that was silent answers
+//! to the worker that noticed its silence: others may know its address of before.
 
 use natgate_engine::Timestamp;
 use std::net::Ipv4Addr;
@@ -77,6 +79,12 @@ impl Ways {
         (routers, !silent.is_empty())
     }
 
+    /// Forgets silent routers that are no longer `hops`: the configuration has changed.
+    pub(crate) fn keep_silent(&self, hops: impl Fn(Ipv4Addr) -> bool) {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        silent.retain(|one| hops(one.router));
+    }
+
     /// Tells whether a worker knows a router that does not count as silent.
     pub(crate) fn note_router(&self, worker: usize, has_router: bool) {
         self.workers[worker].has_router.store(has_router, Ordering::Relaxed);
@@ -133,6 +141,17 @@ mod tests {
         assert_eq!(ways.note_silent(1, later, &[]), (vec![], false));
         ways.note_router(0, false);
         assert!(ways.deliver(later), "it is no longer in use, and has not been silent");
+    }
+
+    #[test]
+    fn a_reload_forgets_silent_routers_without_routes() {
+        let (ways, now) = (Ways::new(2), Timestamp(1_000_000_000));
+        ways.note_silent(0, now, &[router(1), router(2)]);
+        ways.keep_silent(|hop| hop == router(2));
+        assert!(!ways.deliver(now), "a router is left");
+        assert_eq!(ways.note_silent(1, now, &[]), (vec![router(2)], true));
+        ways.keep_silent(|_| false);
+        assert!(ways.deliver(now), "no packet needs a router");
     }
 
     #[test]
