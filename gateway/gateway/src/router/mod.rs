@@ -188,6 +188,9 @@ pub struct Router {
     outbox: Outbox,
     /// True if routes may be learnt: routers outside come and go with them.
     learns: bool,
+    /// Number of the first router outside to ask for, of those that are not known, and the time up
+    /// to which it is the first one.
+    sought: (usize, Timestamp),
 }
 
 impl Router {
@@ -206,8 +209,9 @@ impl Router {
         let ports: Result<Vec<Port>, RouterError> = links(settings).map(port).collect();
         let ports = ports?;
         let errors = Errors::new(&settings.engine.limits, least_mtu(&ports));
-        let (outbox, learns) = (Outbox::new(errors), settings.kernel.learn.is_some());
-        Ok(Self { ports, learnt: Arc::default(), outbox, learns })
+        let (learnt, outbox) = (Arc::default(), Outbox::new(errors));
+        let (learns, sought) = (settings.kernel.learn.is_some(), (0, Timestamp(0)));
+        Ok(Self { ports, learnt, outbox, learns, sought })
     }
 
     /// Finds the next hop of an IP packet that leaves by a link. The frame's bytes are the packet.
@@ -489,7 +493,7 @@ impl Router {
     }
 
     /// True if the hardware address of a router outside is known that is none of `silent`. If it is
-    /// not, and the caller `asks`, the others are asked for, a few at least.
+    /// not, and the caller `asks`, the others are asked for, a few at a time, in turn.
     pub(crate) fn finds_router(&mut self, now: Timestamp, silent: &[Ipv4Addr], asks: bool) -> bool {
         let place = index(Link::OUTSIDE);
         let port = &self.ports[place];
@@ -498,8 +502,16 @@ impl Router {
         if others.clone().any(|hop| port.neighbors.known(hop).is_some()) {
             return true;
         }
-        let asked = if asks { MOST_SOUGHT } else { 0 };
-        let others: Vec<Ipv4Addr> = others.take(asked).collect();
+        let count = others.clone().count();
+        if !asks || count == 0 {
+            return false;
+        }
+        let (first, until) = &mut self.sought;
+        if now >= *until {
+            (*first, *until) = (*first + MOST_SOUGHT, now.plus(RETRY * TRIES.into()));
+        }
+        let in_turn = others.cycle().skip(*first % count);
+        let others: Vec<Ipv4Addr> = in_turn.take(count.min(MOST_SOUGHT)).collect();
         others.into_iter().for_each(|hop| self.seek(now, Link::OUTSIDE, hop));
         false
     }

@@ -13,6 +13,7 @@ use natgate_engine::{AddressRange, Config, Direction, Outcome, PoolConfig, Prefi
 use natgate_io::HEADROOM;
 use natgate_wire::link::ethertype;
 use natgate_wire::{Ipv4, arp};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const INSIDE: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -123,6 +124,34 @@ fn a_silent_router_counts_while_a_route_may_lead_to_it() {
         assert_eq!(router.may_be_hop(ip("192.0.2.253")), learns);
         assert_eq!(silence(&mut router, 10_000).len(), usize::from(learns));
     }
+}
+
+/// There may be more than are asked for at once.
+#[test]
+fn routers_outside_are_asked_for_in_turn() {
+    let mut router = router();
+    let route = |last: u8| {
+        let via = Ipv4Addr::new(192, 0, 2, last);
+        Route { prefix: Prefix::new(Ipv4Addr::new(8, last, 0, 0), 16), via, side: Side::Outside }
+    };
+    let networks = [None, Some(prefix("192.0.2.0", 24))];
+    let (learnt, _) = LearntRoutes::new(networks, (100..140).map(route));
+    router.learn(Arc::new(learnt));
+    let mut asked = BTreeSet::new();
+    for turn in 0..100 {
+        let now = at(100 * turn);
+        router.advance(now);
+        assert!(!router.finds_router(now, &[], true));
+        let before = asked.len();
+        asked.extend(outputs(&mut router).into_iter().filter_map(|out| match out {
+            Out::Arp(_, _, message) => Some(message.target),
+            Out::Packet(..) => None,
+        }));
+        assert!(asked.len() <= before + MOST_SOUGHT);
+        let rounds = now.since(at(0)).as_secs() as usize / 3 + 1;
+        assert!(asked.len() <= rounds * MOST_SOUGHT, "{} in {rounds} rounds", asked.len());
+    }
+    assert_eq!(asked.len(), 42, "with the configured ones");
 }
 
 /// Sends a packet of 40 bytes; returns the frame if it is ready.
