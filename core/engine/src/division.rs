@@ -174,7 +174,7 @@ impl Engine {
     /// others. `words` counts words of 64 ports.
     pub fn own_only(&mut self, address: Ipv4Addr, words: &[Range<usize>]) {
         if let Some(index) = self.external.index(address.to_bits()) {
-            self.external.own_only(index, |word| words.iter().any(|own| own.contains(&word)));
+            self.external.own_only(index, words);
         }
     }
 

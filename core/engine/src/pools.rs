@@ -7,6 +7,7 @@ use crate::realms::broadcasts;
 use crate::subscriber::Takes;
 use crate::translate::PoolWatches;
 use crate::{Change, ConfigError, Draining, Engine, MappingId, MappingKind, PoolChange};
+use core::net::Ipv4Addr;
 
 impl Engine {
     /// The configuration in force, with its pools in the engine's numbering and without its rules.
@@ -87,6 +88,12 @@ impl Engine {
     /// that the operator drains, and addresses that change or leave their pool.
     pub fn draining(&self) -> impl Iterator<Item = Draining> + '_ {
         self.external.draining()
+    }
+
+    /// The external addresses that are in no pool any more, and of which a subscriber still has a
+    /// block, or a mapping, or ports are held.
+    pub fn left_addresses(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+        self.external.left()
     }
 
     /// True if the pools in force allow a subscriber's mapping to stay: its address stays in its

@@ -27,6 +27,7 @@ use natgate_engine::{
 use natgate_io::Device;
 use natgate_ipv6::{Pairs, StaticHost};
 use natgate_wire::arp::Mac;
+use std::collections::HashSet;
 use std::fmt::{self, Debug, Formatter};
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -73,6 +74,8 @@ pub struct Numbered {
     partition: Option<Arc<Partition>>,
     /// Numbers of the hosts that static mappings of NAT64 are to have.
     numbers: Vec<Ipv4Addr>,
+    /// Addresses in no pool of which an engine still has something.
+    left: HashSet<Ipv4Addr>,
 }
 
 impl Numbered {
@@ -127,7 +130,7 @@ impl Prepared {
         numbered: Numbered,
         new: Settings,
     ) -> Result<Self, ConfigError> {
-        let Numbered { config, workers, partition, numbers } = numbered;
+        let Numbered { config, workers, partition, numbers, left } = numbered;
         let mut new = new;
         let added = new.ipv6.add_realms(&mut new.engine, &numbers);
         added.map_err(|message| ConfigError { message })?;
@@ -150,8 +153,11 @@ impl Prepared {
             }
         };
         let settings = new.in_numbers_of(&of_engine);
-        let partition =
-            partition.map(|before| Arc::new(Partition::of(&settings, workers, Some(&before))));
+        let partition = partition.map(|before| {
+            let mut partition = Partition::of(&settings, workers, Some(&before));
+            partition.forget_left(&before, |address| left.contains(&address));
+            Arc::new(partition)
+        });
         let part = |number| -> Result<Part, ConfigError> {
             let wiring = Rewiring::new(in_force, &settings)?;
             let router = Renewal::new(in_force, &settings);
@@ -236,7 +242,13 @@ type WriteReply = SyncSender<(Box<Writing>, bool)>;
 type ReviewReply = SyncSender<(Result<Review, CommandError>, Box<Part>)>;
 
 /// Answer to [`Command::Numbered`].
-type Numbering = (Config, Option<Arc<Partition>>, Vec<Option<Ipv4Addr>>);
+struct Numbering {
+    config: Config,
+    partition: Option<Arc<Partition>>,
+    numbers: Vec<Option<Ipv4Addr>>,
+    /// Addresses in no pool of which the engine still has something.
+    left: Vec<Ipv4Addr>,
+}
 
 enum Command {
     /// Asks for the state from which settings are prepared, and reserves numbers for the hosts of
@@ -387,16 +399,18 @@ impl Commander {
         let ask = |of: &Arc<CommandSender>| of.ask(|to| Command::Numbered(hosts.clone(), to))?;
         let answers: Vec<Numbering> = workers.iter().map(ask).collect::<Result<_, _>>()?;
         let mut answers = answers.into_iter();
-        let (config, partition, numbers) = answers.next().ok_or(CommandError::Stopping)?;
-        let mut numbers = numbers;
-        let config = answers.fold(config, |all, (config, _, others)| {
+        let first = answers.next().ok_or(CommandError::Stopping)?;
+        let Numbering { config, partition, mut numbers, left } = first;
+        let mut left = HashSet::from_iter(left);
+        let config = answers.fold(config, |all, other| {
             // Each worker numbers its own hosts.
-            let pairs = numbers.iter_mut().zip(others);
+            let pairs = numbers.iter_mut().zip(other.numbers);
             pairs.for_each(|(number, other)| *number = number.or(other));
-            all.with_numbers_of(config)
+            left.extend(other.left);
+            all.with_numbers_of(other.config)
         });
         let numbers = numbers.into_iter().flatten().collect();
-        Ok(Numbered { config, workers: workers.len(), partition, numbers })
+        Ok(Numbered { config, workers: workers.len(), partition, numbers, left })
     }
 
     /// Puts new settings in force and waits until every mapping has been checked.

@@ -413,6 +413,17 @@ impl ExternalPorts {
         })
     }
 
+    /// The addresses that are in no pool any more, and still have a subscriber's block, a mapping or
+    /// held ports.
+    pub(crate) fn left(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+        let slots = self.slots.iter().zip(&self.addresses);
+        let has_left = |slot: &Slot| match slot.is_known {
+            true => slot.target == NO_POOL,
+            false => slot.busy > 0,
+        };
+        slots.filter(move |(slot, _)| has_left(slot)).map(|(_, &one)| Ipv4Addr::from_bits(one))
+    }
+
     /// True if a subscriber's mapping may keep this external endpoint. Then the address stays in
     /// its pool, the pool uses the port, no static mapping has the address for the protocol, and
     /// the port is in the subscriber's own blocks or ports if the pool shares ports out.

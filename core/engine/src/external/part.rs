@@ -133,12 +133,27 @@ impl ExternalPorts {
         self.part.mask(index, word) != 0
     }
 
-    /// Gives out from now on exactly the ports of an address whose words `is_own` accepts.
-    pub(crate) fn own_only(&mut self, index: u32, is_own: impl Fn(usize) -> bool) {
-        for word in 0..WORDS {
-            if (self.part.mask(index, word) != 0) != is_own(word) {
-                self.pass_on(index, word..word + 1, is_own(word));
+    /// Gives out exactly these words of ports of an address from now on.
+    pub(crate) fn own_only(&mut self, index: u32, own: &[Range<usize>]) {
+        let Some(owned) = &self.part.owned else { return };
+        let (before, mut after) = (owned.words[index as usize], NO_WORDS);
+        for word in own.iter().cloned().flatten().filter(|word| *word < WORDS) {
+            after[word / 64] |= 1 << (word % 64);
+        }
+        if before == after {
+            return;
+        }
+        let has = |words: &Words, word: usize| words[word / 64] >> (word % 64) & 1 != 0;
+        let mut first = 0;
+        while first < WORDS {
+            let is_own = has(&after, first);
+            let changes =
+                |word: &usize| has(&after, *word) == is_own && has(&before, *word) != is_own;
+            let end = first + (first..WORDS).take_while(changes).count();
+            if end > first {
+                self.pass_on(index, first..end, is_own);
             }
+            first = end.max(first + 1);
         }
     }
 

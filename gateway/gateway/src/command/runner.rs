@@ -5,8 +5,8 @@
 //! beside the command.
 
 use super::{
-    CheckReply, Command, CommandError, Commands, Part, Past, Reconfigured, Reply, ReviewReply,
-    WriteReply,
+    CheckReply, Command, CommandError, Commands, Numbering, Part, Past, Reconfigured, Reply,
+    ReviewReply, WriteReply,
 };
 use crate::alg::{Algs, Aside};
 use crate::handover::{Legacy, Writing};
@@ -198,8 +198,10 @@ impl CommandRunner {
                 let numbers = hosts.map_or(Ok(Vec::new()), |hosts| {
                     reserve(translator.as_deref_mut(), &hosts, *now)
                 });
-                let numbering =
-                    numbers.map(|numbers| (numbered(engine.config()), partition, numbers));
+                let numbering = numbers.map(|numbers| {
+                    let left = engine.left_addresses().collect();
+                    Numbering { config: numbered(engine.config()), partition, numbers, left }
+                });
                 let _ = reply.send(numbering);
             }
             Command::Invite(alone, reply) => {

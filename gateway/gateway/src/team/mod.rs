@@ -221,7 +221,8 @@ impl Member {
     pub(crate) fn set_partition(&mut self, partition: Arc<Partition>, engine: &mut Engine) {
         self.partition = partition;
         self.lender.look_after(engine.config());
-        self.settle(engine);
+        // A worker gives words up before it enters their next owner in the partition.
+        self.settle_only(engine);
     }
 
     /// Gives the engine the ports that this worker owns.

@@ -8,12 +8,14 @@
 //! owners, and read it with each packet from outside.
 
 mod handed;
+mod left;
 mod packet_owner;
 mod servers;
 mod strays;
 
 use crate::limits::MOST_WORKERS;
 use crate::settings::Settings;
+use left::Left;
 use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, RecordHost, Side, bucket};
 use natgate_io::{MOST_STRETCHES, Share, Stretch};
 use natgate_ipv6::{Division, HostRealms};
@@ -144,6 +146,8 @@ pub(crate) struct Partition {
     ipv6: Option<(Division, HostRealms)>,
     /// Sorted by address.
     rows: Vec<Row>,
+    /// Addresses that the configuration does not have any more.
+    left: Left,
     plans: Vec<Plan>,
     /// Owners of hosts that were fixed: most differ from the arithmetic.
     hosts: HashMap<(u16, u32), usize>,
@@ -193,6 +197,7 @@ impl Partition {
                 (division, realms)
             }),
             rows: Vec::new(),
+            left: Left::default(),
             plans: Vec::new(),
             hosts: HashMap::new(),
             has_odd: Box::new([false; BUCKETS]),
@@ -220,6 +225,7 @@ impl Partition {
             }
         }
         partition.rows.sort_unstable_by_key(|row| row.address);
+        partition.left = before.map_or_else(Left::default, |before| before.left_behind(&partition));
         partition.fix(config);
         partition
     }
@@ -232,8 +238,8 @@ impl Partition {
         plan: Option<usize>,
     ) {
         let address = address.to_bits();
-        let known = before.and_then(|before| before.row(address));
-        let owners = known.map_or_else(owners, |row| Arc::clone(&row.owners));
+        let known = before.and_then(|before| before.owners_of(address));
+        let owners = known.map_or_else(owners, Arc::clone);
         self.rows.push(Row { address, owners, plan, has_fixed: false });
     }
 
@@ -467,16 +473,16 @@ impl Partition {
         address: Ipv4Addr,
         words: &Range<usize>,
     ) -> Vec<Range<usize>> {
-        let all = self.row(address.to_bits()).map(|row| row.owners.stretches(worker));
+        let all = self.owners_of(address.to_bits()).map(|owners| owners.stretches(worker));
         let common = |run: Range<usize>| run.start.max(words.start)..run.end.min(words.end);
         all.into_iter().flatten().map(common).filter(|run| !run.is_empty()).collect()
     }
 
     /// Makes a worker the owner of ports, by words.
     pub(super) fn give(&self, address: Ipv4Addr, words: Range<usize>, worker: usize) {
-        let Some(row) = self.row(address.to_bits()) else { return };
-        row.owners.split.store(true, Ordering::Relaxed);
-        for word in &row.owners.words[words] {
+        let Some(owners) = self.owners_of(address.to_bits()) else { return };
+        owners.split.store(true, Ordering::Relaxed);
+        for word in &owners.words[words] {
             word.store(worker as u8, Ordering::Release);
         }
     }

@@ -2,7 +2,9 @@
 //! a single worker.
 
 use crate::world::*;
-use natgate_engine::{AddressRange, Direction, DropReason, Outcome, StaticMapping, Timestamp};
+use natgate_engine::{
+    AddressRange, Allocation, BlockConfig, Direction, DropReason, Outcome, StaticMapping, Timestamp,
+};
 use natgate_gateway::{CommandError, Commander, Prepared, Settings, Worker, team, team_commands};
 use natgate_io::Device;
 use natgate_io::memory::{self, Wire};
@@ -628,6 +630,47 @@ fn a_reload_is_everybodys() {
     for (host, external) in ends {
         let packet = one(team.send_inside(&udp((host, 4000), (REMOTE, 53), b"x")).outside);
         assert_eq!(source(&packet), external);
+    }
+}
+
+/// Subscribers keep their blocks of an address while it is in no pool.
+#[test]
+fn no_block_has_two_subscribers_after_an_address_has_left_and_come_back() {
+    const SIZE: u16 = 64;
+    let with = |first, last| {
+        let mut settings = with_pool(1, (2048, 3071));
+        let release_after = Duration::from_secs(3600);
+        let block = BlockConfig { size: SIZE, max_per_subscriber: 1, release_after };
+        let pool = &mut settings.engine.pools[0];
+        pool.allocation = Some(Allocation::Block(block));
+        let [first, last] = [first, last].map(|last| Ipv4Addr::new(203, 0, 113, last));
+        pool.addresses = vec![AddressRange { first, last }];
+        settings.engine.limits.unanswered_give_way = false;
+        settings
+    };
+    let mut team = Team::new(&with(1, 3), 2);
+    // The third address is the first worker's, and then would be the second one's.
+    let hosts = |team: &mut Team, numbers: std::ops::Range<u32>| {
+        let mut blocks = HashMap::new();
+        for host in numbers.map(subscriber) {
+            let out = team.send_inside(&udp((host, 4000), (REMOTE, 53), b"x")).outside;
+            team.now = team.now.plus(Duration::from_millis(20));
+            for (address, port) in out.iter().map(|packet| source(packet)) {
+                let before = blocks.insert((address, port / SIZE), host);
+                assert_eq!(before, None, "{address} {port}");
+            }
+        }
+        blocks
+    };
+    let third = Ipv4Addr::new(203, 0, 113, 3);
+    let begun = hosts(&mut team, 0..24);
+    assert!(begun.keys().any(|(address, _)| *address == third));
+    reload(&mut team, &with(1, 3), with(1, 2));
+    reload(&mut team, &with(1, 2), with(2, 3));
+    let blocks = hosts(&mut team, 24..90);
+    assert_eq!(blocks.len() + begun.keys().filter(|(one, _)| *one != EXTERNAL).count(), 32);
+    for (place, host) in begun {
+        assert!(!blocks.contains_key(&place), "{host} has it for an hour");
     }
 }
 

@@ -2,10 +2,11 @@
 //! partition at the start, but ports change hands, and workers that join get some of the
 //! subscribers.
 
-use super::{BUCKETS, Partition, Row, WORDS};
+use super::{BUCKETS, Owners, Partition, Row, WORDS};
 use crate::team::Division;
 use std::net::Ipv4Addr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Partition {
@@ -27,18 +28,21 @@ impl Partition {
         }
         let buckets = (0..BUCKETS).map(|bucket| self.buckets.of(bucket));
         let buckets = buckets.map(|(owner, former)| (owner as u8, former)).collect();
-        let row = |row: &Row| {
+        let address = |(address, owners): (u32, &Arc<Owners>)| {
             let mut runs: Vec<(u16, u8)> = Vec::new();
             for word in 0..WORDS {
-                let owner = row.owners.of(word) as u8;
+                let owner = owners.of(word) as u8;
                 match runs.last_mut() {
                     Some((words, last)) if *last == owner => *words += 1,
                     _ => runs.push((1, owner)),
                 }
             }
-            (row.address, runs)
+            (address, runs)
         };
-        Some(Division { buckets, addresses: self.rows.iter().map(row).collect() })
+        let rows = self.rows.iter().map(|row| (row.address, &row.owners));
+        // The configuration of the other process may have them again.
+        let all = rows.chain(self.left.each());
+        Some(Division { buckets, addresses: all.map(address).collect() })
     }
 
     /// Adopts the partition of another process; addresses unknown there keep their owners. `None`

@@ -102,8 +102,8 @@ impl Partition {
     /// The mapping of a port has ended at a worker: it is no stray any more. Returns false if it
     /// was none of this worker.
     pub(crate) fn note_end(&self, worker: usize, own: u8, address: Ipv4Addr, port: u16) -> bool {
-        let row = self.row(address.to_bits());
-        row.is_some_and(|row| row.owners.strays.clear_of(own, port, worker))
+        let owners = self.owners_of(address.to_bits());
+        owners.is_some_and(|owners| owners.strays.clear_of(own, port, worker))
     }
 
     /// Words of a block around the word of a port that a worker gives out.
