@@ -8,7 +8,7 @@ use natgate_engine::{
     AddressRange, Allocation, BlockConfig, Change, Config, Copies, CopyChange, Cursor, DropReason,
     Duty, Endpoint, Filter, NoNumbers, PairPort, PoolConfig, Side, StaticMapping,
 };
-use natgate_wire::protocol::UDP;
+use natgate_wire::protocol::{DCCP, UDP};
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::time::Duration;
@@ -324,4 +324,59 @@ fn an_engine_gives_up_blocks_of_the_address_with_the_most_of_them() {
     assert_eq!((given.0, given.1.len(), given.1.start % 4), (address, 4, 0));
     assert_eq!(lab.engine.free_ports(0, false), 0);
     assert_eq!(lab.engine.cede(0, None, false, 4), None);
+}
+
+/// All engines know the static mapping, and none gives out its ports.
+#[test]
+fn a_static_mapping_of_an_address_for_one_protocol_keeps_no_block_from_other_engines() {
+    let release_after = Duration::from_secs(60);
+    let block = BlockConfig { size: 256, max_per_subscriber: 1, release_after };
+    for allocation in [Allocation::Block(block), Allocation::Random] {
+        let of_pool = pool("203.0.113.1", "203.0.113.1", (2048, 2559));
+        let pools = vec![PoolConfig { allocation: Some(allocation), ..of_pool }];
+        let statics = vec![StaticMapping {
+            protocol: Some(DCCP),
+            internal: (Ipv4Addr::new(10, 0, 0, 9), None),
+            external: (ADDRESS, None),
+            ..StaticMapping::default()
+        }];
+        let config = Config { pools, statics, ..config() };
+        let mut labs = [Lab::new(&config), Lab::new(&config)];
+        labs.iter_mut().for_each(|lab| lab.engine.divide((0, 2), |_, _| true));
+        let [giver, taker] = &mut labs;
+        giver.engine.own(ADDRESS, 32..40);
+        let given = giver.engine.cede(0, None, false, 4);
+        assert_eq!(given, Some((ADDRESS, 32..36)));
+        taker.engine.own(ADDRESS, 32..36);
+        let free = [giver, taker].map(|lab| lab.engine.free_ports(0, false));
+        assert_eq!(free, [256, 256]);
+        let number = mapped(&mut labs[1], 5);
+        assert!((2048..2304).contains(&number), "{number}");
+    }
+}
+
+/// The addresses with the most free blocks have no word whose blocks are all free.
+#[test]
+fn an_engine_finds_blocks_to_give_up_behind_addresses_that_have_none() {
+    let address = |last| Ipv4Addr::new(203, 0, 113, last);
+    let release_after = Duration::from_secs(60);
+    let block = BlockConfig { size: 16, max_per_subscriber: 1, release_after };
+    let of_pool = pool("203.0.113.1", "203.0.113.9", (2048, 2175));
+    let pools = vec![PoolConfig { allocation: Some(Allocation::Block(block)), ..of_pool }];
+    let mut lab = Lab::new(&Config { pools, ..config() });
+    lab.engine.divide((0, 2), |_, _| true);
+    for last in 1..=9 {
+        lab.engine.own(address(last), 32..34);
+        let mut held = [0; 1024];
+        (held[32], held[33]) = match last {
+            // Three of the four blocks of the first word.
+            7 => (1 | 1 << 16 | 1 << 32, 0),
+            _ => (1, 1),
+        };
+        assert!(lab.engine.hold_ports(address(last), UDP, &held));
+    }
+    assert_eq!([1, 7].map(|last| lab.engine.free_ports_of(address(last), false)), [96, 80]);
+    let mut calls = (0..4).map(|_| lab.engine.cede(0, None, false, 1));
+    assert_eq!(calls.find_map(|given| given), Some((address(7), 33..34)));
+    assert!((0..4).all(|_| lab.engine.cede(0, None, false, 1).is_none()));
 }

@@ -413,8 +413,8 @@ impl ExternalPorts {
         })
     }
 
-    /// The addresses that are in no pool any more, and still have a subscriber's block, a mapping or
-    /// held ports.
+    /// The addresses that are in no pool any more, and still have a subscriber's block, a mapping
+    /// or held ports.
     pub(crate) fn left(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
         let slots = self.slots.iter().zip(&self.addresses);
         let has_left = |slot: &Slot| match slot.is_known {

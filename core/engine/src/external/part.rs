@@ -17,6 +17,9 @@ use core::ops::Range;
 /// Words of ports below 1024.
 const LOW_WORDS: usize = 1024 / 64;
 
+/// Addresses that a search for idle words reads if the one with the most free ports has none.
+const MORE_ADDRESSES: usize = 3;
+
 /// A bit for each word of an address's ports.
 type Words = [u64; WORDS / 64];
 
@@ -39,6 +42,8 @@ struct Owned {
     words: Vec<Words>,
     /// The addresses with own words.
     addresses: IndexSet,
+    /// The place in its pool of the address whose idle words are searched for next.
+    next_searched: usize,
 }
 
 impl Owned {
@@ -102,7 +107,7 @@ impl Part {
     fn divide(&mut self, room: usize, words: Words) {
         let mut addresses = IndexSet::new(room);
         (0..room as u32).for_each(|index| addresses.set(index, words != NO_WORDS));
-        self.owned = Some(Owned { words: vec![words; room], addresses });
+        self.owned = Some(Owned { words: vec![words; room], addresses, next_searched: 0 });
     }
 }
 
@@ -174,8 +179,8 @@ impl ExternalPorts {
     }
 
     /// Gives up at most `most` consecutive words of ports without owners, on one side of port 1024.
-    /// The words are of address `only`, or of the pool's address with the most free ports on that
-    /// side, or the most blocks without owners. A pool with blocks gives up whole blocks: otherwise
+    /// The words are of address `only`, or of one of the pool
+    /// ([`ExternalPorts::idle_words_of_pool`]). A pool with blocks gives up whole blocks: otherwise
     /// no engine could give the block to a subscriber ([`crate::Blocking::words_of_block`]).
     pub(crate) fn cede(
         &mut self,
@@ -188,21 +193,46 @@ impl ExternalPorts {
         if self.is_whole(pool) {
             return self.cede_whole(pool);
         }
+        let (index, words) = match only {
+            Some(index) if !self.is_open(index, pool) => return None,
+            Some(index) => (index, self.idle_words(index, is_low, most)?),
+            None => self.idle_words_of_pool(pool, is_low, most)?,
+        };
+        self.pass_on(index, words.clone(), false);
+        Some((index, words))
+    }
+
+    /// Idle words of the pool's address with the most free ports on a side of port 1024, or the
+    /// most blocks without owners. If that has none, a few other addresses follow: each call looks
+    /// at the next ones.
+    fn idle_words_of_pool(
+        &mut self,
+        pool: usize,
+        is_low: bool,
+        most: usize,
+    ) -> Option<(u32, Range<usize>)> {
+        let slots = &self.pools[pool].slots;
         let free = |index: &u32| match self.blocks.has(pool) {
             true => self.fewest_free_of(*index, is_low),
             false => self.ports[0].free_on_side(*index, is_low),
         };
-        let most_free = || self.pools[pool].slots.iter().copied().max_by_key(free);
-        let index = match only {
-            Some(index) => Some(index).filter(|&index| self.pool_of(index) == pool),
-            None => most_free(),
-        }?;
-        if self.slots[index as usize].is_foreign {
-            return None;
+        let idle_words = |index: u32| Some((index, self.idle_words(index, is_low, most)?));
+        let is_open = |index: &u32| self.is_open(*index, pool);
+        let best = slots.iter().copied().filter(is_open).max_by_key(free)?;
+        let mut found = idle_words(best);
+        let first = self.part.owned.as_ref()?.next_searched;
+        let mut next = first;
+        let places = (0..slots.len()).map(|step| (first + step) % slots.len());
+        let is_other = |index: &u32| *index != best && is_open(index) && free(index) > 0;
+        let others = places.filter(|place| is_other(&slots[*place]));
+        for place in others.take(MORE_ADDRESSES) {
+            if found.is_some() {
+                break;
+            }
+            (found, next) = (idle_words(slots[place]), place + 1);
         }
-        let words = self.idle_words(index, is_low, most)?;
-        self.pass_on(index, words.clone(), false);
-        Some((index, words))
+        self.part.owned.as_mut()?.next_searched = next;
+        found
     }
 
     /// Gives up consecutive words of an address whose block has a subscriber in another engine.
@@ -277,18 +307,19 @@ impl ExternalPorts {
         None
     }
 
-    /// True if all ports of a word that the pool may give out are free, for all protocols, and no
-    /// other port of the word has an owner. Without blocks, the pool has some of them.
+    /// True if all ports of a word that the address gives out are free, for all protocols, and no
+    /// other port of the word has an owner. Without blocks, it gives out some of them. A static
+    /// mapping of the whole address keeps the ports of its protocol at every engine.
     fn is_free_word(&self, pool: usize, index: u32, word: usize) -> bool {
-        let ranges = self.usable(pool, index).into_iter().flatten();
-        let usable = ranges.map(|(first, last)| super::ports::Range { first, last }.bits(word));
-        let ports = self.pools[pool].bits[word] & usable.fold(0, |all, bits| all | bits);
-        (ports != 0 || self.pools[pool].mode == Mode::Block)
-            && self.ports.iter().all(|of_protocol| {
-                let owners = &of_protocol.owner[index as usize * PORTS + word * 64..][..64];
-                of_protocol.free[index as usize * WORDS + word] & ports == ports
-                    && owners.iter().all(|&owner| owner == EMPTY)
-            })
+        let mut gives_some = self.pools[pool].mode == Mode::Block;
+        let is_free = self.ports.iter().enumerate().all(|(place, of_protocol)| {
+            let ports = self.given_out(index, place, word..word + 1).fold(0, |_, bits| bits);
+            gives_some |= ports != 0;
+            let owners = &of_protocol.owner[index as usize * PORTS + word * 64..][..64];
+            of_protocol.free[index as usize * WORDS + word] & ports == ports
+                && owners.iter().all(|&owner| owner == EMPTY)
+        });
+        is_free && gives_some
     }
 
     /// True if a word has ports of blocks, and none of these blocks has an owner.
