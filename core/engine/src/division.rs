@@ -209,6 +209,12 @@ impl Engine {
         index.map_or(0, |index| self.external.fewest_free_of(index, is_low))
     }
 
+    /// True if new mappings may have ports of an address of a pool, in this engine or in another
+    /// one that shares the work.
+    pub fn has_open_address(&self, pool: usize) -> bool {
+        pool < self.external.count_pools() && self.external.has_open(pool)
+    }
+
     /// True if a host inside has mappings or blocks here.
     pub fn knows(&self, realm: u16, address: Ipv4Addr) -> bool {
         self.subscribers.find(Host::new(realm, address.to_bits())).is_some()

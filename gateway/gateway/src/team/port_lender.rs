@@ -66,6 +66,15 @@ impl PortKind {
         }
     }
 
+    /// True if the engines may give out such ports. Those of the partner's slices of a pair, and of
+    /// addresses that drain, are of no use.
+    fn is_given_out(self, engine: &Engine) -> bool {
+        match self.address {
+            Some(address) => engine.assigns(address),
+            None => engine.has_open_address(self.pool),
+        }
+    }
+
     /// Number of free ports below which one of `workers` workers is short. With blocks it is that
     /// of two blocks at least, or of one if each worker has few blocks.
     fn least(self, config: &Config, workers: usize) -> u32 {
@@ -141,6 +150,8 @@ pub(super) struct PortLender {
     /// Kinds of ports to check, and the times from which each may be asked for again: by a worker
     /// that is short, and by one without a block.
     goods: Vec<(PortKind, [Timestamp; 2])>,
+    /// Place of the kind that is checked first, so that each has its turn.
+    next_kind: usize,
 }
 
 /// Numbers of ports that changed hands.
@@ -166,6 +177,7 @@ pub(super) fn port_lenders(wakers: &[Arc<Waker>]) -> Vec<PortLender> {
         next: Timestamp(0),
         asked: None,
         goods: Vec::new(),
+        next_kind: 0,
     };
     notes.into_iter().enumerate().map(lender).collect()
 }
@@ -179,8 +191,8 @@ pub(super) fn join(mut others: Vec<Mailbox>, own: &Arc<Waker>) -> (PortLender, M
     let (sender, notes) = sync_channel(2 * MOST_WORKERS);
     let mailbox = (sender, Arc::clone(own));
     others.push(mailbox.clone());
-    let lender =
-        PortLender { number, notes, others, next: Timestamp(0), asked: None, goods: Vec::new() };
+    let (next, goods) = (Timestamp(0), Vec::new());
+    let lender = PortLender { number, notes, others, next, asked: None, goods, next_kind: 0 };
     (lender, mailbox)
 }
 
@@ -253,17 +265,23 @@ impl PortLender {
         if self.asked.is_some() {
             return;
         }
-        let (config, workers) = (engine.config(), self.others.len());
-        let short = |(goods, pauses): &(PortKind, [Timestamp; 2])| {
+        let (config, workers, kinds) = (engine.config(), self.others.len(), self.goods.len());
+        for place in (self.next_kind..kinds).chain(0..self.next_kind.min(kinds)) {
+            let (goods, pauses) = &mut self.goods[place];
             let free = goods.free(engine);
             let has_none = free == 0 && goods.words_of_block(config).is_some();
             let is_due = now >= pauses[usize::from(has_none)];
-            let is_short = is_due && free < goods.least(config, workers);
-            is_short.then_some((*goods, has_none, workers))
-        };
-        if let Some(short) = self.goods.iter().find_map(short) {
-            self.asked = Some(short);
+            if !is_due || free >= goods.least(config, workers) {
+                continue;
+            }
+            if !goods.is_given_out(engine) {
+                *pauses = [now.plus(PAUSE); 2];
+                continue;
+            }
+            self.asked = Some((*goods, has_none, workers));
+            self.next_kind = place + 1;
             self.ask_another(now);
+            return;
         }
     }
 
@@ -326,7 +344,9 @@ mod tests {
     use super::*;
     use crate::Settings;
     use crate::router::settings_of_tests;
-    use natgate_engine::{AddressRange, BlockConfig, Endpoint, Packet, PairPort, Side, Verdict};
+    use natgate_engine::{
+        AddressRange, BlockConfig, Duty, Endpoint, Packet, PairPort, Side, Verdict,
+    };
     use natgate_wire::Ipv4;
     use natgate_wire::protocol::UDP;
     use std::os::unix::net::UnixStream;
@@ -335,7 +355,14 @@ mod tests {
     /// The words of ports of the pool.
     const ALL: Range<usize> = 32..44;
 
-    /// Workers that share one address.
+    /// A pool of one address.
+    fn pool(address: Ipv4Addr, ports: (u16, u16), allocation: Allocation) -> PoolConfig {
+        let addresses = vec![AddressRange { first: address, last: address }];
+        let allocation = Some(allocation);
+        PoolConfig { addresses, ports, allocation, ..PoolConfig::default() }
+    }
+
+    /// Workers that share addresses.
     struct Team {
         partition: Partition,
         workers: Vec<(Engine, PortLender)>,
@@ -353,26 +380,36 @@ mod tests {
 
         /// Workers that have these words of a pool with some ports.
         fn with(allocation: Allocation, ports: (u16, u16), words: &[Range<usize>]) -> Self {
-            let addresses = vec![AddressRange { first: ADDRESS, last: ADDRESS }];
-            let allocation = Some(allocation);
-            let pools = vec![PoolConfig { addresses, ports, allocation, ..PoolConfig::default() }];
+            let mut team = Self::of_pools(vec![pool(ADDRESS, ports, allocation)], words.len());
+            team.all = usize::from(ports.0) / 64..usize::from(ports.1) / 64 + 1;
+            for (worker, words) in words.iter().enumerate() {
+                team.give(ADDRESS, words.clone(), worker);
+            }
+            team
+        }
+
+        /// Workers whose engines have no ports yet.
+        fn of_pools(pools: Vec<PoolConfig>, count: usize) -> Self {
             let config = Config { pools, ..Config::default() };
             let settings = Settings { engine: config, ..settings_of_tests() };
-            let partition = Partition::of(&settings, words.len(), None);
+            let partition = Partition::of(&settings, count, None);
             let waker = |_| Waker::new(UnixStream::pair().expect("a pair of sockets").0);
-            let wakers: Vec<_> = words.iter().map(waker).collect();
-            let worker = |(mut lender, words): (PortLender, &Range<usize>)| {
+            let wakers: Vec<_> = (0..count).map(waker).collect();
+            let worker = |mut lender: PortLender| {
                 let config = &settings.engine;
                 let mut engine = Engine::new(config, [7; 32], Timestamp(0)).expect("it is right");
-                engine.divide((lender.number as u16, wakers.len() as u16), |_, _| true);
-                partition.give(ADDRESS, words.clone(), lender.number);
-                engine.own(ADDRESS, words.clone());
+                engine.divide((lender.number as u16, count as u16), |_, _| true);
                 lender.look_after(config);
                 (engine, lender)
             };
-            let workers = port_lenders(&wakers).into_iter().zip(words).map(worker).collect();
-            let all = usize::from(ports.0) / 64..usize::from(ports.1) / 64 + 1;
-            Self { partition, workers, now: Timestamp(0), all }
+            let workers = port_lenders(&wakers).into_iter().map(worker).collect();
+            Self { partition, workers, now: Timestamp(0), all: ALL }
+        }
+
+        /// Gives words of an address to a worker.
+        fn give(&mut self, address: Ipv4Addr, words: Range<usize>, worker: usize) {
+            self.partition.give(address, words.clone(), worker);
+            self.workers[worker].0.own(address, words);
         }
 
         /// Workers that have these words of a pool with blocks of some size, one for a subscriber.
@@ -601,5 +638,42 @@ mod tests {
         let givers = team.givers();
         assert!(givers.iter().all(|givers| givers.len() == 1), "{givers:?}");
         assert_eq!(team.counts(), [3, 7, 2]);
+    }
+
+    /// Kinds of ports that no worker has, one after the other, and at last one that another has.
+    #[test]
+    fn each_kind_of_ports_is_asked_for_although_others_are_always_short() {
+        let address = |last| Ipv4Addr::new(203, 0, 113, last);
+        let pools = |last: u8| PoolConfig {
+            name: last.to_string(),
+            ..pool(address(last), (2048, 2815), Allocation::Random)
+        };
+        let mut team = Team::of_pools((1..=14).map(pools).collect(), 2);
+        team.give(address(14), ALL, 1);
+        // A worker checks its ports ten times in the pause of a kind.
+        for _ in 0..30 {
+            team.turn(0);
+            team.turn(1);
+            team.now = team.now.plus(PAUSE / 10);
+        }
+        assert!(team.workers[0].0.free_ports_of(address(14), false) > 0);
+    }
+
+    #[test]
+    fn a_worker_asks_for_no_ports_that_its_node_does_not_give_out() {
+        let blocks = BlockConfig::default();
+        for allocation in [Allocation::Random, Allocation::Block(blocks)] {
+            let mut team = Team::new(allocation, &[32..44, 44..44]);
+            let (engine, lender) = &mut team.workers[1];
+            engine.join_pair();
+            lender.look(team.now, engine);
+            assert_eq!(lender.asked, None, "the partner gives them out");
+            engine.set_duty(
+                AddressRange { first: ADDRESS, last: ADDRESS },
+                Duty { assigns: true, keeps: false, owns: true },
+            );
+            lender.look(team.now.plus(PAUSE), engine);
+            assert!(lender.asked.is_some());
+        }
     }
 }
