@@ -196,6 +196,22 @@ impl Engine {
         Some((Ipv4Addr::from_bits(self.external.address(index)), words))
     }
 
+    /// Looks for a block without a subscriber of which this engine has the first word of 64 ports,
+    /// and not all, so that no engine can give the block to a subscriber. Returns the first words
+    /// that it lacks. A call looks at some blocks, and the next one at others.
+    pub fn next_split_block(&mut self) -> Option<(Ipv4Addr, Range<usize>)> {
+        let (index, words) = self.external.next_split_block()?;
+        Some((Ipv4Addr::from_bits(self.external.address(index)), words))
+    }
+
+    /// Gives up words of a block to the engine that has its first word. Returns false if a port of
+    /// the words is in use or held, if not all of them are this engine's own, or if the block has a
+    /// subscriber here.
+    pub fn cede_rest(&mut self, address: Ipv4Addr, words: Range<usize>) -> bool {
+        let index = self.external.index(address.to_bits());
+        index.is_some_and(|index| self.external.cede_rest(index, words))
+    }
+
     /// Number of free ports of a pool that this engine may give out, below 1024 (`is_low`) or from
     /// 1024 on. The protocol with the fewest free ports counts (of TCP, UDP and ICMP). In a pool
     /// with blocks, all ports of blocks that may be given to a subscriber count, and no others.

@@ -20,6 +20,9 @@ const LOW_WORDS: usize = 1024 / 64;
 /// Addresses that a search for idle words reads if the one with the most free ports has none.
 const MORE_ADDRESSES: usize = 3;
 
+/// Addresses and blocks that one search for a split block reads.
+const BLOCKS_A_LOOK: usize = 256;
+
 /// A bit for each word of an address's ports.
 type Words = [u64; WORDS / 64];
 
@@ -44,6 +47,9 @@ struct Owned {
     addresses: IndexSet,
     /// The place in its pool of the address whose idle words are searched for next.
     next_searched: usize,
+    /// The index of an address, and a word: the next block to be looked at whether this engine has
+    /// it in part.
+    next_block: (u32, usize),
 }
 
 impl Owned {
@@ -88,6 +94,12 @@ impl Part {
         self.addresses(index / 64) >> (index % 64) & 1 != 0
     }
 
+    /// True if some ports of an address belong to the engine, and others do not.
+    fn is_split(&self, index: u32) -> bool {
+        let words = self.owned.as_ref().map(|owned| &owned.words[index as usize]);
+        words.is_some_and(|words| *words != NO_WORDS && *words != [u64::MAX; WORDS / 64])
+    }
+
     /// Takes all ports of a new external address from the engine.
     pub(super) fn forget(&mut self, index: u32) {
         if let Some(owned) = &mut self.owned {
@@ -107,7 +119,8 @@ impl Part {
     fn divide(&mut self, room: usize, words: Words) {
         let mut addresses = IndexSet::new(room);
         (0..room as u32).for_each(|index| addresses.set(index, words != NO_WORDS));
-        self.owned = Some(Owned { words: vec![words; room], addresses, next_searched: 0 });
+        let (words, next_block) = (vec![words; room], (0, 0));
+        self.owned = Some(Owned { words, addresses, next_searched: 0, next_block });
     }
 }
 
@@ -266,6 +279,64 @@ impl ExternalPorts {
         let released = self.take_unused(External::new(index, (words.start * 64) as u16));
         self.pass_on(index, words, false);
         Some((held, released))
+    }
+
+    /// Looks for the next block without a subscriber of which this engine has the first word, and
+    /// not all. Returns the first words that it lacks. `None`: there is none among some blocks; the
+    /// next call looks at others.
+    pub(crate) fn next_split_block(&mut self) -> Option<(u32, Range<usize>)> {
+        let (mut index, mut word) = self.part.owned.as_ref()?.next_block;
+        let mut found = None;
+        for _ in 0..BLOCKS_A_LOOK {
+            if word == WORDS || !self.may_have_split_block(index) {
+                let is_last = index as usize + 1 >= self.slots.len();
+                (index, word) = (if is_last { 0 } else { index + 1 }, 0);
+                continue;
+            }
+            let port = (word * 64) as u16;
+            let Some(block) = self.block_words(index, port) else {
+                word += 1;
+                continue;
+            };
+            word = block.end;
+            let has = |word: &usize| self.owns(index, *word);
+            let from = block.start + block.clone().take_while(has).count();
+            if has(&block.start) && from < block.end && self.is_nobodys(index, port) {
+                let lacking = (from..block.end).take_while(|word| !has(word)).count();
+                found = Some((index, from..from + lacking));
+                break;
+            }
+        }
+        self.part.owned.as_mut()?.next_block = (index, word);
+        found
+    }
+
+    /// True if an address gives out blocks, and this engine has some of its words and not all.
+    fn may_have_split_block(&self, index: u32) -> bool {
+        let Some(slot) = self.slots.get(index as usize) else { return false };
+        let pool = usize::from(slot.pool);
+        self.blocks.has(pool) && self.is_open(index, pool) && self.part.is_split(index)
+    }
+
+    fn is_nobodys(&self, index: u32, port: u16) -> bool {
+        self.blocks.is_nobodys(self.pool_of(index), index, port)
+    }
+
+    /// Gives up words of a block to the engine that has the block's first word. Returns false if
+    /// they are not all idle words of this engine, or the block has a subscriber here.
+    pub(crate) fn cede_rest(&mut self, index: u32, words: Range<usize>) -> bool {
+        let (pool, port) = (self.pool_of(index), (words.start * 64) as u16);
+        let is_rest = |block: Range<usize>| block.start < words.start && words.end <= block.end;
+        let is_idle = |word: usize| self.owns(index, word) && self.is_free_word(pool, index, word);
+        let gives_up = self.part.is_divided()
+            && self.is_open(index, pool)
+            && self.block_words(index, port).is_some_and(is_rest)
+            && self.is_nobodys(index, port)
+            && words.clone().all(is_idle);
+        if gives_up {
+            self.pass_on(index, words, false);
+        }
+        gives_up
     }
 
     /// The words of the block of a port, if the port is in a block of whole words.

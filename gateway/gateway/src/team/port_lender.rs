@@ -1,6 +1,11 @@
 //! Trade of ports between workers. A worker that runs short of ports asks the others one after the
 //! other. A worker that has plenty gives a run of ports that no mapping uses. A worker asks before
 //! it has run out, so that no packet waits.
+//!
+//! Several workers may have parts of one block of ports: a reload has changed the blocks, or a
+//! process of an earlier version has handed over such parts. Then no worker gives the block to a
+//! subscriber. The worker with its first word asks for the others. Words go in this one way, so the
+//! trade ends.
 
 use super::exchange::Waker;
 use super::partition::Partition;
@@ -130,10 +135,22 @@ impl PortKind {
 pub(super) enum Note {
     /// `from` is short of ports, or has no block of the kind.
     Want { from: usize, goods: PortKind, has_none: bool },
+    /// `from` has the first word of the block that these words belong to.
+    WantRest { from: usize, address: Ipv4Addr, words: Range<usize> },
     /// The receiver owns these ports now.
     Gift(Ipv4Addr, Range<usize>),
     /// The sender has no ports to spare.
     Nothing,
+}
+
+/// An open request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request {
+    /// Ports that are short, true if this worker has no block, and the number of workers still to
+    /// be asked.
+    Ports(PortKind, bool, usize),
+    /// Words of a block.
+    Rest,
 }
 
 /// One worker's part in the trade.
@@ -144,9 +161,9 @@ pub(super) struct PortLender {
     others: Vec<Mailbox>,
     /// Time of the next check.
     next: Timestamp,
-    /// Ports that were asked for, true if this worker has no block, and the number of workers still
-    /// to be asked.
-    asked: Option<(PortKind, bool, usize)>,
+    asked: Option<Request>,
+    /// True if the last check was for blocks of which this worker has a part.
+    was_for_blocks: bool,
     /// Kinds of ports to check, and the times from which each may be asked for again: by a worker
     /// that is short, and by one without a block.
     goods: Vec<(PortKind, [Timestamp; 2])>,
@@ -170,16 +187,21 @@ pub(super) fn port_lenders(wakers: &[Arc<Waker>]) -> Vec<PortLender> {
     let ends = (0..workers).map(|_| sync_channel(2 * MOST_WORKERS));
     let (senders, notes): (Vec<_>, Vec<_>) = ends.unzip();
     let others: Vec<_> = senders.into_iter().zip(wakers.iter().cloned()).collect();
-    let lender = |(number, notes)| PortLender {
+    let lender = |(number, notes)| new_lender(number, notes, others.clone());
+    notes.into_iter().enumerate().map(lender).collect()
+}
+
+fn new_lender(number: usize, notes: Receiver<Note>, others: Vec<Mailbox>) -> PortLender {
+    PortLender {
         number,
         notes,
-        others: others.clone(),
+        others,
         next: Timestamp(0),
         asked: None,
+        was_for_blocks: false,
         goods: Vec::new(),
         next_kind: 0,
-    };
-    notes.into_iter().enumerate().map(lender).collect()
+    }
 }
 
 /// Sender of notes to one worker.
@@ -191,9 +213,7 @@ pub(super) fn join(mut others: Vec<Mailbox>, own: &Arc<Waker>) -> (PortLender, M
     let (sender, notes) = sync_channel(2 * MOST_WORKERS);
     let mailbox = (sender, Arc::clone(own));
     others.push(mailbox.clone());
-    let (next, goods) = (Timestamp(0), Vec::new());
-    let lender = PortLender { number, notes, others, next, asked: None, goods, next_kind: 0 };
-    (lender, mailbox)
+    (new_lender(number, notes, others), mailbox)
 }
 
 impl PortLender {
@@ -221,6 +241,11 @@ impl PortLender {
                 Note::Want { from, goods, has_none } => {
                     trade.lent += self.lend((from, has_none), goods, engine, partition);
                 }
+                Note::WantRest { from, address, words } => {
+                    let is_given = engine.cede_rest(address, words.clone());
+                    let given = is_given.then_some((address, words));
+                    trade.lent += self.answer(from, given, partition);
+                }
                 Note::Gift(address, words) => {
                     trade.borrowed += 64 * words.len() as u64;
                     // A reload may have come first. It has given the words to the engine, and this
@@ -235,7 +260,7 @@ impl PortLender {
         }
         if now >= self.next {
             self.next = now.plus(INTERVAL);
-            self.look(now, engine);
+            self.look(now, engine, partition);
         }
         trade
     }
@@ -260,11 +285,33 @@ impl PortLender {
         self.goods = all.into_iter().map(|goods| (goods, [Timestamp(0); 2])).collect();
     }
 
-    /// Asks for ports that are short, unless a request is open.
-    fn look(&mut self, now: Timestamp, engine: &Engine) {
+    /// Asks for the rest of a block, or for ports that are short, unless a request is open.
+    fn look(&mut self, now: Timestamp, engine: &mut Engine, partition: &Partition) {
         if self.asked.is_some() {
             return;
         }
+        // Neither of the two keeps the other from its turn.
+        self.was_for_blocks = !self.was_for_blocks;
+        if !self.was_for_blocks || !self.ask_for_rest(engine, partition) {
+            self.ask_for_ports(now, engine);
+        }
+    }
+
+    /// Asks for words of a block of which this worker has the first ones. Returns false if it has
+    /// found no such block.
+    fn ask_for_rest(&mut self, engine: &mut Engine, partition: &Partition) -> bool {
+        let Some((address, words)) = engine.next_split_block() else { return false };
+        let port = (words.start * 64) as u16;
+        let giver = partition.giver_of(address, port);
+        // The words may be on their way to this worker.
+        let Some(whom) = giver.filter(|giver| *giver != self.number) else { return false };
+        let words = partition.own_words(whom, (address, port), words);
+        let is_asked = self.tell(whom, Note::WantRest { from: self.number, address, words });
+        self.asked = is_asked.then_some(Request::Rest);
+        is_asked
+    }
+
+    fn ask_for_ports(&mut self, now: Timestamp, engine: &Engine) {
         let (config, workers, kinds) = (engine.config(), self.others.len(), self.goods.len());
         for place in (self.next_kind..kinds).chain(0..self.next_kind.min(kinds)) {
             let (goods, pauses) = &mut self.goods[place];
@@ -278,7 +325,7 @@ impl PortLender {
                 *pauses = [now.plus(PAUSE); 2];
                 continue;
             }
-            self.asked = Some((*goods, has_none, workers));
+            self.asked = Some(Request::Ports(*goods, has_none, workers));
             self.next_kind = place + 1;
             self.ask_another(now);
             return;
@@ -286,13 +333,13 @@ impl PortLender {
     }
 
     fn ask_another(&mut self, now: Timestamp) {
-        let Some((goods, has_none, left)) = self.asked.take() else { return };
+        let Some(Request::Ports(goods, has_none, left)) = self.asked.take() else { return };
         let workers = self.others.len();
         if left > 1 {
             let whom = (self.number + workers - left + 1) % workers;
             // The mailbox has room. If that worker is gone, another one is asked after the pause.
             if self.tell(whom, Note::Want { from: self.number, goods, has_none }) {
-                self.asked = Some((goods, has_none, left - 1));
+                self.asked = Some(Request::Ports(goods, has_none, left - 1));
                 return;
             }
         }
@@ -316,6 +363,17 @@ impl PortLender {
         let most = goods.most_words(engine.config(), workers, free);
         let given =
             if is_known && plenty { engine.cede(pool, address, is_low, most) } else { None };
+        self.answer(to, given, partition)
+    }
+
+    /// Tells another worker of the words that its request has brought. Returns the number of their
+    /// ports.
+    fn answer(
+        &self,
+        to: usize,
+        given: Option<(Ipv4Addr, Range<usize>)>,
+        partition: &Partition,
+    ) -> u64 {
         let (note, ports) = match given {
             Some((address, words)) => {
                 // From now on packets to these ports go there, although no mapping uses them yet.
@@ -666,14 +724,51 @@ mod tests {
             let mut team = Team::new(allocation, &[32..44, 44..44]);
             let (engine, lender) = &mut team.workers[1];
             engine.join_pair();
-            lender.look(team.now, engine);
+            lender.look(team.now, engine, &team.partition);
             assert_eq!(lender.asked, None, "the partner gives them out");
             engine.set_duty(
                 AddressRange { first: ADDRESS, last: ADDRESS },
                 Duty { assigns: true, keeps: false, owns: true },
             );
-            lender.look(team.now.plus(PAUSE), engine);
+            lender.look(team.now.plus(PAUSE), engine, &team.partition);
             assert!(lender.asked.is_some());
+        }
+    }
+
+    /// A reload has changed the blocks, or they were handed over by another process.
+    #[test]
+    fn the_parts_of_a_block_come_together_at_the_worker_with_the_first() {
+        for words in [
+            [32..34, 34..44, 44..44],
+            [32..33, 33..34, 34..44],
+            [34..38, 32..34, 38..44],
+            [33..44, 32..33, 44..44],
+        ] {
+            let mut team = Team::of_blocks(256, (2048, 2815), &words);
+            let (giver, mut held) = (team.givers()[2][0], [0; 1024]);
+            held[34] = 1;
+            assert!(team.workers[giver].0.hold_ports(ADDRESS, UDP, &held));
+            for _ in 0..100 {
+                for worker in 0..3 {
+                    team.turn(worker);
+                }
+                team.now = team.now.plus(INTERVAL);
+            }
+            let is_split = |team: &Team| {
+                let of_block = |block: &[Vec<usize>]| block.iter().any(|one| *one != block[0]);
+                team.givers().chunks(4).map(of_block).collect::<Vec<bool>>()
+            };
+            // A held port keeps its word from other workers.
+            assert_eq!(is_split(&team), [true, false, false], "{words:?}");
+            let until = team.now.plus(Duration::from_secs(3600));
+            team.workers.iter_mut().for_each(|(engine, _)| while engine.advance(until) {});
+            let mut lent = Vec::new();
+            for _ in 0..1000 {
+                lent.push((0..3).map(|worker| team.turn(worker)).sum::<u64>());
+                team.now = team.now.plus(INTERVAL);
+            }
+            assert_eq!(is_split(&team), [false; 3], "{words:?}");
+            assert_eq!(lent[500..].iter().sum::<u64>(), 0, "{words:?}: the trade goes on");
         }
     }
 }
