@@ -329,17 +329,19 @@ impl Engine {
     }
 
     /// Releases the blocks of an address that this engine has ceased to give out, if other engines
-    /// share its work, and if no mapping here has a port of them. Returns false if there is no room
-    /// for the events of all: poll them, and call again.
-    pub fn leave_blocks(&mut self, address: Ipv4Addr) -> bool {
-        let Some(index) = self.external.index(address.to_bits()) else { return true };
-        for port in self.external.owned_blocks(index) {
+    /// share its work, and if no mapping here has a port of them. Returns the number of ports that
+    /// it has read. `None`: there is no room for the events of all; poll them, and call again.
+    pub fn leave_blocks(&mut self, address: Ipv4Addr) -> Option<usize> {
+        let Some(index) = self.external.index(address.to_bits()) else { return Some(0) };
+        let mut read = 0;
+        for (port, reads) in self.external.owned_blocks(index) {
             if !self.has_room_for_events() {
-                return false;
+                return None;
             }
             self.leave_block(External::new(index, port));
+            read += reads;
         }
-        true
+        Some(read)
     }
 
     /// Ends the rest of a port: the partner has no copy of its mapping any more. The hold-down

@@ -76,6 +76,11 @@ impl Blocks {
         self.times[block as usize].since = tick;
     }
 
+    /// True if none of a block's ports is used or held, and the block is not pinned.
+    pub(crate) fn is_empty(&self, block: u32) -> bool {
+        self.entries[block as usize].busy == 0
+    }
+
     /// The tenure of a block's owner.
     pub(crate) fn tenure(&self, block: u32) -> Tenure {
         let Times { since, due } = self.times[block as usize];

@@ -418,12 +418,16 @@ impl ExternalPorts {
         let pool = self.pool_of(index);
         let block = self.blocks.find(pool, index, port).filter(|_| !self.is_whole(pool))?;
         self.blocks.owner_of(block)?;
+        let is_used = !self.blocks.is_empty(block)
+            && (self.blocks.tenure(block).is_pinned || self.has_mapping_in(index, block));
+        (!is_used).then(|| self.take_block(block))
+    }
+
+    fn has_mapping_in(&self, index: u32, block: u32) -> bool {
         let (_, (first, last)) = self.blocks.place_of(block);
         let entries = Self::entry(index, first)..=Self::entry(index, last);
         let mut owners = self.ports.iter().flat_map(|ports| &ports.owner[entries.clone()]);
-        let is_used =
-            self.blocks.tenure(block).is_pinned || owners.any(|&owner| owner_in(owner).is_some());
-        (!is_used).then(|| self.take_block(block))
+        owners.any(|&owner| owner_in(owner).is_some())
     }
 
     /// As [`ExternalPorts::take_unused`], if this engine is one of several of a pair and does not
@@ -446,11 +450,17 @@ impl ExternalPorts {
         !self.blocks.are_nobodys(index)
     }
 
-    /// The first port of each block of an address that a subscriber has.
-    pub(crate) fn owned_blocks(&self, index: u32) -> Vec<u16> {
+    /// The first port of each block of an address that a subscriber has, and the number of ports
+    /// that [`ExternalPorts::leave_unused`] reads: those of a block in which some are used or held.
+    pub(crate) fn owned_blocks(&self, index: u32) -> Vec<(u16, usize)> {
         let pool = self.pool_of(index);
-        let first = self.blocks.ports_of(index).map(|(first, _)| first);
-        first.filter(|first| !self.blocks.is_nobodys(pool, index, *first)).collect()
+        let owned = self.blocks.ports_of(index).filter_map(|(first, last)| {
+            let block = self.blocks.find(pool, index, first)?;
+            self.blocks.owner_of(block)?;
+            let reads = if self.blocks.is_empty(block) { 0 } else { usize::from(last - first) + 1 };
+            Some((first, reads))
+        });
+        owned.collect()
     }
 
     /// Takes a block from its subscriber.

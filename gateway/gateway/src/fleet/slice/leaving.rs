@@ -8,6 +8,9 @@ use natgate_engine::{AddressRange, Duty, Engine};
 const ADDRESSES_A_TURN: usize = 16;
 const LOOKS_A_TURN: usize = 1 << 14;
 
+/// Ports of blocks in use after which the turn's share is done. An address is done as a whole.
+const PORTS_A_TURN: usize = 1 << 16;
+
 impl Slice {
     /// Makes the engine do its duty in the slice.
     pub(super) fn set_duty(&mut self, engine: &mut Engine, assigns: bool, order: &Order) {
@@ -28,14 +31,15 @@ impl Slice {
     /// Leaves blocks of some addresses that this worker does not give out any more.
     pub(super) fn leave_some(&mut self, engine: &mut Engine) {
         let Some(mut next) = self.leaving else { return };
-        let mut left = ADDRESSES_A_TURN;
+        let (mut left, mut read) = (ADDRESSES_A_TURN, 0);
         let addresses = self.ranges.iter().flat_map(|range| range.each()).skip(next);
         for address in addresses.take(LOOKS_A_TURN) {
             if engine.has_assigned_blocks_of(address) {
-                if left == 0 || !engine.leave_blocks(address) {
+                if left == 0 || read >= PORTS_A_TURN {
                     break;
                 }
-                left -= 1;
+                let Some(of_address) = engine.leave_blocks(address) else { break };
+                (left, read) = (left - 1, read + of_address);
             }
             next += 1;
         }
@@ -211,5 +215,29 @@ mod tests {
         let events = std::iter::from_fn(|| engine.poll_event());
         let released = events.filter(|event| matches!(event.change, Change::BlockReleased(_)));
         assert_eq!(released.count(), 40);
+    }
+
+    /// Each port of a block in use may have a mapping.
+    #[test]
+    fn the_ports_of_large_blocks_are_read_in_steps() {
+        let mut config = config(blocks());
+        let release_after = Duration::from_secs(60);
+        let block = BlockConfig { size: 32_768, max_per_subscriber: 1, release_after };
+        config.pools[0].ports = (1024, 33_791);
+        config.pools[0].allocation = Some(Allocation::Block(block));
+        let mut engine = worker_of_two(&config);
+        let mut slice = Slice::new(0, Workers { this: 0, count: 2 }, vec![ADDRESSES]);
+        let owns = Order { turn: 1, owns: true, assigns: true, ..Order::default() };
+        obey(&mut slice, &mut engine, &owns);
+        let begun = (1..=40).filter(|host| begin(&mut engine, Timestamp(0), *host)).count();
+        assert_eq!(begun, ADDRESSES.count());
+        obey(&mut slice, &mut engine, &receives());
+        let mut turns = 1;
+        while slice.leaving.is_some() {
+            obey(&mut slice, &mut engine, &receives());
+            turns += 1;
+        }
+        assert_eq!(turns, 20, "two addresses in a turn");
+        assert!(engine.has_assigned_blocks(), "mappings keep their blocks");
     }
 }
