@@ -88,6 +88,13 @@ impl Blocking {
         }
     }
 
+    /// True if each block has whole words of 64 ports, or is in one. Otherwise every border of
+    /// words on one side of port 1024 is in a block, and two engines that have the ports below and
+    /// above it cannot give out that block.
+    pub fn has_borders(&self) -> bool {
+        [LOW, HIGH].into_iter().all(|side| self.sides[side].1 == 0 || self.fits_words(side))
+    }
+
     /// True if no block of a side and no word of 64 ports overlap in part: one of them is in the
     /// other.
     fn fits_words(&self, side: usize) -> bool {
@@ -626,6 +633,10 @@ mod tests {
         assert_eq!(words((1, 65_535), 256), [8, 4], "blocks end within words");
         assert_eq!(words((2050, 65_535), 16), [0, 1]);
         assert_eq!(words((2050, 65_535), 64), [0, 2]);
+        let has_borders = |ports, size| Blocking::new(ports, size).has_borders();
+        assert!(has_borders((800, 65_535), 256), "no block is below 1024");
+        assert!(has_borders((2064, 65_535), 16) && !has_borders((2064, 65_535), 64));
+        assert!(!has_borders((1, 65_535), 256) && has_borders((64, 65_535), 256));
         for (first, size) in [(2048, 16), (2050, 16), (2048, 64), (2064, 64), (2049, 512)] {
             let blocking = Blocking::new((first, 65_535), size);
             let most = blocking.words_of_block(false) as usize;

@@ -242,6 +242,14 @@ fn blocks_fit(draft: &Draft, pool: &PoolDraft, report: &Report<'_>) {
         let sum = format!("{ports} ports are {count} x {size} and {unused} that fill no block");
         report.unwise(&pool.ports.place, format!("{sum}; nobody gets these"));
     }
+    if draft.workers.count > 1 && !blocking.has_borders() {
+        let step = size.min(64);
+        let message =
+            format!("blocks of {size} from port {first} on are not in line with words of");
+        let why = "64 ports, so each trade of ports between workers keeps blocks from subscribers";
+        let remedy = format!("write ports from a multiple of {step} on");
+        report.unwise(&pool.ports.place, format!("{message} {why}; {remedy}"));
+    }
     let addresses: usize = pool.ranges.iter().map(|range| range.value.count()).sum();
     let (has, of) = match draft.config.pooling {
         Pooling::Paired => (u64::from(count), "an address"),

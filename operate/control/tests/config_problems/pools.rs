@@ -121,6 +121,14 @@ fn blocks_that_a_pool_has_not() {
             &blocks("5000-6000", "size = 256\n"),
             &["7:9 pool[0].ports: 1001 ports are 3 x 256 and 233 that fill no block; nobody gets"],
         ),
+        (&format!("{}[workers]\ncount = 2\n", blocks("1024-65535", "size = 512\n")), &[]),
+        (&blocks("1000-65535", "size = 512\n"), &["7:9 pool[0].ports: 64536 ports are 126 x 512"]),
+        (
+            &format!("{}[workers]\ncount = 2\n", blocks("1040-2063", "size = 512\n")),
+            &["7:9 pool[0].ports: blocks of 512 from port 1040 on are not in line with words of \
+                 64 ports, so each trade of ports between workers keeps blocks from subscribers; \
+                 write ports from a multiple of 64 on"],
+        ),
         (
             &blocks("1024-2047", "size = 512\nmax_per_subscriber = 4\n"),
             &["12:22 nat.block.max_per_subscriber: 4 blocks are more than the 2 of an address of"],
