@@ -440,12 +440,15 @@ impl Stage {
             return self.drop_paired(control.kind);
         };
         let Control { kind, endpoints, new_flow, .. } = control;
+        let number = Ipv4::new_checked(room.bytes()).map_or(0, |ip| ip.protocol());
         let Self { addresses, calls, further, .. } = self;
-        let mut ports = EnginePorts { engine, host, now, kind, addresses, calls, further };
+        let kind_of = (kind, number);
+        let mut ports = EnginePorts { engine, host, now, kind: kind_of, addresses, calls, further };
         let packet = ControlPacket { kind, from, endpoints, new_flow };
         let before = room.bytes().len();
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
-        if self.further.take_change() {
+        let names = self.further.take_change();
+        if names {
             self.watch();
             self.tell_ports(engine);
         }
@@ -471,7 +474,7 @@ impl Stage {
         {
             self.calls.end_flow(&endpoints);
         }
-        self.await_partner((room.bytes(), &endpoints, subscriber), &expected);
+        self.await_partner((room.bytes(), &endpoints, subscriber), (&expected, names));
         self.note_unread(arrived, (&wanted, subscriber), room.bytes());
         fate
     }
@@ -531,7 +534,11 @@ impl Stage {
         payloads.sweep(seconds(now), is_of_partner);
         self.sweep_paired(now);
         self.sweep_calls(engine, now);
-        self.further.expire(seconds(now), || self.payloads.each());
+        let Self { payloads, paired, further, .. } = self;
+        let is_copied =
+            |external| paired.as_ref().is_some_and(|paired| paired.has_copy_of(engine, external));
+        let time = engine.config().timeouts.hold_down.as_secs() as u32;
+        further.expire(seconds(now), || payloads.each(), (is_copied, time));
         if self.further.take_change() {
             self.watch();
         }

@@ -12,7 +12,7 @@ use super::further::Carried;
 use super::{Stage, seconds};
 use natgate_engine::{AddressPort, Config, Engine, RealmConfig, Timestamp};
 use natgate_ipv6::{HostKind, HostRealms};
-use natgate_payload::{Endpoints, Kind};
+use natgate_payload::{CopiedHost, Endpoints, Kind};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -144,6 +144,59 @@ impl Stage {
         for (_, protocol, flow) in self.payloads.each() {
             engine.doubt_control(protocol, end(flow.external), end(flow.remote));
         }
+    }
+}
+
+impl Carried {
+    /// Bytes of an entry in the record of a mapping, for the partner of a pair, and those of them
+    /// that do not change with time.
+    pub(super) const ENTRY: usize = 18;
+    pub(super) const LASTING: usize = 14;
+
+    /// The entry in the record of a mapping of its host. Its time is the number of seconds that are
+    /// left: the other node has another clock.
+    pub(super) fn write_entry(&self, now: u32) -> Vec<u8> {
+        let mut to = Writer::default();
+        to.put([self.kind as u8, u8::from(self.external.is_some())]);
+        to.put(self.host.octets());
+        to.put(self.port.to_le_bytes());
+        to.end(self.remote);
+        to.put(self.until.saturating_sub(now).to_le_bytes());
+        to.0
+    }
+
+    /// Reads an entry in the record of a mapping, which has this external endpoint, and this host
+    /// with a port here. `None`: it is none of the mapping.
+    pub(super) fn read_entry(
+        bytes: &[u8; Self::ENTRY],
+        (external, host, port): (SocketAddrV4, CopiedHost, u16),
+        now: u32,
+    ) -> Option<Self> {
+        let mut from = Reader(bytes);
+        let [kind] = from.take()?;
+        let kind = Kind::ALL.into_iter().find(|one| *one as u8 == kind)?;
+        let is_inside = from.flag()?;
+        let (own, own_port) = (from.address()?, from.number()?);
+        let remote = from.end()?;
+        let until = now.saturating_add(u32::from_le_bytes(from.take()?));
+        let CopiedHost { realm, address, has_number } = host;
+        let of = Self {
+            kind,
+            realm,
+            host: address,
+            number: None,
+            port: 0,
+            external: None,
+            remote,
+            until,
+        };
+        if !is_inside {
+            return Some(of);
+        }
+        let is_its = own_port == port && (has_number || own == address);
+        let number = has_number.then_some(address);
+        let (external, remote) = (Some(external), SocketAddrV4::new(*remote.ip(), 0));
+        is_its.then_some(Self { host: own, number, port, external, remote, ..of })
     }
 }
 
@@ -325,6 +378,52 @@ mod tests {
                     let mut other = bytes.clone();
                     other[at] = value;
                     let _ = Record::restore(&other, &marks);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_entry_of_a_mapping_comes_back() {
+        let host = CopiedHost { realm: 4, address: [10, 0, 0, 9].into(), has_number: false };
+        let behind = CopiedHost { has_number: true, ..host };
+        let of = |host: CopiedHost| (end("203.0.113.1:50000"), host, 41_000);
+        let further = records().into_iter().filter_map(|record| match record {
+            Record::Further(one) => Some(Carried { realm: 4, ..one }),
+            Record::Call(_) => None,
+        });
+        for one in further {
+            let bytes = one.write_entry(70);
+            let whole: [u8; Carried::ENTRY] = bytes[..].try_into().expect("the length");
+            let read = |host, bytes: &[u8]| {
+                Carried::read_entry(bytes.try_into().expect("the length"), of(host), 1000)
+            };
+            let known = Carried { until: 1007, ..one };
+            match one.external {
+                Some(_) => {
+                    let remote = SocketAddrV4::new(*one.remote.ip(), 0);
+                    let own = Carried { number: None, remote, ..known };
+                    assert_eq!(read(host, &whole), Some(own));
+                    let number = Some(behind.address);
+                    assert_eq!(read(behind, &whole), Some(Carried { number, ..own }));
+                    let other = CopiedHost { address: Ipv4Addr::LOCALHOST, ..host };
+                    assert_eq!(read(other, &whole), None, "another host's");
+                }
+                None => {
+                    let own = Carried { host: host.address, port: 0, ..known };
+                    assert_eq!(read(host, &whole), Some(own));
+                    assert_eq!(read(behind, &whole), Some(own));
+                }
+            }
+            let later = one.write_entry(75);
+            assert_eq!(later[..Carried::LASTING], whole[..Carried::LASTING]);
+            assert_ne!(later[..], whole[..]);
+            // Bytes that mean something else are an entry or none.
+            for at in 0..whole.len() {
+                for value in [0, 1, 2, 0x91, 0xff] {
+                    let mut other = whole;
+                    other[at] = value;
+                    let _ = read(host, &other);
                 }
             }
         }

@@ -5,11 +5,16 @@
 //!
 //! Hosts behind several B4s may have one address. So a host with a number has its number here in
 //! place of its address.
+//!
+//! In a pair of gateways an entry goes to the partner in the record of a mapping: that of the
+//! external endpoint of a server inside; for a server outside that of the flow that named it, and
+//! of each flow to it.
 
-use super::Ends;
+use super::paired::MappingEnds;
+use super::{Ends, paired};
 use natgate_payload::{Endpoints, FurtherFlow, Kind, Side};
 use natgate_wire::protocol;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// Most entries of a worker.
@@ -33,6 +38,18 @@ struct Inside {
     external: SocketAddrV4,
     remote: Ipv4Addr,
     until: u32,
+}
+
+/// Client, server and realm of an entry of a server outside.
+type OutsideKey = (Ipv4Addr, SocketAddrV4, u16);
+
+/// A server outside.
+#[derive(Clone, Copy, Debug)]
+struct Outside {
+    kind: Kind,
+    until: u32,
+    /// The mapping of the flow that named it last, in a pair.
+    named_by: Option<MappingEnds>,
 }
 
 /// The server inside of a packet from outside.
@@ -83,10 +100,13 @@ pub(super) struct FurtherFlows {
     inside: BTreeMap<(SocketAddrV4, u16), Inside>,
     /// Their internal endpoints and realms, by their external endpoints.
     external: BTreeMap<SocketAddrV4, (SocketAddrV4, u16)>,
-    /// Servers outside, by client, server and realm: the kind, and the end of the time.
-    outside: BTreeMap<(Ipv4Addr, SocketAddrV4, u16), (Kind, u32)>,
+    outside: BTreeMap<OutsideKey, Outside>,
+    /// The same keys, by server, client and realm.
+    servers: BTreeSet<(SocketAddrV4, Ipv4Addr, u16)>,
     next_search: u32,
     has_changed: bool,
+    /// In a pair, the mappings whose records have other entries. `None`: the node is alone.
+    changed: Option<BTreeSet<MappingEnds>>,
 }
 
 impl FurtherFlows {
@@ -106,10 +126,21 @@ impl FurtherFlows {
         std::mem::take(&mut self.has_changed)
     }
 
-    /// Adds a flow that a message of `flow` names, or renews it. False: there is no room.
+    /// Notes from now on which records change.
+    pub(super) fn track(&mut self) {
+        self.changed.get_or_insert_default();
+    }
+
+    /// Mappings whose records have other entries since the last call.
+    pub(super) fn take_changed(&mut self) -> BTreeSet<MappingEnds> {
+        self.changed.as_mut().map_or_else(BTreeSet::new, std::mem::take)
+    }
+
+    /// Adds a flow that a message of `flow` names, or renews it. `flow` is of a protocol. False:
+    /// there is no room.
     pub(super) fn add(
         &mut self,
-        kind: Kind,
+        (kind, protocol): (Kind, u8),
         flow: &Endpoints,
         further: &FurtherFlow,
         until: u32,
@@ -143,6 +174,9 @@ impl FurtherFlows {
                 }
                 let host = (*end.ip(), flow.number);
                 self.inside.insert(key, Inside { kind, host, external, remote, until });
+                if let Some(changed) = &mut self.changed {
+                    changed.insert(mapping(protocol::TCP, external, internal));
+                }
             }
             Side::Outside => {
                 let key = (host, further.end, realm);
@@ -152,8 +186,14 @@ impl FurtherFlows {
                 if is_new && (is_full || of_host.count() >= MOST_OF_HOST) {
                     return false;
                 }
-                self.outside.insert(key, (kind, until));
+                let own = flow.numbered().filter(|_| self.changed.is_some());
+                let named_by = own.map(|own| mapping(protocol, flow.external, own));
+                self.outside.insert(key, Outside { kind, until, named_by });
+                self.servers.insert((further.end, host, realm));
                 self.has_changed |= is_new;
+                if let Some(changed) = &mut self.changed {
+                    changed.extend(named_by);
+                }
             }
         }
         true
@@ -162,34 +202,110 @@ impl FurtherFlows {
     /// All entries, for another process. A client's own address is not known here: an entry of one
     /// with a number has none.
     pub(super) fn carried(&self) -> impl Iterator<Item = Carried> + '_ {
-        let inside = self.inside.iter().map(|((internal, realm), one)| Carried {
-            kind: one.kind,
-            realm: *realm,
-            host: one.host.0,
-            number: one.host.1,
-            port: internal.port(),
-            external: Some(one.external),
-            remote: SocketAddrV4::new(one.remote, 0),
-            until: one.until,
-        });
-        let outside = self.outside.iter().map(|((host, remote, realm), (kind, until))| Carried {
-            kind: *kind,
-            realm: *realm,
-            host: *host,
-            number: None,
-            port: 0,
-            external: None,
-            remote: *remote,
-            until: *until,
-        });
-        inside.chain(outside)
+        let inside = self.inside.iter().map(|(key, one)| carried_inside(key, one));
+        inside.chain(self.outside.iter().map(|(key, one)| carried_outside(key, one)))
+    }
+
+    /// The entries that go to the partner in the record of a mapping, which has these control
+    /// flows.
+    pub(super) fn of_mapping(
+        &self,
+        (number, external, internal): MappingEnds,
+        flows: impl Iterator<Item = Endpoints>,
+    ) -> impl Iterator<Item = Carried> + '_ {
+        let end = SocketAddrV4::new(external.address, external.port);
+        let inside = self.external.get(&end).filter(|_| number == protocol::TCP);
+        let is_its = |key: &&(SocketAddrV4, u16)| {
+            internal.is_none_or(|internal| paired::end(key.0) == internal)
+        };
+        let inside = inside.filter(is_its).and_then(|key| self.inside.get_key_value(key));
+        let inside = inside.map(|(key, one)| carried_inside(key, one));
+        let key = |flow: Endpoints| Some((*flow.numbered()?.ip(), flow.remote, flow.realm));
+        let of_flows = flows.filter(|_| number == protocol::TCP).filter_map(key);
+        let mut keys: BTreeSet<OutsideKey> =
+            of_flows.filter(|key| self.outside.contains_key(key)).collect();
+        if let Some(internal) = internal {
+            let (host, (least, most)) = (internal.address, ends());
+            let of_host = self.outside.range((host, least, 0)..=(host, most, u16::MAX));
+            let named =
+                of_host.filter(|(_, one)| one.named_by == Some((number, external, Some(internal))));
+            keys.extend(named.map(|(key, _)| *key));
+        }
+        let outside = keys.into_iter().filter_map(|key| self.outside.get_key_value(&key));
+        inside.into_iter().chain(outside.map(|(key, one)| carried_outside(key, one)))
     }
 
     /// Takes an entry of another process.
     pub(super) fn adopt(&mut self, carried: &Carried, now: u32) {
         let (flow, further) = carried.parts();
+        let until = carried.until.min(now.saturating_add(LONGEST));
         // Without room, the flow passes unread.
-        self.add(carried.kind, &flow, &further, carried.until.min(now + LONGEST));
+        self.add((carried.kind, protocol::TCP), &flow, &further, until);
+    }
+
+    /// Takes an entry from the record of a mapping of the partner. Returns false without room.
+    pub(super) fn copy(&mut self, carried: &Carried, mapping: MappingEnds, now: u32) -> bool {
+        let (flow, further) = carried.parts();
+        let until = carried.until.min(now.saturating_add(LONGEST));
+        let internal = of_host(&flow, further.internal);
+        if let (Side::Inside, Some(internal)) = (further.server, internal) {
+            // The record is right, whatever this node knows of the server.
+            self.remove_inside((internal, flow.realm));
+        }
+        // The partner has it already.
+        let changed = self.changed.take();
+        let is_taken = self.add((carried.kind, mapping.0), &flow, &further, until);
+        self.changed = changed;
+        let key = internal.map(|internal| (*internal.ip(), further.end, flow.realm));
+        if let Some(one) = key.and_then(|key| self.outside.get_mut(&key)) {
+            one.named_by = Some(mapping);
+        }
+        is_taken
+    }
+
+    /// Forgets the server inside with an external endpoint.
+    pub(super) fn forget_server(&mut self, external: SocketAddrV4) {
+        if let Some(key) = self.external.get(&external).copied() {
+            self.remove_inside(key);
+        }
+    }
+
+    /// Forgets the entries of a mapping whose record is not taken.
+    pub(super) fn forget_those_of(&mut self, mapping: MappingEnds) {
+        let (number, external, internal) = mapping;
+        if number == protocol::TCP {
+            self.forget_server(SocketAddrV4::new(external.address, external.port));
+        }
+        let Some(host) = internal.map(|internal| internal.address) else { return };
+        let (least, most) = ends();
+        let of_host = self.outside.range((host, least, 0)..=(host, most, u16::MAX));
+        let named = of_host.filter(|(_, one)| one.named_by == Some(mapping));
+        let named: Vec<OutsideKey> = named.map(|(key, _)| *key).collect();
+        for (client, server, realm) in named {
+            self.outside.remove(&(client, server, realm));
+            self.servers.remove(&(server, client, realm));
+        }
+    }
+
+    fn remove_inside(&mut self, key: (SocketAddrV4, u16)) {
+        if let Some(one) = self.inside.remove(&key) {
+            self.external.remove(&one.external);
+        }
+    }
+
+    /// Lets the entries of a flow last up to a time at least.
+    pub(super) fn prolong(&mut self, protocol: u8, flow: &Endpoints, until: u32) {
+        if self.kind(protocol, flow).is_none() {
+            return;
+        }
+        let Some(internal) = flow.numbered() else { return };
+        if let Some(one) = self.inside.get_mut(&(internal, flow.realm)) {
+            one.until = one.until.max(until);
+        }
+        let client = (*internal.ip(), flow.remote, flow.realm);
+        if let Some(one) = self.outside.get_mut(&client) {
+            one.until = one.until.max(until);
+        }
     }
 
     /// Lets the entry of a server inside, which `flow` has named, end with its flows.
@@ -242,52 +358,88 @@ impl FurtherFlows {
             .get(&(internal, flow.realm))
             .filter(|one| one.external == flow.external && one.remote == *flow.remote.ip());
         let outside = || self.outside.get(&(*internal.ip(), flow.remote, flow.realm));
-        inside.map(|one| one.kind).or_else(|| outside().map(|(kind, _)| *kind))
+        inside.map(|one| one.kind).or_else(|| outside().map(|one| one.kind))
+    }
+
+    /// The kind of a server outside, whichever hosts are its clients.
+    pub(super) fn kind_outside(&self, server: SocketAddrV4) -> Option<Kind> {
+        let (least, most) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST);
+        let mut all = self.servers.range((server, least, 0)..=(server, most, u16::MAX));
+        let (server, client, realm) = *all.next()?;
+        self.outside.get(&(client, server, realm)).map(|one| one.kind)
     }
 
     /// Forgets the flows of protocols that are not `on`.
     pub(super) fn keep(&mut self, on: impl Fn(Kind) -> bool) {
         self.inside.retain(|_, one| on(one.kind));
-        self.outside.retain(|_, (kind, _)| on(*kind));
-        self.forget_external();
+        self.outside.retain(|_, one| on(one.kind));
+        self.forget_gone();
     }
 
-    /// Forgets entries whose time has passed and of which `flows` has none.
+    /// Forgets entries whose time has passed and of which `flows` has none. Those of servers inside
+    /// that `is_copied` last on for a time: the other node ends them.
     pub(super) fn expire<I: Iterator<Item = (Kind, u8, Endpoints)>>(
         &mut self,
         now: u32,
         flows: impl FnOnce() -> I,
+        (is_copied, time): (impl Fn(SocketAddrV4) -> bool, u32),
     ) {
         if self.is_empty() || now < self.next_search {
             return;
         }
         self.next_search = now + PAUSE;
         for (_, number, flow) in flows() {
-            if self.kind(number, &flow).is_none() {
-                continue;
-            }
-            let Some(internal) = flow.numbered() else { continue };
-            if let Some(one) = self.inside.get_mut(&(internal, flow.realm)) {
-                one.until = one.until.max(now + 1);
-            }
-            let client = (*internal.ip(), flow.remote, flow.realm);
-            if let Some((_, until)) = self.outside.get_mut(&client) {
-                *until = (*until).max(now + 1);
-            }
+            self.prolong(number, &flow, now + 1);
+        }
+        for one in self.inside.values_mut().filter(|one| is_copied(one.external)) {
+            one.until = one.until.max(now + PAUSE + time);
         }
         let before = self.inside.len() + self.outside.len();
         self.inside.retain(|_, one| one.until > now);
-        self.outside.retain(|_, (_, until)| *until > now);
+        self.outside.retain(|_, one| one.until > now);
         if self.inside.len() + self.outside.len() != before {
-            self.forget_external();
+            self.forget_gone();
         }
     }
 
-    fn forget_external(&mut self) {
-        let Self { inside, external, .. } = self;
+    /// Forgets keys of entries that are no more.
+    fn forget_gone(&mut self) {
+        let Self { inside, external, outside, servers, .. } = self;
         external.retain(|_, key| inside.contains_key(key));
+        servers.retain(|(server, client, realm)| outside.contains_key(&(*client, *server, *realm)));
         self.has_changed = true;
     }
+}
+
+fn carried_inside((internal, realm): &(SocketAddrV4, u16), one: &Inside) -> Carried {
+    Carried {
+        kind: one.kind,
+        realm: *realm,
+        host: one.host.0,
+        number: one.host.1,
+        port: internal.port(),
+        external: Some(one.external),
+        remote: SocketAddrV4::new(one.remote, 0),
+        until: one.until,
+    }
+}
+
+fn carried_outside((host, remote, realm): &OutsideKey, one: &Outside) -> Carried {
+    Carried {
+        kind: one.kind,
+        realm: *realm,
+        host: *host,
+        number: None,
+        port: 0,
+        external: None,
+        remote: *remote,
+        until: one.until,
+    }
+}
+
+/// The mapping of an external endpoint, and of an internal one as the engine knows it.
+fn mapping(protocol: u8, external: SocketAddrV4, internal: SocketAddrV4) -> MappingEnds {
+    (protocol, paired::end(external), Some(paired::end(internal)))
 }
 
 /// An internal endpoint of a flow's host as the engine knows it.
@@ -327,6 +479,11 @@ mod tests {
         FurtherFlow { server: Side::Outside, end, internal: flow().internal }
     }
 
+    /// No entry is a copy.
+    fn alone() -> (fn(SocketAddrV4) -> bool, u32) {
+        (|_| false, 0)
+    }
+
     fn tcp(source: &str, destination: &str) -> Ends {
         Ends { protocol: protocol::TCP, source: end(source), destination: end(destination) }
     }
@@ -334,8 +491,10 @@ mod tests {
     #[test]
     fn a_flow_is_one_between_the_two_hosts() {
         let mut all = FurtherFlows::default();
-        assert!(all.add(Kind::H323, &flow(), &inside(41_000), 10) && all.take_change());
-        assert!(all.add(Kind::H323, &flow(), &outside(30_000), 10));
+        assert!(
+            all.add((Kind::H323, protocol::TCP), &flow(), &inside(41_000), 10) && all.take_change()
+        );
+        assert!(all.add((Kind::H323, protocol::TCP), &flow(), &outside(30_000), 10));
         let server = all.server(tcp("198.51.100.2:999", "203.0.113.1:41000"));
         let (internal, number) = (end("10.0.0.5:41000"), None);
         assert_eq!(server, Some(Server { kind: Kind::H323, realm: 3, internal, number }));
@@ -355,18 +514,18 @@ mod tests {
     #[test]
     fn an_entry_lasts_for_its_time_and_for_its_flow() {
         let mut all = FurtherFlows::default();
-        all.add(Kind::H323, &flow(), &inside(41_000), 20);
-        all.add(Kind::H323, &flow(), &outside(30_000), 20);
+        all.add((Kind::H323, protocol::TCP), &flow(), &inside(41_000), 20);
+        all.add((Kind::H323, protocol::TCP), &flow(), &outside(30_000), 20);
         let mut began = flow();
         began.remote.set_port(30_000);
-        all.expire(19, std::iter::empty);
+        all.expire(19, std::iter::empty, alone());
         assert_eq!(all.ports().count(), 3);
-        all.expire(40, || [(Kind::H323, protocol::TCP, began)].into_iter());
+        all.expire(40, || [(Kind::H323, protocol::TCP, began)].into_iter(), alone());
         assert_eq!(all.ports().collect::<Vec<_>>(), [30_000]);
         assert!(!all.has_server(protocol::TCP, end("203.0.113.1:41000")));
-        all.expire(60, std::iter::empty);
+        all.expire(60, std::iter::empty, alone());
         assert!(all.is_empty() && all.take_change());
-        all.add(Kind::H323, &flow(), &inside(41_000), 99);
+        all.add((Kind::H323, protocol::TCP), &flow(), &inside(41_000), 99);
         all.keep(|_| false);
         assert!(all.is_empty() && all.external.is_empty());
     }
@@ -374,18 +533,18 @@ mod tests {
     #[test]
     fn an_entry_that_ends_lasts_for_its_flow() {
         let mut all = FurtherFlows::default();
-        all.add(Kind::H323, &flow(), &inside(41_000), 99);
+        all.add((Kind::H323, protocol::TCP), &flow(), &inside(41_000), 99);
         let end_it = |all: &mut FurtherFlows, remote: &str| {
             let named = Endpoints { remote: end(remote), ..flow() };
             all.end(&named, inside(41_000).internal, 10);
             let mut call = flow();
             (call.internal, call.external) = (inside(41_000).internal, end("203.0.113.1:41000"));
-            all.expire(11, || [(Kind::H323, protocol::TCP, call)].into_iter());
+            all.expire(11, || [(Kind::H323, protocol::TCP, call)].into_iter(), alone());
             all.has_server(protocol::TCP, end("203.0.113.1:41000"))
         };
         assert!(end_it(&mut all, "198.51.100.9:1719"), "another gatekeeper");
         assert!(end_it(&mut all, "198.51.100.2:1719"), "a call lasts");
-        all.expire(30, std::iter::empty);
+        all.expire(30, std::iter::empty, alone());
         assert!(all.is_empty());
     }
 
@@ -400,9 +559,9 @@ mod tests {
         let (one, other) = (of(1, "203.0.113.1:50000"), of(2, "203.0.113.1:50001"));
         let at = |end: SocketAddrV4| FurtherFlow { end, ..inside(41_000) };
         let ends = [end("203.0.113.1:41000"), end("203.0.113.1:41001")];
-        assert!(all.add(Kind::H323, &one, &at(ends[0]), 10));
-        assert!(all.add(Kind::H323, &other, &at(ends[1]), 10));
-        assert!(all.add(Kind::H323, &one, &outside(30_000), 10));
+        assert!(all.add((Kind::H323, protocol::TCP), &one, &at(ends[0]), 10));
+        assert!(all.add((Kind::H323, protocol::TCP), &other, &at(ends[1]), 10));
+        assert!(all.add((Kind::H323, protocol::TCP), &one, &outside(30_000), 10));
         for (flow, external) in [(one, ends[0]), (other, ends[1])] {
             let server = all.server(tcp("198.51.100.2:9", &external.to_string())).unwrap();
             assert_eq!((server.internal, server.number), (end("10.0.0.5:41000"), flow.number));
@@ -417,7 +576,7 @@ mod tests {
         assert!(!all.may_have(tcp("1.0.0.2:5", "198.51.100.2:30000")));
         assert!(!all.may_have(tcp("10.0.0.5:5", "198.51.100.2:30000")));
         all.end(&one, inside(41_000).internal, 1);
-        all.expire(5, std::iter::empty);
+        all.expire(5, std::iter::empty, alone());
         let has = |external| all.has_server(protocol::TCP, external);
         assert_eq!(ends.map(has), [false, true]);
     }
@@ -429,8 +588,13 @@ mod tests {
         let other = Endpoints { internal: "10.0.0.6:4000".parse().unwrap(), ..flow() };
         for (flow, port) in [(one, 41_000), (other, 41_001)] {
             let internal = SocketAddr::new(flow.internal.ip(), port);
-            assert!(all.add(Kind::H323, &flow, &FurtherFlow { internal, ..inside(port) }, 50));
-            assert!(all.add(Kind::H323, &flow, &outside(port), 60));
+            assert!(all.add(
+                (Kind::H323, protocol::TCP),
+                &flow,
+                &FurtherFlow { internal, ..inside(port) },
+                50
+            ));
+            assert!(all.add((Kind::H323, protocol::TCP), &flow, &outside(port), 60));
         }
         let mut heir = FurtherFlows::default();
         all.carried().for_each(|one| heir.adopt(&one, 0));
@@ -445,11 +609,78 @@ mod tests {
     fn a_host_has_few_entries() {
         let mut all = FurtherFlows::default();
         let added = |all: &mut FurtherFlows, further: fn(u16) -> FurtherFlow| {
-            (1..200).filter(|port| all.add(Kind::H323, &flow(), &further(*port), 9)).count()
+            (1..200)
+                .filter(|port| all.add((Kind::H323, protocol::TCP), &flow(), &further(*port), 9))
+                .count()
         };
         assert_eq!(added(&mut all, inside), 64);
         assert_eq!(added(&mut all, outside), 64);
         // The same ones again.
         assert_eq!(added(&mut all, inside), 64);
+    }
+
+    /// The entries of a record.
+    fn of(all: &FurtherFlows, mapping: MappingEnds, flows: &[Endpoints]) -> Vec<Carried> {
+        all.of_mapping(mapping, flows.iter().copied()).collect()
+    }
+
+    #[test]
+    fn the_record_of_a_mapping_has_its_entries() {
+        let (mut owner, mut partner) = (FurtherFlows::default(), FurtherFlows::default());
+        owner.track();
+        let own = flow();
+        let known = |flow: &Endpoints| flow.numbered().expect("a host of IPv4");
+        let named_by = mapping(protocol::UDP, own.external, known(&own));
+        assert!(owner.add((Kind::H323, protocol::UDP), &own, &inside(41_000), 50));
+        assert!(owner.add((Kind::H323, protocol::UDP), &own, &outside(30_000), 60));
+        let waits = mapping(protocol::TCP, end("203.0.113.1:41000"), end("10.0.0.5:41000"));
+        assert_eq!(owner.take_changed(), BTreeSet::from([named_by, waits]));
+        assert!(owner.take_changed().is_empty());
+        let other = mapping(protocol::TCP, own.external, known(&own));
+        let to_server = Endpoints { remote: end("198.51.100.2:30000"), ..own };
+        for (mapping, flows, count) in [
+            (waits, &[][..], 1),
+            ((protocol::UDP, waits.1, waits.2), &[], 0),
+            ((protocol::TCP, waits.1, other.2), &[], 0),
+            (named_by, &[], 1),
+            (other, &[own], 0),
+            (other, &[to_server], 1),
+        ] {
+            assert_eq!(of(&owner, mapping, flows).len(), count, "{mapping:?}");
+        }
+        let records = [(waits, of(&owner, waits, &[])), (named_by, of(&owner, named_by, &[]))];
+        for (mapping, entries) in &records {
+            for entry in entries {
+                assert!(partner.copy(entry, *mapping, 0) && partner.copy(entry, *mapping, 0));
+            }
+            assert_eq!(of(&partner, *mapping, &[]), *entries);
+        }
+        let sorted = |all: &FurtherFlows| all.carried().collect::<Vec<_>>();
+        assert_eq!(sorted(&partner), sorted(&owner));
+        assert_eq!(partner.kind_outside(to_server.remote), Some(Kind::H323));
+        assert_eq!(partner.kind_outside(own.remote), None);
+        // Only a server inside lasts on at the partner, as long as its mapping does.
+        let is_copied = |external| external == end("203.0.113.1:41000");
+        partner.expire(1000, std::iter::empty, (is_copied, 120));
+        assert_eq!(sorted(&partner)[0].until, 1000 + PAUSE + 120);
+        assert_eq!((partner.kind_outside(to_server.remote), sorted(&partner).len()), (None, 1));
+        partner.forget_server(end("203.0.113.1:41000"));
+        assert!(partner.is_empty() && partner.external.is_empty());
+    }
+
+    /// The owner knows which server has an endpoint now.
+    #[test]
+    fn a_copied_entry_takes_the_place_of_another_one() {
+        let mut all = FurtherFlows::default();
+        assert!(all.add((Kind::H323, protocol::TCP), &flow(), &inside(41_000), 90));
+        let mut other = FurtherFlows::default();
+        let flow = Endpoints { remote: end("198.51.100.9:1720"), ..flow() };
+        let further = FurtherFlow { end: end("203.0.113.1:50005"), ..inside(41_000) };
+        assert!(other.add((Kind::H323, protocol::TCP), &flow, &further, 20));
+        let entry = other.carried().next().expect("an entry");
+        let mapping = mapping(protocol::TCP, further.end, end("10.0.0.5:41000"));
+        assert!(all.copy(&entry, mapping, 0));
+        assert_eq!(all.carried().collect::<Vec<_>>(), [entry]);
+        assert!(!all.has_server(protocol::TCP, end("203.0.113.1:41000")));
     }
 }

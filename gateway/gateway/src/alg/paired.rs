@@ -17,7 +17,7 @@ mod records;
 mod tickets;
 
 use super::tunneled::Host;
-use super::{AlgSums, Arrived, Control, Kind, Stage};
+use super::{AlgSums, Arrived, Control, Kind, Stage, seconds};
 use doubts::Severed;
 use marks::Marks;
 use natgate_engine::{AddressRange, CopyFacts, Endpoint, Engine, Side, Timestamp};
@@ -174,6 +174,12 @@ impl Paired {
         self.part(address) == Part::Partner
     }
 
+    /// True if the other node decides about the external endpoint of a connection, and this node
+    /// has a copy of the mapping.
+    pub(super) fn has_copy_of(&self, engine: &Engine, external: SocketAddrV4) -> bool {
+        self.is_of_partner(*external.ip()) && engine.is_mapped(protocol::TCP, end(external))
+    }
+
     fn part(&self, address: Ipv4Addr) -> Part {
         self.share(address).map_or(Part::None, |share| share.part)
     }
@@ -230,7 +236,7 @@ fn keys_at(protocol: u8, external: SocketAddrV4) -> RangeInclusive<FlowKey> {
     (protocol, external, end(0, 0))..=(protocol, external, end(u32::MAX, u16::MAX))
 }
 
-fn end(end: SocketAddrV4) -> Endpoint {
+pub(super) fn end(end: SocketAddrV4) -> Endpoint {
     Endpoint { address: *end.ip(), port: end.port() }
 }
 
@@ -238,6 +244,7 @@ impl Stage {
     /// Becomes that of a node of a pair. No connection is read before [`Stage::set_part`].
     pub(crate) fn join_pair(&mut self) {
         self.payloads.track();
+        self.further.track();
         self.paired.get_or_insert_default();
     }
 
@@ -269,7 +276,7 @@ impl Stage {
         part: Part,
         [taken, told]: [Option<Timestamp>; 2],
     ) {
-        let Self { paired: Some(paired), payloads, .. } = self else { return };
+        let Self { paired: Some(paired), payloads, further, .. } = self else { return };
         if paired.shares.len() <= slice {
             paired.shares.resize_with(slice + 1, Share::default);
         }
@@ -286,7 +293,13 @@ impl Stage {
             *number == protocol::TCP && share.has(*ends.external.ip())
         };
         let doubted: Vec<_> = payloads.each().filter(is_its).collect();
-        doubted.iter().for_each(|(_, number, ends)| payloads.forget(key_of(*number, ends)));
+        for (_, number, ends) in &doubted {
+            payloads.forget(key_of(*number, ends));
+            // It is known as one of a gateway as long as its segments are dropped.
+            if let Some(taken) = taken {
+                further.prolong(*number, ends, seconds(taken.plus(FORGOTTEN)));
+            }
+        }
         // The former owner may have read a later connection with the same endpoints.
         paired.unread.retain(|(_, external, _), _| !share.has(*external.ip()));
     }
@@ -344,12 +357,12 @@ impl Stage {
     }
 
     /// Gives the packet in hand, of a flow of a host, a ticket, if it tells of something that the
-    /// partner has to have before: a change of its connection, or expectations with these external
-    /// ports.
+    /// partner has to have before: a change of its connection, expectations with these external
+    /// ports, or further flows that it `names`.
     pub(super) fn await_partner(
         &mut self,
         (packet, ends, host): (&[u8], &Endpoints, HostKey),
-        expectations: &[(u8, Endpoint)],
+        (expectations, names): (&[(u8, Endpoint)], bool),
     ) {
         let Self { paired: Some(paired), payloads, .. } = self else { return };
         if paired.lacks_flows || paired.part(*ends.external.ip()) != Part::Owner {
@@ -365,7 +378,7 @@ impl Stage {
         let is_changed = is_news && may_change || key.0 == protocol::TCP && paired.replaces;
         let last = before.map(|(_, ticket)| ticket).filter(|last| paired.waits.contains_key(last));
         let mut ticket = last;
-        if is_changed || !expectations.is_empty() {
+        if is_changed || names || !expectations.is_empty() {
             // An expectation may be the flow's own mapping, and a message may tell one twice.
             let own = (key.0, end(key.1));
             let others = expectations.iter().filter(|expected| **expected != own);
@@ -393,10 +406,11 @@ impl Stage {
             let gone = keys.filter(|key| payloads.find(key.0, key.1, key.2).is_none());
             gone.for_each(|key| _ = paired.flows.remove(key));
         }
+        let named = self.further.take_changed();
         let ends = |((protocol, external, _), internal): (FlowKey, Option<SocketAddrV4>)| {
             (protocol, end(external), internal.map(end))
         };
-        changed.into_iter().map(ends)
+        changed.into_iter().map(ends).chain(named)
     }
 
     /// Forgets which connections with an external endpoint pass unread: some are the partner's, and
@@ -416,11 +430,19 @@ impl Stage {
     /// Forgets everything about a mapping that has ended: another host may get its endpoint.
     pub(crate) fn forget_mapping(&mut self, protocol: u8, external: Endpoint) {
         self.forget_flows((protocol, external, None));
+        self.forget_server(protocol, external);
         let Some(paired) = &mut self.paired else { return };
         let external = SocketAddrV4::new(external.address, external.port);
         paired.unread.remove_all(protocol, external);
         let gone = paired.resets.extract_if(keys_at(protocol, external), |_| true);
         gone.for_each(drop);
+    }
+
+    /// Forgets the server inside that a message has named and that a mapping leads to.
+    pub(crate) fn forget_server(&mut self, number: u8, Endpoint { address, port }: Endpoint) {
+        if number == protocol::TCP {
+            self.further.forget_server(SocketAddrV4::new(address, port));
+        }
     }
 
     /// Forgets what is kept of connections without flows: from now on the gateways do not see which

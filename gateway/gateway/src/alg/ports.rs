@@ -31,8 +31,8 @@ pub(super) struct EnginePorts<'e> {
     /// The internal host of the flow.
     pub(super) host: Host<'e>,
     pub(super) now: Timestamp,
-    /// The protocol of the control flow.
-    pub(super) kind: Kind,
+    /// The protocol of the control flow, and its IP protocol number.
+    pub(super) kind: (Kind, u8),
     pub(super) addresses: &'e Addresses,
     pub(super) calls: &'e mut Calls,
     pub(super) further: &'e mut FurtherFlows,

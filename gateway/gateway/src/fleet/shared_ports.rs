@@ -143,6 +143,7 @@ impl SharedPorts {
     ) {
         if let Some(stage) = self.stage() {
             stage.forget_flows((protocol, external, facts.as_ref().and_then(internal_of)));
+            stage.forget_server(protocol, external);
         }
     }
 

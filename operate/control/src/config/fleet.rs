@@ -229,9 +229,6 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
     if draft.alg.has(AlgKind::Pptp) {
         wrong("calls of PPTP", "take alg.pptp out");
     }
-    if draft.alg.has(AlgKind::H323) {
-        wrong("connections that messages of H.323 name", "take alg.h323 out");
-    }
     if draft.ipv6.dslite.as_ref().is_some_and(|dslite| dslite.subscriber_length < 128) {
         wrong("tunnels that move within a prefix", "take dslite.subscriber_length out");
     }

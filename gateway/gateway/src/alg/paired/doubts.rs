@@ -173,6 +173,7 @@ impl Stage {
         let is_doubted = is_of_pair && share.doubted().is_some();
         let is_severed = || paired.severed.contains_key(&ends.destination);
         let may_be = is_doubted || !paired.resets.is_empty() || is_severed();
-        may_be.then(|| self.settings.kind(protocol::TCP, ends.source.port()))?
+        let named = || self.further.kind_outside(ends.source);
+        may_be.then(|| self.settings.kind(protocol::TCP, ends.source.port()).or_else(named))?
     }
 }

@@ -1,9 +1,11 @@
 //! Flows in the records of their mappings.
 
-use super::super::{Stage, seconds};
-use super::{MappingEnds, internal_of, is_of};
-use natgate_engine::{AddressPort, CopyFacts, Endpoint, Engine, Timestamp};
+use super::super::further::Carried;
+use super::super::{Kind, Stage, seconds};
+use super::{MappingEnds, end, internal_of, is_of};
+use natgate_engine::{AddressPort, CopyFacts, Endpoint, Engine, Timestamp, fingerprint};
 use natgate_payload::{CopiedHost, Endpoints};
+use natgate_wire::protocol::TCP;
 use std::net::SocketAddrV4;
 
 /// Beginning of a record with flows. A mapping's record begins with a smaller number.
@@ -53,14 +55,18 @@ impl Stage {
         (start, of_mapping): (usize, u64),
         out: &mut Vec<u8>,
     ) -> Option<u64> {
+        let lacks_flows = self.lacks_flows();
         let (mut flows, mut of_flows) = (Vec::new(), 0_u64);
+        if !lacks_flows {
+            let mapping = (protocol, external, internal);
+            of_flows = self.put_entries(seconds(now), mapping, &mut flows);
+        }
         let external = SocketAddrV4::new(external.address, external.port);
-        let is_its = |ends: &Endpoints| is_of(ends, internal);
+        let is_its = |ends: &Endpoints| is_of(ends, internal) && self.is_read(protocol, ends);
         self.payloads.records(seconds(now), (protocol, external), is_its, |record, print| {
             put_sized(record, &mut flows);
             of_flows = fold(of_flows, print);
         });
-        let lacks_flows = self.lacks_flows();
         if flows.is_empty() {
             let has_reset =
                 self.paired.as_ref().is_some_and(|paired| paired.has_reset(protocol, external));
@@ -78,6 +84,40 @@ impl Stage {
         put_sized(&mapping, out);
         out.extend(flows);
         Some(joined(of_mapping, of_flows))
+    }
+
+    /// Puts the flows that messages have named and that a mapping tells of before its own flows,
+    /// behind an empty one: a partner that does not know them refuses the record. Returns their
+    /// fingerprint.
+    fn put_entries(&self, now: u32, mapping: MappingEnds, out: &mut Vec<u8>) -> u64 {
+        let (number, external, internal) = mapping;
+        let external = SocketAddrV4::new(external.address, external.port);
+        let flows = self.payloads.flows_at(number, external);
+        let flows = flows.filter(|ends| is_of(ends, internal));
+        let (mut entries, mut sum) = (Vec::new(), 0);
+        for one in self.further.of_mapping(mapping, flows) {
+            let entry = one.write_entry(now);
+            sum = fold(sum, fingerprint(&entry[..Carried::LASTING]));
+            entries.extend(entry);
+        }
+        if !entries.is_empty() {
+            put_sized(&[], out);
+            put_sized(&entries, out);
+        }
+        sum
+    }
+
+    /// False for a flow that passes unread since a message has named its server for another remote
+    /// host.
+    fn is_read(&self, number: u8, ends: &Endpoints) -> bool {
+        let is_known = || {
+            self.servers.contains_key(&(number, ends.external))
+                || self.settings.kind(number, ends.remote.port()).is_some()
+                || self.further.kind(number, ends).is_some()
+        };
+        let known = self.payloads.find(number, ends.external, ends.remote);
+        let may_be_named = number == TCP && known.is_some_and(|(kind, _)| kind == Kind::H323);
+        !may_be_named || !self.former.is_off() || is_known()
     }
 
     /// True if a mapping has control flows.
@@ -101,6 +141,7 @@ impl Stage {
         let is_taken = self.take_flows(engine, now, (protocol, external, facts), flows).is_some();
         if !is_taken {
             self.forget_flows(mapping);
+            self.further.forget_those_of(mapping);
         }
         is_taken
     }
@@ -119,12 +160,18 @@ impl Stage {
         let host = CopiedHost { realm, address, has_number };
         let external = SocketAddrV4::new(external.address, external.port);
         let mut sum = 0;
+        if let Some(([], rest)) = take_sized(flows) {
+            let (entries, rest) = take_sized(rest)?;
+            sum = self.take_entries(engine, now, (number, external, host, facts.port), entries)?;
+            flows = rest;
+        }
         while !flows.is_empty() {
             let (record, rest) = take_sized(flows)?;
-            let Self { payloads, settings, servers, .. } = self;
+            let Self { payloads, settings, servers, further, .. } = self;
             let is_wanted = |kind, protocol, ends: &Endpoints| {
                 let server = servers.get(&(protocol, ends.external)).map(|(kind, _)| *kind);
                 let named = server.or_else(|| settings.kind(protocol, ends.remote.port()));
+                let named = named.or_else(|| further.kind(protocol, ends));
                 named == Some(kind) && ends.internal.port() == facts.port
             };
             let of = (number, external, host);
@@ -140,6 +187,39 @@ impl Stage {
             }
         }
         Some(())
+    }
+
+    /// Takes the entries of a mapping's record, and watches their ports. Returns their fingerprint.
+    /// `None`: one cannot be taken.
+    fn take_entries(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        (number, external, host, port): (u8, SocketAddrV4, CopiedHost, u16),
+        entries: &[u8],
+    ) -> Option<u64> {
+        let internal = Endpoint { address: host.address, port };
+        let mapping = (number, end(external), Some(internal));
+        let (entries, []) = entries.as_chunks() else { return None };
+        let (mut sum, mut are_watched) = (0, true);
+        for entry in entries {
+            let one = Carried::read_entry(entry, (external, host, port), seconds(now))?;
+            let is_wanted =
+                self.settings.has(one.kind) && (number == TCP || one.external.is_none());
+            let is_taken = is_wanted && self.further.copy(&one, mapping, seconds(now));
+            is_taken.then_some(())?;
+            let ports = match one.external {
+                Some(external) => [one.port, external.port()],
+                None => [one.remote.port(); 2],
+            };
+            are_watched &= ports.into_iter().all(|port| self.watched.has(port));
+            sum = fold(sum, fingerprint(&entry[..Carried::LASTING]));
+        }
+        if self.further.take_change() && !are_watched {
+            self.watch();
+            self.tell_ports(engine);
+        }
+        Some(sum)
     }
 }
 

@@ -11,6 +11,7 @@ use messages::{
     CONNECT_H245, DETERMINATION, OPEN, OPEN_ACK, OPEN_VIDEO, REGISTRATION, SETUP_H245,
     UNREGISTRATION, bytes,
 };
+use natgate_engine::Endpoint;
 
 const CALLER: &str = "10.0.0.5:40000";
 const CALLED: &str = "198.51.100.2:1720";
@@ -237,4 +238,71 @@ fn a_registered_host_is_called_and_its_call_is_read() {
     let heard = call.say(&mut world, Side::Outside, &said);
     let known = messages::octets("10.0.0.5:1720");
     assert!(heard.windows(6).any(|six| six == known), "{heard:x?}");
+}
+
+/// The record of a mapping, for the partner of a pair, is taken as a whole or not at all.
+#[test]
+fn no_damaged_record_of_a_mapping_is_taken() {
+    let first = Ipv4Addr::new(203, 0, 113, 1);
+    let paired = || {
+        let mut world = world();
+        world.stage.join_pair();
+        let range = AddressRange { first, last: first };
+        world.stage.set_part(0, &[range], Part::Alone, [None, None]);
+        world
+    };
+    let (mut world, mut heir) = (paired(), paired().stage);
+    let mut call = Connection::open(&mut world, Side::Inside, CALLER, "0.0.0.0:0", CALLED);
+    let said = bytes(SETUP_H245);
+    let heard = call.say(&mut world, Side::Inside, &said);
+    let own = messages::octets("10.0.0.5:41000");
+    let at = said.windows(6).position(|six| six == own).expect("an endpoint");
+    let waits = last(&heard[..at + 6]);
+    call.say(&mut world, Side::Outside, &bytes(CONNECT_H245));
+    for (external, flows) in [(waits, 0), (call.external, 1)] {
+        let ends = Endpoint { address: *external.ip(), port: external.port() };
+        let key = world.engine.copy_key(protocol::TCP, ends).expect("a mapping");
+        let facts = world.engine.copy_facts(key).expect("a mapping");
+        let mapping = (protocol::TCP, ends, internal_of(&facts));
+        let print = |stage: &Stage| {
+            let mut record = b"mapping".to_vec();
+            let print = stage.add_flows(world.now, (mapping, false), (0, 5), &mut record);
+            (print.expect("it goes along"), record)
+        };
+        let (wanted, record) = print(&world.stage);
+        let (_, told) = divide(&record).expect("a whole record");
+        let (of_flows, told) = told.expect("a server that a message has named");
+        let config = world.engine.config().clone();
+        let (engine, now) = (&mut world.engine, world.now);
+        let mut takes = |heir: &mut Stage, told: &[u8]| {
+            let mapping = (protocol::TCP, ends, facts);
+            heir.copy_flows(engine, now, mapping, Some((of_flows, told)))
+        };
+        assert!(takes(&mut heir, told) && takes(&mut heir, told), "as often as it comes");
+        assert_eq!((print_with(5, Some((of_flows, told))), heir.flows()), (wanted, flows));
+        for len in 0..told.len() {
+            assert!(!takes(&mut heir, &told[..len]), "{len} bytes");
+            assert_eq!(heir.flows(), 0);
+        }
+        for at in 0..told.len() {
+            for bit in [1, 0x80] {
+                let mut other = told.to_vec();
+                other[at] ^= bit;
+                if takes(&mut heir, &other) {
+                    // Times may be others.
+                    let mut record = b"mapping".to_vec();
+                    let print = heir.add_flows(now, (mapping, false), (0, 5), &mut record);
+                    assert_eq!(print, Some(wanted), "byte {at}");
+                }
+            }
+        }
+        assert!(takes(&mut heir, told));
+        // A partner with other gateways takes nothing.
+        let mut settings = AlgSettings::default();
+        settings.set(Kind::Ftp, vec![21]);
+        heir.renew(&settings, &config);
+        assert!(!takes(&mut heir, told));
+        settings.set(Kind::H323, AlgSettings::usual_ports(Kind::H323).to_vec());
+        heir.renew(&settings, &config);
+    }
 }

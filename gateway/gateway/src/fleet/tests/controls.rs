@@ -1,6 +1,7 @@
 //! Control flows of FTP through a pair: what each host gets, whatever happens to the nodes.
 
 mod doubts;
+mod h323;
 #[path = "../../../../../core/payload/tests/common/host.rs"]
 #[allow(dead_code, reason = "a part is enough here")]
 mod host;
@@ -40,8 +41,12 @@ impl Process {
     fn begin_gateway_of(&mut self, ports: &[(Kind, u16)]) {
         let mut settings = AlgSettings::default();
         ports.iter().for_each(|(kind, port)| settings.set(*kind, vec![*port]));
+        self.begin_gateway_with(&settings);
+    }
+
+    fn begin_gateway_with(&mut self, settings: &AlgSettings) {
         let config = self.engine.config().clone();
-        let algs = || Algs::new(&settings, &config, [9; 32]);
+        let algs = || Algs::new(settings, &config, [9; 32]);
         self.algs = algs();
         self.others.iter_mut().for_each(|worker| worker.algs = algs());
     }
@@ -145,6 +150,14 @@ impl Talk {
     fn open_at(pair: &mut Pair, at_a: bool, port: u16) -> Self {
         let client = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, CLIENT), port);
         let server = SocketAddrV4::new(Ipv4Addr::from_bits(REMOTE), 21);
+        let mut talk = Self::connect(pair, at_a, client, server);
+        talk.say(pair, Side::Outside, "220 ready\r\n");
+        talk.run(pair, 0.5);
+        talk
+    }
+
+    /// A client inside opens a connection to a server.
+    fn connect(pair: &mut Pair, at_a: bool, client: SocketAddrV4, server: SocketAddrV4) -> Self {
         let hosts = [host_of(client, server, 1000), host_of(server, client, 0xffff_fff0)];
         let mut talk = Self { hosts, at_a, loss: 0, repeats: [0; 2], named: 0 };
         // A worker may have to wait for ports.
@@ -166,8 +179,24 @@ impl Talk {
         talk.give(pair, Side::Outside, answer);
         let last = talk.hosts[0].acknowledgment();
         talk.give(pair, Side::Inside, last);
-        talk.say(pair, Side::Outside, "220 ready\r\n");
-        talk.run(pair, 0.5);
+        talk
+    }
+
+    /// A client outside opens a connection to a server inside, which has an external endpoint.
+    fn connect_in(
+        pair: &mut Pair,
+        at_a: bool,
+        client: SocketAddrV4,
+        (external, server): (SocketAddrV4, SocketAddrV4),
+    ) -> Self {
+        let hosts = [host_of(server, client, 1000), host_of(client, external, 0xffff_fff0)];
+        let mut talk = Self { hosts, at_a, loss: 0, repeats: [0; 2], named: 0 };
+        let syn = talk.hosts[1].syn(SYN);
+        talk.give(pair, Side::Outside, syn);
+        let answer = talk.hosts[0].syn(SYN | ACK);
+        talk.give(pair, Side::Inside, answer);
+        let last = talk.hosts[1].acknowledgment();
+        talk.give(pair, Side::Outside, last);
         talk
     }
 
@@ -221,10 +250,14 @@ impl Talk {
 
     /// A host writes, and sends what it has written.
     fn say(&mut self, pair: &mut Pair, from: Side, text: &str) {
+        self.write(pair, from, text.as_bytes());
+    }
+
+    fn write(&mut self, pair: &mut Pair, from: Side, bytes: &[u8]) {
         let host = &mut self.hosts[from as usize];
         let start = host.written.len();
-        host.written.extend(text.bytes());
-        let packet = host.segment(start, start + text.len(), false);
+        host.written.extend(bytes);
+        let packet = host.segment(start, start + bytes.len(), false);
         self.give(pair, from, packet);
     }
 

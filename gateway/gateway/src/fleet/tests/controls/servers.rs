@@ -55,14 +55,7 @@ impl Talk {
         let server = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, CLIENT), PORT);
         let client = SocketAddrV4::new(Ipv4Addr::from_bits(REMOTE), port);
         let external = SocketAddrV4::new(A1, PORT);
-        let hosts = [host_of(server, client, 1000), host_of(client, external, 0xffff_fff0)];
-        let mut talk = Self { hosts, at_a, loss: 0, repeats: [0; 2], named: 0 };
-        let syn = talk.hosts[1].syn(SYN);
-        talk.give(pair, Side::Outside, syn);
-        let answer = talk.hosts[0].syn(SYN | ACK);
-        talk.give(pair, Side::Inside, answer);
-        let last = talk.hosts[1].acknowledgment();
-        talk.give(pair, Side::Outside, last);
+        let mut talk = Self::connect_in(pair, at_a, client, (external, server));
         talk.say(pair, Side::Inside, "220 ready\r\n");
         talk.run(pair, 0.2);
         talk
