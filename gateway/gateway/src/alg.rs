@@ -447,8 +447,8 @@ impl Stage {
         let packet = ControlPacket { kind, from, endpoints, new_flow };
         let before = room.bytes().len();
         let fate = self.payloads.process(seconds(now), packet, room, &mut ports);
-        let names = self.further.take_change();
-        if names {
+        let names = self.further.take_named();
+        if self.further.take_change() {
             self.watch();
             self.tell_ports(engine);
         }

@@ -105,6 +105,8 @@ pub(super) struct FurtherFlows {
     servers: BTreeSet<(SocketAddrV4, Ipv4Addr, u16)>,
     next_search: u32,
     has_changed: bool,
+    /// True if a message has named a server that was not known.
+    has_named: bool,
     /// In a pair, the mappings whose records have other entries. `None`: the node is alone.
     changed: Option<BTreeSet<MappingEnds>>,
 }
@@ -124,6 +126,11 @@ impl FurtherFlows {
     /// True if the ports have changed since the last call.
     pub(super) fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.has_changed)
+    }
+
+    /// True if a message has named a server that was not known, since the last call.
+    pub(super) fn take_named(&mut self) -> bool {
+        std::mem::take(&mut self.has_named)
     }
 
     /// Notes from now on which records change.
@@ -159,7 +166,9 @@ impl FurtherFlows {
                     return false;
                 }
                 let (external, remote) = (further.end, *flow.remote.ip());
-                self.has_changed |= old.is_none_or(|old| old.external != external);
+                let is_new = old.is_none_or(|old| old.external != external);
+                (self.has_changed, self.has_named) =
+                    (self.has_changed | is_new, self.has_named | is_new);
                 let mut until = until;
                 if let Some(old) = old {
                     // A call to another host does not take the place of the registration.
@@ -190,7 +199,8 @@ impl FurtherFlows {
                 let named_by = own.map(|own| mapping(protocol, flow.external, own));
                 self.outside.insert(key, Outside { kind, until, named_by });
                 self.servers.insert((further.end, host, realm));
-                self.has_changed |= is_new;
+                (self.has_changed, self.has_named) =
+                    (self.has_changed | is_new, self.has_named | is_new);
                 if let Some(changed) = &mut self.changed {
                     changed.extend(named_by);
                 }
@@ -253,9 +263,9 @@ impl FurtherFlows {
             self.remove_inside((internal, flow.realm));
         }
         // The partner has it already.
-        let changed = self.changed.take();
+        let (changed, has_named) = (self.changed.take(), self.has_named);
         let is_taken = self.add((carried.kind, mapping.0), &flow, &further, until);
-        self.changed = changed;
+        (self.changed, self.has_named) = (changed, has_named);
         let key = internal.map(|internal| (*internal.ip(), further.end, flow.realm));
         if let Some(one) = key.and_then(|key| self.outside.get_mut(&key)) {
             one.named_by = Some(mapping);

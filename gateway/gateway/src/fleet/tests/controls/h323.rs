@@ -3,7 +3,7 @@
 
 // The messages of the framework's own tests.
 #[path = "../../../../../../core/payload/tests/common/h323.rs"]
-#[allow(dead_code, reason = "the tests use a part")]
+#[allow(dead_code, clippy::duplicate_mod, reason = "other tests use another part")]
 mod messages;
 
 use super::*;
