@@ -171,6 +171,10 @@ impl Receiver {
         match message {
             Message::Packet(packet) => self.receive_packet(packet, now, sink),
             Message::Digests { number, floor, digests, unsettled } => {
+                // On a quiet stream no packet says that an earlier one is not valid any more.
+                if floor <= number.saturating_add(1) && number < MOST_NUMBERS {
+                    self.raise_floor(floor);
+                }
                 self.waiting = Some(Comparison { number, floor, digests, unsettled });
                 self.compare()
             }

@@ -425,7 +425,7 @@ impl Sender {
     /// [`Present::NotYet`] are not included: before a planned move the source has none.
     pub fn is_complete(&self) -> bool {
         let nothing_waits = self.changed.len() == 0 && self.repairs.is_empty();
-        nothing_waits && self.flying.is_empty() && self.missing() == 0
+        nothing_waits && self.settled() == self.flying.len() && self.missing() == 0
     }
 
     /// Begins a checkpoint in place of the former one. Returns `false` if keys are to be sent again
@@ -444,7 +444,13 @@ impl Sender {
     /// began. `None`: there is no checkpoint, or the copy has differed since.
     pub fn has_arrived(&self) -> Option<bool> {
         let Checkpoint { from, owed } = self.checkpoint.as_ref()?;
-        Some(owed.len() == 0 && self.floor >= *from)
+        Some(owed.len() == 0 && self.floor + self.settled() as u64 >= *from)
+    }
+
+    /// Number of the first packets on the list that have arrived or are lost. The floor is below
+    /// them while it waits for a lost one.
+    fn settled(&self) -> usize {
+        self.flying.iter().take_while(|flying| flying.is_settled).count()
     }
 
     /// True if the partner has said that it has no mapping of the slice without a key.

@@ -549,6 +549,37 @@ fn the_memory_for_a_dead_link_is_bounded() {
     assert!(pair.counters().gaps >= WINDOW);
 }
 
+/// The floor waits for a lost packet that may be late only. No packet tells its end.
+#[test]
+fn digests_of_a_quiet_stream_are_compared_after_a_loss() {
+    const MILLISECOND: u64 = 1_000_000;
+    let (mut sender, mut receiver) = ends();
+    let mut send = |sender: &mut Sender, key, now: u64, is_lost: bool| {
+        assert!(sender.change(key, now));
+        let written = sender.write(now, (1_200, 100), |_, out| {
+            out.extend([1; 8]);
+            Present::Record { fingerprint: now.max(1) }
+        });
+        let Written::Packet(packet) = written else { panic!("{written:?}") };
+        if !is_lost {
+            let answer = receiver.receive(&packet, now, |_, _, _| Some(now.max(1)));
+            let answer = answer.as_ref().and_then(|bytes| read(bytes));
+            let Some((_, Message::Confirmation(one))) = answer else { panic!("{answer:?}") };
+            sender.confirm(0, &one, now + MILLISECOND);
+        }
+    };
+    send(&mut sender, 1, 0, true);
+    (2..6).for_each(|key| send(&mut sender, key, u64::from(key) * MILLISECOND, false));
+    assert_eq!(sender.counters().lost, 1);
+    // This packet has key 1 as well.
+    send(&mut sender, 6, 7 * MILLISECOND, false);
+    assert!(sender.is_complete(), "whether the floor waits or not");
+    sender.time_out(5_000 * MILLISECOND, (MILLISECOND, MILLISECOND));
+    let digests = sender.digests();
+    receiver.receive(&digests, 5_000 * MILLISECOND, |_, _, _| None);
+    assert!(receiver.counters().compared > 0);
+}
+
 /// Each confirmation is a datagram of its own.
 #[test]
 fn packets_that_come_together_have_one_confirmation() {

@@ -384,7 +384,7 @@ impl Stage {
             }
             (Side::Outside, Some(ends)) => {
                 let len = room.bytes().len();
-                if let Some(kind) = self.astray(arrived.now, ends, room.bytes()) {
+                if let Some(kind) = self.astray((engine, arrived.now), ends, room.bytes()) {
                     self.drop_paired(kind);
                     losses.keep(Origin::forwarded(Side::Outside, Side::Inside, len));
                     return Taken::Kept;

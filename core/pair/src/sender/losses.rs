@@ -131,9 +131,9 @@ impl Losses {
         self.watched.is_some_and(|(watched, until)| watched == number && now < until)
     }
 
-    /// The stream waits for no lost packet.
-    pub(super) fn end_watch(&mut self) {
-        self.watched = None;
+    /// The stream waits for a lost packet no more; `None`: for none.
+    pub(super) fn end_watch(&mut self, number: Option<u64>) {
+        self.watched.take_if(|(watched, _)| number.is_none_or(|number| number == *watched));
     }
 
     /// Time from which the ages of [`Losses::overtaken`] may be others without a confirmation.
@@ -285,12 +285,13 @@ mod tests {
     /// Otherwise each turn would look at all packets that the reader has not confirmed.
     #[test]
     fn a_reader_that_stands_still_makes_no_look_due() {
+        const PACKETS: u64 = 1000;
         let mut sender = sender(2);
-        (1..=WINDOW).for_each(|number| write(&mut sender, 7, number * 100_000));
-        let now = WINDOW * 100_000 + 500_000;
+        (1..=PACKETS).for_each(|number| write(&mut sender, 7, number * 100_000));
+        let now = PACKETS * 100_000 + 500_000;
         confirm(&mut sender, 0, |_| true, now);
         assert_eq!(sender.losses.look_at, u64::MAX);
-        confirm(&mut sender, 1, |number| number != WINDOW - 1, now);
+        confirm(&mut sender, 1, |number| number != PACKETS - 1, now);
         assert!((now..2 * now).contains(&sender.losses.look_at), "packets overtake one");
     }
 

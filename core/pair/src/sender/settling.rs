@@ -46,8 +46,11 @@ impl Sender {
                 }
             }
             *confirmed |= 1 << reader;
-            if *confirmed == all && !*is_settled {
-                self.settle(at, number, now);
+            if *confirmed == all {
+                match *is_settled {
+                    true => self.losses.end_watch(Some(number)),
+                    false => self.settle(at, number, now),
+                }
             }
         }
         self.lose_overtaken(now);
@@ -68,7 +71,7 @@ impl Sender {
                 self.lose(at);
             }
         }
-        self.losses.end_watch();
+        self.losses.end_watch(None);
         self.advance(now);
     }
 

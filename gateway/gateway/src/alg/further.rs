@@ -371,6 +371,11 @@ impl FurtherFlows {
         inside.map(|one| one.kind).or_else(|| outside().map(|one| one.kind))
     }
 
+    /// True if a server outside is known for a host.
+    pub(super) fn is_client(&self, host: Ipv4Addr, server: SocketAddrV4, realm: u16) -> bool {
+        self.outside.contains_key(&(host, server, realm))
+    }
+
     /// The kind of a server outside, whichever hosts are its clients.
     pub(super) fn kind_outside(&self, server: SocketAddrV4) -> Option<Kind> {
         let (least, most) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST);

@@ -86,6 +86,8 @@ pub(super) struct Outbound {
     young: Young,
     /// Packets of a turn, which go together: one after the other, each would wake the link.
     packets: Vec<Vec<u8>>,
+    /// Packets of the next turn, at most: one if the link did not take all of the last turn.
+    most: usize,
     /// True if young mappings are sent, too.
     takes_all: bool,
     /// True if the last call of [`Outbound::send`] ended before all was sent that may be sent now.
@@ -128,6 +130,7 @@ impl Outbound {
             told_whole: false,
             young: Young::default(),
             packets: Vec::new(),
+            most: usize::MAX,
             takes_all: false,
             has_more: false,
             binding: Binding::new(now),
@@ -232,7 +235,7 @@ impl Outbound {
         // What the partner refuses as a whole would be sent in vain, again and again.
         let accepts = |answer: &Answer| answer.refusal.differences.is_empty();
         let is_accepted = self.are_ready(now) && self.answers.iter().flatten().all(accepts);
-        let most = if is_accepted { most } else { 0 };
+        let most = if is_accepted { most.min(self.most) } else { 0 };
         let mut has_more = most > 0;
         for _ in 0..most {
             let Self { sender, held, young, .. } = &mut *self;
@@ -241,7 +244,14 @@ impl Outbound {
                 held.present(state, &is_its, (key, now, takes_all), young, out)
             };
             match sender.write(now.0, (room, engine.copy_extent()), source) {
-                Written::Packet(packet) => self.packets.push(packet),
+                Written::Packet(packet) => {
+                    // The link may refuse a long one and take short ones: it is the last.
+                    let is_long = packet.len() > room;
+                    self.packets.push(packet);
+                    if is_long {
+                        break;
+                    }
+                }
                 Written::More => {}
                 Written::Nothing => {
                     has_more = !self.has_listed_all();
@@ -257,6 +267,7 @@ impl Outbound {
         let is_full = !packets.by_ref().all(&mut send);
         let unsent = usize::from(is_full) + packets.count();
         self.sender.note_unsent(unsent, now.0);
+        self.most = if unsent > 0 { 1 } else { usize::MAX };
         self.has_more = has_more && unsent == 0;
         self.check(now);
         self.tell_state((engine, hosts, ports), ranges, (now, epoch), &mut send);
@@ -284,8 +295,8 @@ impl Outbound {
         let has_heard = self.heard() == mark;
         self.next_state = now.plus(match has_heard {
             _ if !self.are_ready(now) => FIRST,
-            true => STATE,
-            false => SOON,
+            true if self.answers.iter().all(Option::is_some) => STATE,
+            _ => SOON,
         });
         (self.told, self.told_whole) = (mark, self.is_whole(now));
         let mut origin = Vec::new();

@@ -56,6 +56,7 @@ use port::Port;
 pub use renewal::{Renewal, Retired};
 use resolution::hold;
 use routes::Hop;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -502,17 +503,17 @@ impl Router {
         if others.clone().any(|hop| port.neighbors.known(hop).is_some()) {
             return true;
         }
-        let count = others.clone().count();
-        if !asks || count == 0 {
+        let others: BTreeSet<Ipv4Addr> = others.filter(|_| asks).collect();
+        let count = others.len();
+        if count == 0 {
             return false;
         }
         let (first, until) = &mut self.sought;
         if now >= *until {
             (*first, *until) = (*first + MOST_SOUGHT, now.plus(RETRY * TRIES.into()));
         }
-        let in_turn = others.cycle().skip(*first % count);
-        let others: Vec<Ipv4Addr> = in_turn.take(count.min(MOST_SOUGHT)).collect();
-        others.into_iter().for_each(|hop| self.seek(now, Link::OUTSIDE, hop));
+        let in_turn = others.iter().cycle().skip(*first % count);
+        in_turn.take(count.min(MOST_SOUGHT)).for_each(|hop| self.seek(now, Link::OUTSIDE, *hop));
         false
     }
 

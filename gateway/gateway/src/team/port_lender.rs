@@ -164,6 +164,8 @@ pub(super) struct PortLender {
     asked: Option<Request>,
     /// True if the last check was for blocks of which this worker has a part.
     was_for_blocks: bool,
+    /// Time from which the rest of a block may be asked for, after a refusal.
+    next_rest: Timestamp,
     /// Kinds of ports to check, and the times from which each may be asked for again: by a worker
     /// that is short, and by one without a block.
     goods: Vec<(PortKind, [Timestamp; 2])>,
@@ -199,6 +201,7 @@ fn new_lender(number: usize, notes: Receiver<Note>, others: Vec<Mailbox>) -> Por
         next: Timestamp(0),
         asked: None,
         was_for_blocks: false,
+        next_rest: Timestamp(0),
         goods: Vec::new(),
         next_kind: 0,
     }
@@ -255,7 +258,12 @@ impl PortLender {
                     }
                     self.asked = None;
                 }
-                Note::Nothing => self.ask_another(now),
+                Note::Nothing => {
+                    if self.asked == Some(Request::Rest) {
+                        self.next_rest = now.plus(PAUSE);
+                    }
+                    self.ask_another(now);
+                }
             }
         }
         if now >= self.next {
@@ -292,7 +300,8 @@ impl PortLender {
         }
         // Neither of the two keeps the other from its turn.
         self.was_for_blocks = !self.was_for_blocks;
-        if !self.was_for_blocks || !self.ask_for_rest(engine, partition) {
+        let is_due = self.was_for_blocks && now >= self.next_rest;
+        if !is_due || !self.ask_for_rest(engine, partition) {
             self.ask_for_ports(now, engine);
         }
     }

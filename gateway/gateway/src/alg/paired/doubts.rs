@@ -6,7 +6,7 @@ use super::{
     FORGOTTEN, HostKey, MappingEnds, NOBODY, Paired, Part, Share, Waiting, key_of, tcp_flags,
 };
 use crate::counters::Losses;
-use natgate_engine::{Engine, Side, Timestamp};
+use natgate_engine::{Endpoint, Engine, Side, Timestamp};
 use natgate_payload::{NewFlow, Payloads};
 use natgate_wire::protocol;
 use natgate_wire::tcp::flags::SYN;
@@ -147,11 +147,15 @@ impl Stage {
     /// other bytes inside. It is dropped, or answered with a reset.
     pub(in crate::alg) fn astray(
         &mut self,
-        now: Timestamp,
+        (engine, now): (&Engine, Timestamp),
         ends: Ends,
         packet: &[u8],
     ) -> Option<Kind> {
         let kind = self.may_be_astray(ends).filter(|_| self.inbound(ends).is_none())?;
+        let is_of_all = self.settings.kind(protocol::TCP, ends.source.port()).is_some();
+        if !is_of_all && !self.is_client(engine, ends) {
+            return None;
+        }
         let Self { paired: Some(paired), payloads, .. } = self else { return None };
         let is_opening = tcp_flags(packet).is_none_or(|flags| flags & SYN != 0);
         let key = (ends.protocol, ends.destination, ends.source);
@@ -162,6 +166,15 @@ impl Stage {
         }
         let is_dropped = is_reset || is_strange && paired.drops_strange(now, &ends.destination);
         is_dropped.then_some(kind)
+    }
+
+    /// True if a packet from a server outside goes to a host for which a message has named it. What
+    /// one host says does not concern the connections of another.
+    fn is_client(&self, engine: &Engine, ends: Ends) -> bool {
+        let (address, port) = (*ends.destination.ip(), ends.destination.port());
+        let key = engine.copy_key(ends.protocol, Endpoint { address, port });
+        let host = key.and_then(|key| engine.copy_facts(key)).map(|facts| facts.host);
+        host.is_some_and(|(realm, host)| self.further.is_client(host, ends.source, realm))
     }
 
     /// The gateway's protocol of a packet from outside, if its endpoint or address has had

@@ -346,5 +346,10 @@ fn connections_of_which_the_partner_may_not_know_all_end() {
         // It does so when the time of its endpoint has passed, too.
         pass(&mut pair, 400.0);
         control.stands_still(&mut pair);
+        // A message for one host says nothing of the connections of another.
+        let mut other = Talk::connect(&mut pair, false, at("10.0.0.6:40002"), at(OTHERS));
+        other.write(&mut pair, Side::Outside, b"for another host");
+        other.run(&mut pair, 0.5);
+        assert_eq!(other.hosts[0].received, b"for another host");
     }
 }
