@@ -238,20 +238,10 @@ impl Inbound {
             }
             match copied? {
                 Copied::Made(print) if after.is_some() || flows.is_none() || is_passed => {
-                    return Some(print_with(print, flows));
+                    Some(print_with(print, flows))
                 }
-                // What fits stays, and the record counts as missing.
-                Copied::Made(_) | Copied::Part | Copied::NoPlace => {}
-                Copied::NoRealm if ports.tells_of_realms() => {
-                    refused.without_realm(key, CopyEnds::realm(record).unwrap_or_default());
-                }
-                Copied::NoRealm => {}
-                Copied::NoNumber(why) => {
-                    let ends = CopyEnds::read(record)?;
-                    refused.without_number(key, why, ends);
-                }
+                other => note_refusal(refused, ports, (key, record), other),
             }
-            None
         })
     }
 
@@ -266,6 +256,24 @@ impl Inbound {
         let key = self.copies.as_ref().and_then(|copies| copies.key(slot))?;
         self.receiver.lose(key)
     }
+}
+
+/// Notes the realm or the host for which a record has no place. What fits stays, and the record
+/// counts as missing.
+fn note_refusal(
+    refused: &mut Refused,
+    ports: &SharedPorts,
+    (key, record): (u32, &[u8]),
+    copied: Copied,
+) -> Option<u64> {
+    match copied {
+        Copied::NoRealm if ports.tells_of_realms() => {
+            refused.without_realm(key, CopyEnds::realm(record).unwrap_or_default());
+        }
+        Copied::NoNumber(why) => refused.without_number(key, why, CopyEnds::read(record)?),
+        Copied::Made(_) | Copied::Part | Copied::NoPlace | Copied::NoRealm => {}
+    }
+    None
 }
 
 /// Fetches the memory that the records of a packet will need.

@@ -214,8 +214,8 @@ impl Outbound {
     }
 
     /// Gives the next messages of the stream to `send`, at most `most` packets. `room` is the room
-    /// of a datagram. `epoch` is the last loss of requested mappings. `takes_all`: of young mappings
-    /// too.
+    /// of a datagram. `epoch` is the last loss of requested mappings. `takes_all`: of young
+    /// mappings too.
     pub(super) fn send(
         &mut self,
         (engine, hosts, ports): (&Engine, &CopiedHosts<'_>, &SharedPorts),

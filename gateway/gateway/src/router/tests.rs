@@ -7,6 +7,7 @@ mod twins;
 mod undelivered;
 
 use super::resolution::Received;
+use super::sought::MOST_SOUGHT;
 use super::*;
 use crate::{LearnSettings, Route, SideSettings};
 use natgate_engine::{AddressRange, Config, Direction, Outcome, PoolConfig, Prefix, StaticMapping};
