@@ -2,23 +2,19 @@
 //!
 //! A partner that copies more slowly than this node sends confirms later and later. A whole window
 //! would wait at the partner, new changes would wait behind it, and it would count as lost by its
-//! time. So the number shrinks while confirmations come late, and grows while they come soon: from
-//! few, because a copy of many mappings would fill all queues on the way before one is confirmed.
+//! time. So the number shrinks while confirmations come late, and grows while they come soon.
 
 use super::Sender;
 use crate::packet::WINDOW;
 
-/// Packets that are always allowed, and those that are at first.
+/// Packets that are always allowed.
 const LEAST: u64 = 64;
-const FIRST: u64 = 1024;
 
 /// The packets that are allowed, and those that are on their way.
 #[derive(Debug)]
 pub(super) struct Pace {
     allowed: u64,
-    /// True if a confirmation has come late: then the number grows by one with each quick one, and
-    /// with as many others as it is.
-    is_found: bool,
+    /// Confirmations that were neither late nor quick since the number has grown by one for them.
     others: u64,
     on_way: u64,
     /// Time of a confirmation that comes late, nanoseconds.
@@ -29,7 +25,7 @@ pub(super) struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { allowed: FIRST, is_found: false, others: 0, on_way: 0, late: u64::MAX, took: 0 }
+        Self { allowed: WINDOW, others: 0, on_way: 0, late: u64::MAX, took: 0 }
     }
 }
 
@@ -54,9 +50,8 @@ impl Pace {
         let Some(took) = took else { return };
         self.took = took;
         if took > self.late {
-            self.is_found = true;
             self.allowed = (self.allowed - 1).max(LEAST);
-        } else if !self.is_found || took < self.late / 2 {
+        } else if took < self.late / 2 {
             self.allowed = (self.allowed + 1).min(WINDOW);
         } else {
             self.others += 1;
@@ -146,7 +141,7 @@ mod tests {
     fn a_slow_partner_has_fewer_packets_before_it_and_a_quick_one_has_more() {
         let mut slow = Slow::new();
         (0..200_000).for_each(|key| _ = slow.sender.change(key, 0));
-        assert_eq!(slow.send(), FIRST);
+        assert_eq!(slow.send(), WINDOW);
         for _ in 0..20_000 {
             slow.confirm(EACH);
             slow.send();
@@ -160,19 +155,5 @@ mod tests {
         }
         assert_eq!(slow.send(), WINDOW, "the partner is quick again");
         assert_eq!(slow.sender.counters().lost, 0);
-    }
-
-    /// Each confirmation takes nearly the time of a late one, however many packets are on their
-    /// way.
-    #[test]
-    fn a_long_link_has_the_whole_window() {
-        let mut slow = Slow::new();
-        (0..200_000).for_each(|key| _ = slow.sender.change(key, 0));
-        while slow.sent < 4 * WINDOW {
-            let waiting = slow.send();
-            slow.now += LATE * 7 / 10;
-            (0..waiting).for_each(|_| slow.confirm(0));
-        }
-        assert_eq!(slow.send(), WINDOW);
     }
 }
