@@ -292,16 +292,22 @@ fn a_block_that_an_engine_has_in_part_is_nobodys_after_a_static_mapping() {
     }
 }
 
+/// The first of two engines that divide a pool with blocks of a size. It has no words yet.
+fn lab_of_two(of_pool: PoolConfig, size: u16) -> Lab {
+    let release_after = Duration::from_secs(60);
+    let block = BlockConfig { size, max_per_subscriber: 1, release_after };
+    let pools = vec![PoolConfig { allocation: Some(Allocation::Block(block)), ..of_pool }];
+    let mut lab = Lab::new(&Config { pools, ..config() });
+    lab.engine.divide((0, 2), |_, _| true);
+    lab
+}
+
 /// The address with the most free ports may have no block for another engine.
 #[test]
 fn an_engine_gives_up_blocks_of_the_address_with_the_most_of_them() {
     let second = Ipv4Addr::new(203, 0, 113, 2);
-    let release_after = Duration::from_secs(60);
-    let block = BlockConfig { size: 256, max_per_subscriber: 1, release_after };
     let of_pool = pool("203.0.113.1", "203.0.113.2", (2048, 2559));
-    let pools = vec![PoolConfig { allocation: Some(Allocation::Block(block)), ..of_pool }];
-    let mut lab = Lab::new(&Config { pools, ..config() });
-    lab.engine.divide((0, 2), |_, _| true);
+    let mut lab = lab_of_two(of_pool, 256);
     for address in [ADDRESS, second] {
         lab.engine.own(address, 32..40);
     }
@@ -360,12 +366,8 @@ fn a_static_mapping_of_an_address_for_one_protocol_keeps_no_block_from_other_eng
 #[test]
 fn an_engine_finds_blocks_to_give_up_behind_addresses_that_have_none() {
     let address = |last| Ipv4Addr::new(203, 0, 113, last);
-    let release_after = Duration::from_secs(60);
-    let block = BlockConfig { size: 16, max_per_subscriber: 1, release_after };
     let of_pool = pool("203.0.113.1", "203.0.113.9", (2048, 2175));
-    let pools = vec![PoolConfig { allocation: Some(Allocation::Block(block)), ..of_pool }];
-    let mut lab = Lab::new(&Config { pools, ..config() });
-    lab.engine.divide((0, 2), |_, _| true);
+    let mut lab = lab_of_two(of_pool, 16);
     for last in 1..=9 {
         lab.engine.own(address(last), 32..34);
         let mut held = [0; 1024];
