@@ -12,6 +12,7 @@
 //! or the partner may still have mappings without a key. It has none from
 //! [`Confirmation::is_swept`](crate::Confirmation::is_swept) on.
 
+mod lag;
 mod long;
 mod losses;
 mod pace;
@@ -69,8 +70,10 @@ pub enum Written {
 struct Flying {
     keys: Vec<u32>,
     sent: u64,
-    /// None of its keys has been waiting for longer than since this time.
+    /// None of its keys has been waiting for longer than since this time, but those of `again`.
     since: u64,
+    /// Keys that an earlier packet has lost, with the times since which they have been waiting.
+    again: Vec<(u32, u64)>,
     /// A bit for each reader that has confirmed the packet.
     confirmed: u64,
     is_settled: bool,
@@ -166,6 +169,8 @@ pub struct Sender {
     /// search began anew.
     oldest: Option<u64>,
     newer: Option<u64>,
+    /// Changed keys that a packet has lost, with the times since which they have been waiting.
+    again: BTreeMap<u32, u64>,
     counters: Sent,
 }
 
@@ -210,6 +215,7 @@ impl Sender {
             cursor: 0,
             oldest: None,
             newer: None,
+            again: BTreeMap::new(),
             counters: Sent::default(),
         }
     }

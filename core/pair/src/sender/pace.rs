@@ -69,14 +69,6 @@ impl Sender {
         self.pace.late = late;
     }
 
-    /// Time for which the oldest change has been waiting to be sent or confirmed, nanoseconds.
-    pub fn lag(&self, now: u64) -> u64 {
-        let on_way = self.flying.iter().filter(|flying| !flying.is_settled);
-        let on_way = on_way.map(|flying| flying.since).min();
-        let since = on_way.into_iter().chain(self.oldest).chain(self.newer).min();
-        since.map_or(0, |since| now.saturating_sub(since))
-    }
-
     /// Time until the packet that arrived last was confirmed, nanoseconds.
     pub fn took(&self) -> u64 {
         self.pace.took

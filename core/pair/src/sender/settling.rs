@@ -3,6 +3,7 @@
 use super::long::LONG;
 use super::{Checkpoint, Flying, MOST_READERS, Sender};
 use crate::packet::{Confirmation, WINDOW};
+use alloc::vec::Vec;
 
 impl Sender {
     /// A reader has confirmed packets. A confirmation of a packet that was never sent is ignored,
@@ -87,7 +88,7 @@ impl Sender {
         self.losses.note_arrived(now);
         self.pace.note_arrived(long.is_none().then_some(now.saturating_sub(sent)));
         let flying = &mut self.flying[at];
-        flying.is_settled = true;
+        (flying.is_settled, flying.again) = (true, Vec::new());
         for key in core::mem::take(&mut flying.keys) {
             self.end_long(key, number);
             if self.mark(key) == 0 && self.last[key as usize] == number as u32 {
@@ -123,26 +124,37 @@ impl Sender {
         self.pace.note_lost();
         let flying = &mut self.flying[at];
         flying.is_settled = true;
-        let since = flying.since;
+        let (since, again) = (flying.since, core::mem::take(&mut flying.again));
         let number = self.floor + at as u64;
         self.counters.lost += 1;
         for key in core::mem::take(&mut flying.keys) {
             self.end_long(key, number);
+            let of_key = again.iter().filter(|(again, _)| *again == key).map(|(_, since)| *since);
+            let since = of_key.min().unwrap_or(since);
             if self.last[key as usize] == number as u32 {
                 self.lost.insert(key);
-                self.change(key, since);
                 self.awaited.note_lost(key);
+            }
+            if self.lost.contains(key) {
+                self.change_again(key, since);
+            } else if let Some(later) = self.on_its_way(key) {
+                self.flying[later].again.push((key, since));
             }
             self.owe(key, number);
         }
+    }
+
+    /// The place of the last packet with a key, if the packet is on its way.
+    fn on_its_way(&self, key: u32) -> Option<usize> {
+        let at = self.last_packet(key).checked_sub(self.floor)? as usize;
+        self.flying.get(at).is_some_and(|flying| !flying.is_settled).then_some(at)
     }
 
     /// A packet with a key was lost. If it was sent before the checkpoint, a later one with the key
     /// must arrive.
     fn owe(&mut self, key: u32, number: u64) {
         let last = self.last_packet(key);
-        let flying = last.checked_sub(self.floor).and_then(|at| self.flying.get(at as usize));
-        let is_on_its_way = flying.is_some_and(|flying| !flying.is_settled);
+        let is_on_its_way = self.on_its_way(key).is_some();
         if let Some(Checkpoint { from, owed }) = &mut self.checkpoint
             && number < *from
             && (self.lost.contains(key) || last >= *from && is_on_its_way)

@@ -19,8 +19,10 @@ pub(super) struct Begun {
     bytes: Vec<u8>,
     room: usize,
     keys: Vec<u32>,
-    /// None of its keys has been waiting for longer than since this time.
+    /// None of its other keys has been waiting for longer than since this time.
     since: Option<u64>,
+    /// Keys that an earlier packet has lost, with the times since which they have been waiting.
+    again: Vec<(u32, u64)>,
     /// True if it begins with changes that no ticket waits for.
     pub(super) is_for_others: bool,
     /// True if a ticket waits for one of its keys.
@@ -48,6 +50,7 @@ impl Sender {
             room,
             keys: Vec::with_capacity(FEW_KEYS),
             since: self.oldest.into_iter().chain(self.newer).min(),
+            again: Vec::new(),
             is_for_others: self.awaited_packets >= AWAITED_PACKETS,
             is_awaited: false,
             long: None,
@@ -75,6 +78,7 @@ impl Sender {
             return true;
         }
         self.changed.remove(key);
+        let since = if self.again.is_empty() { None } else { self.again.remove(&key) };
         if self.awaited.note_sent(key) {
             begun.is_awaited = true;
         } else {
@@ -89,6 +93,7 @@ impl Sender {
             None => packet::put_record(&mut begun.bytes, key, record),
         }
         begun.keys.push(key);
+        begun.again.extend(since.map(|since| (key, since)));
         self.note_sent(key, fingerprint);
         if !fits {
             self.long.insert(key, Blocked::By(self.next));
@@ -99,7 +104,7 @@ impl Sender {
 
     /// Ends a packet with records, which goes now. Returns its bytes.
     pub(super) fn finish(&mut self, begun: Begun, now: u64) -> Vec<u8> {
-        let Begun { bytes, keys, since, is_for_others, is_awaited, long, .. } = begun;
+        let Begun { bytes, keys, since, again, is_for_others, is_awaited, long, .. } = begun;
         let is_one_more = is_awaited && !is_for_others;
         self.awaited_packets = if is_one_more { self.awaited_packets + 1 } else { 0 };
         self.counters.note_packet(keys.len(), bytes.len());
@@ -108,6 +113,7 @@ impl Sender {
             keys,
             sent: now,
             since,
+            again,
             confirmed: 0,
             is_settled: false,
             is_overtaken: false,
