@@ -13,6 +13,69 @@ pub struct Sent {
     pub lost: u64,
     /// Keys that the partner has asked for again.
     pub repaired: u64,
+    /// Times that changes have waited for their copy.
+    pub waits: Waits,
+}
+
+/// Times from changes to their confirmation by all readers: the number of changes in each of some
+/// ranges of times, which are at most a quarter of their beginning long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waits([u64; RANGES]);
+
+/// Ranges of times: four of one [`UNIT`], and four for each doubling after that. The last one has
+/// all longer times.
+const RANGES: usize = 64;
+
+/// Length of the first ranges, as a power of two, nanoseconds: a quarter of a millisecond.
+const UNIT: u32 = 18;
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self([0; RANGES])
+    }
+}
+
+impl Waits {
+    /// Counts the changes of a packet that is confirmed now: some of them have waited since times of
+    /// their own, and all others since one time.
+    pub(crate) fn note(&mut self, now: u64, (since, all): (u64, usize), own: &[(u32, u64)]) {
+        self.add(now.saturating_sub(since), all.saturating_sub(own.len()));
+        own.iter().for_each(|(_, since)| self.add(now.saturating_sub(*since), 1));
+    }
+
+    /// Counts changes that have waited for a time, nanoseconds.
+    fn add(&mut self, time: u64, changes: usize) {
+        let units = time >> UNIT;
+        let range = match units {
+            0..4 => units as usize,
+            _ => {
+                let doublings = units.ilog2() - 2;
+                4 * (doublings as usize + 1) + (units >> doublings & 3) as usize
+            }
+        };
+        self.0[range.min(RANGES - 1)] += changes as u64;
+    }
+
+    /// The time, nanoseconds, within which 99 of 100 changes were confirmed. It is rounded up to
+    /// the end of a range. `None`: there was none.
+    pub fn of_99_percent(&self) -> Option<u64> {
+        let all: u64 = self.0.iter().sum();
+        let wanted = all - all / 100;
+        let mut sum = 0;
+        let range = self.0.iter().position(|changes| {
+            sum += changes;
+            sum >= wanted
+        });
+        range.filter(|_| all > 0).map(|range| {
+            let (doublings, part) = ((range as u64 / 4).saturating_sub(1), range as u64 % 4);
+            let end = if range < 4 { part + 1 } else { (part + 5) << doublings };
+            end << UNIT
+        })
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self(core::array::from_fn(|range| self.0[range] + other.0[range]))
+    }
 }
 
 impl Sent {
@@ -31,6 +94,42 @@ impl Sent {
             bytes: self.bytes + other.bytes,
             lost: self.lost + other.lost,
             repaired: self.repaired + other.repaired,
+            waits: self.waits.plus(other.waits),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: u64 = 1_000_000;
+
+    #[test]
+    fn times_are_rounded_up_by_a_quarter_at_most() {
+        let of_one = |time| {
+            let mut waits = Waits::default();
+            waits.add(time, 1);
+            waits.of_99_percent().expect("one")
+        };
+        for time in (0..34).flat_map(|power| [1 << power, (1 << power) * 3 / 2 + 1]) {
+            let end = of_one(time);
+            assert!(end > time && end <= time + time / 4 + (1 << UNIT), "{time}: {end}");
+        }
+        assert!(of_one(u64::MAX) < u64::MAX);
+    }
+
+    #[test]
+    fn the_longest_of_a_hundred_does_not_count() {
+        let mut waits = Waits::default();
+        assert_eq!(waits.of_99_percent(), None);
+        waits.add(10 * MILLISECOND, 99);
+        waits.add(900 * MILLISECOND, 1);
+        let time = waits.of_99_percent().expect("some");
+        assert!((10 * MILLISECOND..13 * MILLISECOND).contains(&time), "{time}");
+        let both = waits.plus(waits).of_99_percent();
+        assert_eq!(both, Some(time));
+        waits.add(900 * MILLISECOND, 1);
+        assert!(waits.of_99_percent().expect("some") > 900 * MILLISECOND);
     }
 }

@@ -3,7 +3,7 @@
 use super::long::LONG;
 use super::{Checkpoint, Flying, MOST_READERS, Sender};
 use crate::packet::{Confirmation, WINDOW};
-use alloc::vec::Vec;
+use core::mem::take;
 
 impl Sender {
     /// A reader has confirmed packets. A confirmation of a packet that was never sent is ignored,
@@ -88,8 +88,10 @@ impl Sender {
         self.losses.note_arrived(now);
         self.pace.note_arrived(long.is_none().then_some(now.saturating_sub(sent)));
         let flying = &mut self.flying[at];
-        (flying.is_settled, flying.again) = (true, Vec::new());
-        for key in core::mem::take(&mut flying.keys) {
+        flying.is_settled = true;
+        let (keys, again) = (take(&mut flying.keys), take(&mut flying.again));
+        self.counters.waits.note(now, (flying.since, keys.len()), &again);
+        for key in keys {
             self.end_long(key, number);
             if self.mark(key) == 0 && self.last[key as usize] == number as u32 {
                 self.shared.remove(key);
@@ -124,10 +126,10 @@ impl Sender {
         self.pace.note_lost();
         let flying = &mut self.flying[at];
         flying.is_settled = true;
-        let (since, again) = (flying.since, core::mem::take(&mut flying.again));
+        let (since, again) = (flying.since, take(&mut flying.again));
         let number = self.floor + at as u64;
         self.counters.lost += 1;
-        for key in core::mem::take(&mut flying.keys) {
+        for key in take(&mut flying.keys) {
             self.end_long(key, number);
             let of_key = again.iter().filter(|(again, _)| *again == key).map(|(_, since)| *since);
             let since = of_key.min().unwrap_or(since);

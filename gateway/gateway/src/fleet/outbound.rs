@@ -181,6 +181,12 @@ impl Outbound {
         self.answers.iter().all(Option::is_some) || now.since(self.since) >= STATE
     }
 
+    /// Each worker of the partner has answered a state, and takes records.
+    #[cfg(test)]
+    pub(super) fn note_ready(&mut self) {
+        self.answers.fill(Some(Answer::default()));
+    }
+
     /// True if the slice drains.
     pub(super) fn drains(&self) -> bool {
         self.held.is_wanted
@@ -292,12 +298,15 @@ impl Outbound {
             return;
         }
         // A planned move waits until the partner has heard of the loss.
-        let has_heard = self.heard() == mark;
-        self.next_state = now.plus(match has_heard {
-            _ if !self.are_ready(now) => FIRST,
-            true if self.answers.iter().all(Option::is_some) => STATE,
-            _ => SOON,
-        });
+        let has_heard = self.heard() == mark && self.answers.iter().all(Option::is_some);
+        let wait = if !self.are_ready(now) {
+            FIRST
+        } else if has_heard {
+            STATE
+        } else {
+            SOON
+        };
+        self.next_state = now.plus(wait);
         (self.told, self.told_whole) = (mark, self.is_whole(now));
         let mut origin = Vec::new();
         engine.copy_origin(&mut origin);

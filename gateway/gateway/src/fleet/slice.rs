@@ -592,7 +592,7 @@ mod tests {
     /// A stream to one worker of a partner, which takes records.
     fn outbound(engine: &Engine) -> Outbound {
         let mut outbound = Outbound::new(stream(), 1, engine, Timestamp(0));
-        outbound.answers.fill(Some(Answer::default()));
+        outbound.note_ready();
         outbound
     }
 

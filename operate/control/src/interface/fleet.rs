@@ -13,6 +13,7 @@ use natgate_gateway::fleet::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// A command.
 #[derive(Debug, Deserialize)]
@@ -151,9 +152,10 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
         },
     });
     if let Some(sent) = slice.sent {
+        let lag = sent.waits.of_99_percent().map(|time| Duration::from_nanos(time).as_secs_f64());
         object["sent"] = json!({
             "packets": sent.packets, "records": sent.records, "bytes": sent.bytes,
-            "lost": sent.lost, "repaired": sent.repaired,
+            "lost": sent.lost, "repaired": sent.repaired, "lag_p99_s": lag,
         });
     }
     if let Some(received) = slice.received {
@@ -173,7 +175,6 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
 mod tests {
     use super::*;
     use natgate_gateway::fleet::{LinkStatus, Refusal};
-    use std::time::Duration;
 
     #[test]
     fn a_command_has_its_parts_and_no_others() {

@@ -97,7 +97,8 @@ fn pair() -> FleetStatus {
         records_without_realm: None,
         ended_to_move: 43,
     };
-    let sent = Sent { packets: 31, records: 32, bytes: 33, lost: 34, repaired: 35 };
+    let sent =
+        Sent { packets: 31, records: 32, bytes: 33, lost: 34, repaired: 35, ..Sent::default() };
     let received = ReceivedCounters { gaps: 36, divergent: 37, ..ReceivedCounters::default() };
     FleetStatus {
         node: "a".into(),

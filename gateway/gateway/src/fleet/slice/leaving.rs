@@ -54,7 +54,6 @@ mod tests {
     use crate::fleet::inbound::Inbound;
     use crate::fleet::shared_ports::SharedPorts;
     use crate::fleet::slice::{Workers, YOUNG};
-    use crate::fleet::state::Answer;
     use crate::fleet::tests::packet;
     use natgate_engine::{
         Allocation, BlockConfig, Change, Config, Cursor, Filter, Packet, PoolConfig, Side,
@@ -125,8 +124,7 @@ mod tests {
             let destination = Some(STREAM);
             let order = Order { turn: 1, destination, of_partner: 2, ..Order::default() };
             obey(&mut slice, &mut engine, &Order { owns: true, assigns: true, ..order });
-            let answers = slice.outbound.iter_mut().flat_map(|outbound| &mut outbound.answers);
-            answers.for_each(|answer| *answer = Some(Answer::default()));
+            slice.outbound.as_mut().expect("it owns").note_ready();
             Self { engine, slice, now: Timestamp(0) }
         }
 

@@ -6,7 +6,7 @@
 mod messages;
 
 use super::*;
-use natgate_gateway::AlgKind;
+use natgate_gateway::{AlgKind, Settings};
 
 /// The client's control connection, and its server.
 const CLIENT: End = (Ipv4Addr::new(10, 0, 1, 1), 4000);

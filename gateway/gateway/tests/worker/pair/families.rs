@@ -4,7 +4,9 @@
 use super::*;
 use crate::nat64::{datagram, frame, settings_with_pcp};
 use crate::tunnels::{B4S, INNER, tunnel_settings, tunneled};
+use natgate_gateway::Settings;
 use natgate_wire::Ipv6;
+use natgate_wire::link::ETHERNET_LEN;
 
 const HOSTS: [&str; 2] = ["2001:db8:1::5", "2001:db8:1::6"];
 /// The remote host, as those of NAT64 know it.

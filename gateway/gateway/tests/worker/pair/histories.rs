@@ -2,7 +2,9 @@
 //! slices move.
 
 use super::*;
+use natgate_engine::Timestamp;
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// Turns of a history.
 const STEPS: u32 = 300;

@@ -58,6 +58,8 @@ struct Traffic {
 pub(crate) struct Copied {
     pub(crate) records: u64,
     pub(crate) bytes: u64,
+    /// Time within which 99 of 100 changes were copied.
+    pub(crate) lag: Duration,
 }
 
 /// The time around a kill.
@@ -133,7 +135,8 @@ impl Stage {
         })?;
         let state = a.status()?;
         let [records, bytes] = ["records", "bytes"].map(|key| number(&state, key));
-        Ok(Copied { records, bytes })
+        let lag = state["slices"][0]["sent"]["lag_p99_s"].as_f64().context("it tells no lag")?;
+        Ok(Copied { records, bytes, lag: Duration::from_secs_f64(lag) })
     }
 
     /// Time for which the oldest change waits for its copy now.
