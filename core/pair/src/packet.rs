@@ -189,24 +189,31 @@ fn take_record<'a>(rest: &mut &'a [u8]) -> Option<PacketRecord<'a>> {
 }
 
 fn begin(kind: u8, id: StreamId) -> Vec<u8> {
-    let StreamId { slice, worker, reader, stream: Stream { from, to, epoch } } = id;
     let mut bytes = Vec::with_capacity(SHORT);
+    put_head(&mut bytes, kind, id);
+    bytes
+}
+
+fn put_head(bytes: &mut Vec<u8>, kind: u8, id: StreamId) {
+    let StreamId { slice, worker, reader, stream: Stream { from, to, epoch } } = id;
     bytes.push(kind);
     bytes.extend(slice.to_le_bytes());
     bytes.extend([worker, reader]);
     [from, to, epoch].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
-    bytes
 }
 
-/// Begins a packet that has memory for `room` bytes. [`put_record`] adds records.
+/// Begins a packet that has memory for `room` bytes, in the memory of an earlier one. [`put_record`]
+/// adds records.
 pub(crate) fn begin_packet(
+    mut bytes: Vec<u8>,
     id: StreamId,
     (number, floor): (u64, u64),
     sent: u64,
     room: usize,
 ) -> Vec<u8> {
-    let mut bytes = begin(1, id);
-    bytes.reserve_exact(room.saturating_sub(bytes.len()));
+    bytes.clear();
+    bytes.reserve_exact(room);
+    put_head(&mut bytes, 1, id);
     [number, floor, sent].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
     bytes
 }

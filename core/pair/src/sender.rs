@@ -157,8 +157,9 @@ pub struct Sender {
     patience: u32,
     /// True if records leave out their keys.
     leaves_keys: bool,
-    /// Memory for one record.
+    /// Memory for one record, and for the next packets.
     record: Vec<u8>,
+    memory: Vec<Vec<u8>>,
     /// The workers of the partner. What counts is what all of them have confirmed.
     readers: Vec<Reader>,
     is_swept: bool,
@@ -209,6 +210,7 @@ impl Sender {
             patience: 0,
             leaves_keys: false,
             record: Vec::new(),
+            memory: Vec::new(),
             readers: vec![Reader::default(); readers.clamp(1, MOST_READERS)],
             is_swept: false,
             checkpoint: None,
@@ -341,6 +343,7 @@ impl Sender {
             (self.oldest, self.newer) = (None, None);
         }
         if begun.is_empty() {
+            self.drop_begun(begun);
             let is_more = looks == LOOKS || !self.repairs.is_empty();
             return if is_more { Written::More } else { Written::Nothing };
         }

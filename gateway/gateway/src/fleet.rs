@@ -486,7 +486,7 @@ impl Fleet {
                 outbound.sender.leave_keys(link_status.leaves_keys);
                 outbound.time_out(now, round_trip);
             }
-            let send = |message| link.send(message);
+            let send = |message: &[u8]| link.send_copy(message);
             slice.send((engine, hosts, ports), (now, room, SENT_A_TURN), epoch, send);
             *has_more |= slice.outbound.as_ref().is_some_and(|outbound| outbound.has_more);
         }

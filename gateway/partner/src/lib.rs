@@ -76,6 +76,7 @@ mod lead;
 mod limits;
 mod link;
 mod listener;
+mod memory;
 mod outbound;
 mod question;
 mod questions;
@@ -92,6 +93,7 @@ pub use limits::{
     QUEUE_MESSAGES, TUNNEL_HEAD, TUNNEL_PACKETS,
 };
 pub use link::{Link, Settings, start};
+pub use memory::Memory;
 pub use question::AskError;
 pub use questions::Answerer;
 pub use shared::Wake;

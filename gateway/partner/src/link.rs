@@ -13,6 +13,7 @@ use crate::shared::{Outbound, Shared, Wake};
 use crate::status::LinkStatus;
 use crate::transport::{self, STOPPED, VERSIONS};
 use crate::{listener, outbound};
+use bytes::Bytes;
 use quinn::{ClientConfig, Endpoint, TokioRuntime};
 use rustls::pki_types::DnsName;
 use std::net::SocketAddr;
@@ -280,8 +281,8 @@ impl Link {
     /// False: there is no connection, the queue is full (counted), or the message is longer than
     /// [`MAX_MESSAGE`](crate::MAX_MESSAGE) (counted).
     #[must_use]
-    pub fn send(&self, message: Vec<u8>) -> bool {
-        self.handle.shared.send(message)
+    pub fn send(&self, message: impl Into<Bytes>) -> bool {
+        self.handle.shared.send(message.into())
     }
 
     /// The next message of the partner, in the order of arrival.

@@ -208,7 +208,7 @@ impl Shared {
     }
 
     /// Queues a message. False: there is no connection, or no room.
-    pub(crate) fn send(&self, message: Vec<u8>) -> bool {
+    pub(crate) fn send(&self, message: Bytes) -> bool {
         if !self.is_connected.load(Ordering::Acquire) {
             return false;
         }
@@ -217,7 +217,7 @@ impl Shared {
         let is_queued = share.is_some_and(|share| {
             let is_short = message.len() <= self.datagram_room();
             let queue = if is_short { &self.datagrams } else { &self.long };
-            queue.try_send(Queued { bytes: message.into(), _share: share }).is_ok()
+            queue.try_send(Queued { bytes: message, _share: share }).is_ok()
         });
         if !is_queued {
             count(&self.counters.send_overflow);

@@ -20,7 +20,7 @@ use natgate_gateway::fleet::{
 };
 use natgate_gateway::{Clock, Worker};
 use natgate_io::BATCH;
-use natgate_partner::Link;
+use natgate_partner::{Link, Memory};
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -264,7 +264,8 @@ impl Node {
             partner: fleet.partner.node.clone(),
             address: fleet.partner.address,
         })?;
-        let (part, asker) = Fleet::new(fleet, Box::new(Carrier(link)), node as u32)?;
+        let (part, asker) =
+            Fleet::new(fleet, Box::new(Carrier(link, Memory::default())), node as u32)?;
         self.worker.join_fleet(part, self.clock.now());
         Ok(asker)
     }
@@ -380,11 +381,15 @@ fn free_ports() -> std::io::Result<[u16; 2]> {
 }
 
 /// The link as a worker sees it. There is no guardian.
-struct Carrier(Link);
+struct Carrier(Link, Memory);
 
 impl PartnerLink for Carrier {
     fn send(&mut self, message: Vec<u8>) -> bool {
         self.0.send(message)
+    }
+
+    fn send_copy(&mut self, message: &[u8]) -> bool {
+        self.0.send(self.1.copy(message))
     }
 
     fn receive(&mut self) -> Option<Vec<u8>> {

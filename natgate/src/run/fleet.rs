@@ -9,7 +9,7 @@ use natgate_gateway::fleet::{
     Fleet, FleetAsker, FleetSettings, LinkStatus, PartnerLink, TUNNEL_HEAD,
 };
 use natgate_gateway::{Settings, Worker};
-use natgate_partner::Link;
+use natgate_partner::{Link, Memory};
 use rustix::io::ioctl_fionbio;
 use std::io::{self, PipeWriter, Write, pipe};
 use std::os::unix::net::UnixStream;
@@ -45,12 +45,17 @@ const _: () = assert!(TUNNEL_HEAD == natgate_partner::TUNNEL_HEAD);
 /// The link as a worker sees it. The first worker has the heartbeats.
 struct Carrier {
     link: Link,
+    memory: Memory,
     heartbeats: Option<Heartbeats>,
 }
 
 impl PartnerLink for Carrier {
     fn send(&mut self, message: Vec<u8>) -> bool {
         self.link.send(message)
+    }
+
+    fn send_copy(&mut self, message: &[u8]) -> bool {
+        self.link.send(self.memory.copy(message))
     }
 
     fn receive(&mut self) -> Option<Vec<u8>> {
@@ -125,7 +130,11 @@ pub(super) fn join(
     let random = getrandom::u32().context("no random numbers")?;
     let mut heartbeats = Some(heartbeats);
     let carrier = |_: &Worker| -> Box<dyn PartnerLink> {
-        Box::new(Carrier { link: link.clone(), heartbeats: heartbeats.take() })
+        Box::new(Carrier {
+            link: link.clone(),
+            memory: Memory::default(),
+            heartbeats: heartbeats.take(),
+        })
     };
     let carriers = workers.iter().map(carrier).collect();
     let (parts, asker) = Fleet::team(fleet.clone(), carriers, random).with_context(|| {

@@ -10,6 +10,10 @@ const MOST_LONG: usize = 8;
 /// Packets of awaited keys after which one begins with other changes.
 const AWAITED_PACKETS: u8 = 3;
 
+/// Packets whose memory is used again, and the longest of them.
+const MOST_REUSED: usize = 16;
+const LONGEST_REUSED: usize = 1 << 16;
+
 /// Keys of most packets.
 const FEW_KEYS: usize = 16;
 
@@ -44,9 +48,10 @@ impl Begun {
 
 impl Sender {
     /// Begins the next packet.
-    pub(super) fn begin(&self, now: u64, room: usize) -> Begun {
+    pub(super) fn begin(&mut self, now: u64, room: usize) -> Begun {
+        let memory = self.memory.pop().unwrap_or_default();
         Begun {
-            bytes: packet::begin_packet(self.id, (self.next, self.floor), now, room),
+            bytes: packet::begin_packet(memory, self.id, (self.next, self.floor), now, room),
             room,
             keys: Vec::with_capacity(FEW_KEYS),
             since: self.oldest.into_iter().chain(self.newer).min(),
@@ -54,6 +59,18 @@ impl Sender {
             is_for_others: self.awaited_packets >= AWAITED_PACKETS,
             is_awaited: false,
             long: None,
+        }
+    }
+
+    /// Ends a packet without records.
+    pub(super) fn drop_begun(&mut self, begun: Begun) {
+        self.reuse(begun.bytes);
+    }
+
+    /// Takes back the memory of a packet, for a later one.
+    pub fn reuse(&mut self, packet: Vec<u8>) {
+        if self.memory.len() < MOST_REUSED && packet.capacity() <= LONGEST_REUSED {
+            self.memory.push(packet);
         }
     }
 

@@ -42,6 +42,9 @@ const KEYS_A_TURN: u32 = 1024;
 const REPORTS_A_TURN: usize = 256;
 const KEYS_AT_LEAST: u32 = 16;
 
+/// Time for which records are gathered after some have been sent, unless a packet waits for one.
+const GATHERED: Duration = Duration::from_millis(2);
+
 /// Addresses whose held ports are listed in one turn.
 const ADDRESSES_A_TURN: usize = 8;
 
@@ -86,6 +89,8 @@ pub(super) struct Outbound {
     young: Young,
     /// Packets of a turn, which go together: one after the other, each would wake the link.
     packets: Vec<Vec<u8>>,
+    /// Time up to which records are gathered.
+    next_packets: Timestamp,
     /// Packets of the next turn, at most: one if the link did not take all of the last turn.
     most: usize,
     /// True if young mappings are sent, too.
@@ -130,6 +135,7 @@ impl Outbound {
             told_whole: false,
             young: Young::default(),
             packets: Vec::new(),
+            next_packets: now,
             most: usize::MAX,
             takes_all: false,
             has_more: false,
@@ -228,7 +234,7 @@ impl Outbound {
         (ranges, takes_all): (&[AddressRange], bool),
         (now, room, most): (Timestamp, usize, usize),
         epoch: Option<Told>,
-        mut send: impl FnMut(Vec<u8>) -> bool,
+        mut send: impl FnMut(&[u8]) -> bool,
     ) {
         self.takes_all = takes_all;
         let has = |address| is_in(ranges, address);
@@ -241,7 +247,8 @@ impl Outbound {
         // What the partner refuses as a whole would be sent in vain, again and again.
         let accepts = |answer: &Answer| answer.refusal.differences.is_empty();
         let is_accepted = self.are_ready(now) && self.answers.iter().flatten().all(accepts);
-        let most = if is_accepted { most.min(self.most) } else { 0 };
+        let is_due = self.is_due(now);
+        let most = if is_accepted && is_due { most.min(self.most) } else { 0 };
         let mut has_more = most > 0;
         for _ in 0..most {
             let Self { sender, held, young, .. } = &mut *self;
@@ -269,18 +276,34 @@ impl Outbound {
                 }
             }
         }
-        let mut packets = self.packets.drain(..);
-        let is_full = !packets.by_ref().all(&mut send);
-        let unsent = usize::from(is_full) + packets.count();
-        self.sender.note_unsent(unsent, now.0);
-        self.most = if unsent > 0 { 1 } else { usize::MAX };
-        self.has_more = has_more && unsent == 0;
+        self.has_more = has_more;
+        self.send_packets(now, &mut send);
         self.check(now);
         self.tell_state((engine, hosts, ports), ranges, (now, epoch), &mut send);
         if now >= self.next_digests {
             self.next_digests = now.plus(DIGESTS);
-            send(self.sender.digests());
+            send(&self.sender.digests());
         }
+    }
+
+    /// True if records may go now. They are gathered for a moment: the packets are full then, and
+    /// the link is woken less often.
+    fn is_due(&self, now: Timestamp) -> bool {
+        let has_more = self.has_more || !self.has_listed_all();
+        has_more || self.sender.awaits() || self.held.is_wanted || now >= self.next_packets
+    }
+
+    /// Sends the packets of a turn. Those that the link does not take are lost.
+    fn send_packets(&mut self, now: Timestamp, send: &mut impl FnMut(&[u8]) -> bool) {
+        let sent = self.packets.iter().take_while(|packet| send(packet)).count();
+        let unsent = self.packets.len() - sent;
+        if sent > 0 {
+            self.next_packets = now.plus(GATHERED);
+        }
+        self.packets.drain(..).for_each(|packet| self.sender.reuse(packet));
+        self.sender.note_unsent(unsent, now.0);
+        self.most = if unsent > 0 { 1 } else { usize::MAX };
+        self.has_more &= unsent == 0;
     }
 
     /// Sends the owner's state if it is due. The partner hears at once that the copy is whole.
@@ -289,7 +312,7 @@ impl Outbound {
         (engine, hosts, ports): (&Engine, &CopiedHosts<'_>, &SharedPorts),
         ranges: &[AddressRange],
         (now, epoch): (Timestamp, Option<Told>),
-        send: &mut impl FnMut(Vec<u8>) -> bool,
+        send: &mut impl FnMut(&[u8]) -> bool,
     ) {
         let mark = epoch.map_or(0, |(_, mark)| mark);
         self.binding.note_arrival(now, self.silent, self.reached);
@@ -315,12 +338,12 @@ impl Outbound {
         let controls = ports.controls(now, self.sender.id().slice);
         let (origin, sent, is_complete) = (&origin[..], now.0, self.is_complete(now));
         let state = State { origin, arithmetic, epoch, sent, is_sure, controls };
-        send(write_state(self.sender.id(), is_complete, &state.write()));
+        send(&write_state(self.sender.id(), is_complete, &state.write()));
         let is_incurable = |answer: &Answer| {
             answer.refusal.of_full_subscribers > 0 || answer.refusal.without_gateway > 0
         };
         if self.held.is_wanted && self.answers.iter().flatten().any(is_incurable) {
-            send(write_ask_refused(self.sender.id()));
+            send(&write_ask_refused(self.sender.id()));
         }
     }
 

@@ -460,7 +460,7 @@ impl Slice {
         (engine, hosts, ports): (&Engine, &CopiedHosts<'_>, &SharedPorts),
         (now, room, most): (Timestamp, usize, usize),
         epoch: Option<Told>,
-        send: impl FnMut(Vec<u8>) -> bool,
+        send: impl FnMut(&[u8]) -> bool,
     ) {
         let Self { outbound: Some(outbound), ranges, is_moved, order, .. } = self else { return };
         // The partner may have mappings that it made as the owner. Each needs its key, however
@@ -670,7 +670,7 @@ mod tests {
             let now = Timestamp(0).plus(Duration::from_millis(milliseconds));
             let (hosts, mut all) = (CopiedHosts::new(None, now), (0, 0));
             slice.send((&engine, &hosts, &ports), (now, 1100, 4), None, |bytes| {
-                match natgate_pair::read(&bytes) {
+                match natgate_pair::read(bytes) {
                     Some((_, Message::State { .. })) => all.0 += 1,
                     Some((_, Message::Packet(_))) => all.1 += 1,
                     _ => {}
@@ -705,7 +705,7 @@ mod tests {
                 let (hosts, mut sent) = (CopiedHosts::new(None, now), Vec::new());
                 let state = (&engine, &hosts, &ports);
                 slice.send(state, (now, 1100, 4), None, |message| {
-                    sent.push(message);
+                    sent.push(message.to_vec());
                     true
                 });
                 for message in sent {

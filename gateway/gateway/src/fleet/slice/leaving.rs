@@ -141,7 +141,7 @@ mod tests {
                 let hosts = CopiedHosts::new(None, self.now);
                 let state = (&self.engine, &hosts, &ports);
                 self.slice.send(state, (self.now, 1100, 4), None, |message| {
-                    messages.push(message);
+                    messages.push(message.to_vec());
                     true
                 });
             }
