@@ -659,6 +659,33 @@ mod tests {
         }
     }
 
+    #[test]
+    fn records_are_gathered_unless_a_packet_waits_for_one() {
+        let (engine, ports, mut slice) = (engine(), SharedPorts::default(), slice());
+        slice.outbound = Some(outbound(&engine));
+        // Number of packets with records in the turn of a millisecond.
+        let sent = |slice: &mut Slice, milliseconds| {
+            let now = Timestamp(0).plus(Duration::from_millis(milliseconds));
+            let (hosts, mut packets) = (CopiedHosts::new(None, now), 0);
+            slice.send((&engine, &hosts, &ports), (now, 1100, 4), None, |bytes| {
+                let read = natgate_pair::read(bytes);
+                packets += usize::from(matches!(read, Some((_, Message::Packet(_)))));
+                true
+            });
+            packets
+        };
+        assert_eq!(sent(&mut slice, 9), 0);
+        let change = |slice: &mut Slice, key| assert!(sender(slice).end(key, 7, 0), "it rests");
+        change(&mut slice, 3);
+        assert_eq!(sent(&mut slice, 10), 1, "nothing was sent a moment ago");
+        change(&mut slice, 4);
+        change(&mut slice, 5);
+        assert_eq!([11, 12].map(|now| sent(&mut slice, now)), [0, 1]);
+        let outbound = slice.outbound.as_mut().expect("there is one");
+        outbound.wait_for(6, 1, Timestamp(0));
+        assert_eq!(sent(&mut slice, 13), 1, "a ticket waits");
+    }
+
     /// A worker that has not begun its part of the copy drops records.
     #[test]
     fn a_partner_gets_records_as_soon_as_it_has_answered_a_state() {
