@@ -300,6 +300,11 @@ impl Payloads {
         self.outbox.push(from, &reset, |_| ());
     }
 
+    /// Counts a flow of the partner that is left out, because there is no place for what names it.
+    pub fn count_left_out(&mut self, kind: Kind) {
+        self.count(kind, Reason::NoFlow);
+    }
+
     /// Counts a segment that was not let through. TCP sends it again.
     pub fn count_dropped(&mut self, kind: Kind) -> Fate {
         self.count(kind, Reason::Dropped);

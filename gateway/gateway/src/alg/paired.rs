@@ -489,6 +489,22 @@ impl Stage {
         self.paired.as_ref().map_or(0, |paired| paired.unread.len())
     }
 
+    /// Knows as many servers of H.323 as possible with which a host may have connections.
+    #[cfg(test)]
+    pub(crate) fn fill_servers(&mut self, host: Ipv4Addr) {
+        let end = SocketAddrV4::new(host, 1720);
+        let ends = super::endpoints(0, end, end, end);
+        for number in 1..=100 {
+            let end = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 200), number);
+            let internal = SocketAddrV4::new(host, number).into();
+            for server in [Side::Inside, Side::Outside] {
+                let further = natgate_payload::FurtherFlow { server, end, internal };
+                self.further.add((Kind::H323, protocol::TCP), &ends, &further, 3600);
+            }
+        }
+        self.further.take_change();
+    }
+
     /// Number of tickets that wait.
     #[cfg(test)]
     pub(crate) fn tickets(&self) -> usize {

@@ -1,6 +1,6 @@
 //! Flows in the records of their mappings.
 
-use super::super::further::Carried;
+use super::super::further::{Carried, FurtherFlows};
 use super::super::{Kind, Stage, seconds};
 use super::{MappingEnds, end, internal_of, is_of};
 use natgate_engine::{AddressPort, CopyFacts, Endpoint, Engine, Timestamp, fingerprint};
@@ -159,23 +159,29 @@ impl Stage {
         let has_number = config.is_some_and(|config| config.host_bits.is_some());
         let host = CopiedHost { realm, address, has_number };
         let external = SocketAddrV4::new(external.address, external.port);
-        let mut sum = 0;
+        let (mut sum, mut left_out) = (0, FurtherFlows::default());
         if let Some(([], rest)) = take_sized(flows) {
             let (entries, rest) = take_sized(rest)?;
-            sum = self.take_entries(engine, now, (number, external, host, facts.port), entries)?;
+            let mapping = (number, external, host, facts.port);
+            (sum, left_out) = self.take_entries(engine, now, mapping, entries)?;
             flows = rest;
         }
         while !flows.is_empty() {
             let (record, rest) = take_sized(flows)?;
             let Self { payloads, settings, servers, further, .. } = self;
+            let mut unread = None;
             let is_wanted = |kind, protocol, ends: &Endpoints| {
                 let server = servers.get(&(protocol, ends.external)).map(|(kind, _)| *kind);
                 let named = server.or_else(|| settings.kind(protocol, ends.remote.port()));
                 let named = named.or_else(|| further.kind(protocol, ends));
-                named == Some(kind) && ends.internal.port() == facts.port
+                let without = || left_out.kind(protocol, ends).inspect(|_| unread = Some(*ends));
+                named.or_else(without) == Some(kind) && ends.internal.port() == facts.port
             };
             let of = (number, external, host);
             sum = fold(sum, payloads.take_copy(seconds(now), record, of, is_wanted).ok()?);
+            if let Some(ends) = unread {
+                payloads.forget((number, external, ends.remote));
+            }
             flows = rest;
         }
         (sum == print).then_some(())?;
@@ -189,37 +195,43 @@ impl Stage {
         Some(())
     }
 
-    /// Takes the entries of a mapping's record, and watches their ports. Returns their fingerprint.
-    /// `None`: one cannot be taken.
+    /// Takes the entries of a mapping's record, and watches their ports. Returns the fingerprint of
+    /// all, and those that have no place: they are left out. `None`: they are no entries, or of a
+    /// gateway that is off.
     fn take_entries(
         &mut self,
         engine: &mut Engine,
         now: Timestamp,
         (number, external, host, port): (u8, SocketAddrV4, CopiedHost, u16),
         entries: &[u8],
-    ) -> Option<u64> {
+    ) -> Option<(u64, FurtherFlows)> {
         let internal = Endpoint { address: host.address, port };
         let mapping = (number, end(external), Some(internal));
         let (entries, []) = entries.as_chunks() else { return None };
         let (mut sum, mut are_watched) = (0, true);
+        let mut left_out = FurtherFlows::default();
         for entry in entries {
             let one = Carried::read_entry(entry, (external, host, port), seconds(now))?;
             let is_wanted =
                 self.settings.has(one.kind) && (number == TCP || one.external.is_none());
-            let is_taken = is_wanted && self.further.copy(&one, mapping, seconds(now));
-            is_taken.then_some(())?;
+            is_wanted.then_some(())?;
+            sum = fold(sum, fingerprint(&entry[..Carried::LASTING]));
+            if !self.further.copy(&one, mapping, seconds(now)) {
+                self.payloads.count_left_out(one.kind);
+                left_out.copy(&one, mapping, seconds(now));
+                continue;
+            }
             let ports = match one.external {
                 Some(external) => [one.port, external.port()],
                 None => [one.remote.port(); 2],
             };
             are_watched &= ports.into_iter().all(|port| self.watched.has(port));
-            sum = fold(sum, fingerprint(&entry[..Carried::LASTING]));
         }
         if self.further.take_change() && !are_watched {
             self.watch();
             self.tell_ports(engine);
         }
-        Some(sum)
+        Some((sum, left_out))
     }
 }
 

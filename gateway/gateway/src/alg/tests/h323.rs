@@ -240,17 +240,44 @@ fn a_registered_host_is_called_and_its_call_is_read() {
     assert!(heard.windows(6).any(|six| six == known), "{heard:x?}");
 }
 
+/// A world whose engine is that of a node of a pair.
+fn paired() -> World {
+    let (mut world, first) = (world(), Ipv4Addr::new(203, 0, 113, 1));
+    world.stage.join_pair();
+    let range = AddressRange { first, last: first };
+    world.stage.set_part(0, &[range], Part::Alone, [None, None]);
+    world
+}
+
+/// A server outside without a place, and its connection, are left out. The rest is copied.
+#[test]
+fn a_record_is_copied_without_the_servers_that_have_no_place() {
+    let (mut world, mut heir) = (paired(), paired().stage);
+    let mut call = Connection::open(&mut world, Side::Inside, CALLER, "0.0.0.0:0", CALLED);
+    call.say(&mut world, Side::Outside, &bytes(CONNECT_H245));
+    let (internal, remote) = ("10.0.0.5:40002", "198.51.100.2:30000");
+    let control = Connection::open(&mut world, Side::Inside, internal, "0.0.0.0:0", remote);
+    heir.fill_servers(*end(internal).ip());
+    for (external, flows) in [(call.external, 1), (control.external, 0)] {
+        let ends = Endpoint { address: *external.ip(), port: external.port() };
+        let key = world.engine.copy_key(protocol::TCP, ends).expect("a mapping");
+        let facts = world.engine.copy_facts(key).expect("a mapping");
+        let (mut record, before) = (b"mapping".to_vec(), heir.flows());
+        let mapping = ((protocol::TCP, ends, internal_of(&facts)), false);
+        world.stage.add_flows(world.now, mapping, (0, 5), &mut record).expect("it goes along");
+        let (_, told) = divide(&record).expect("a whole record");
+        let mapping = (protocol::TCP, ends, facts);
+        assert!(heir.copy_flows(&mut world.engine, world.now, mapping, told));
+        assert_eq!(heir.flows() - before, flows);
+    }
+    assert!(!heir.further.is_client(*end(internal).ip(), end(remote), 0));
+    let refused = heir.payloads.counters(Kind::H323).refused;
+    assert_eq!(refused[natgate_payload::Reason::NoFlow as usize], 2);
+}
+
 /// The record of a mapping, for the partner of a pair, is taken as a whole or not at all.
 #[test]
 fn no_damaged_record_of_a_mapping_is_taken() {
-    let first = Ipv4Addr::new(203, 0, 113, 1);
-    let paired = || {
-        let mut world = world();
-        world.stage.join_pair();
-        let range = AddressRange { first, last: first };
-        world.stage.set_part(0, &[range], Part::Alone, [None, None]);
-        world
-    };
     let (mut world, mut heir) = (paired(), paired().stage);
     let mut call = Connection::open(&mut world, Side::Inside, CALLER, "0.0.0.0:0", CALLED);
     let said = bytes(SETUP_H245);

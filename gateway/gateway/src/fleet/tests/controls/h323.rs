@@ -326,6 +326,44 @@ fn a_partner_without_the_gateway_has_no_copy_of_what_a_call_needs() {
     assert_eq!(pair.b().status().slices[0].role, "owner", "the call does not keep the slice");
 }
 
+/// The partner has no place for servers of the host: a call goes on without them.
+#[test]
+fn a_call_whose_servers_have_no_place_at_the_partner_is_copied_without_them() {
+    let mut pair = pair_of_h323(Counts::default());
+    let stage = pair.b().algs.as_mut().map(|algs| &mut algs.stage).expect("a gateway");
+    stage.fill_servers(Ipv4Addr::new(10, 0, 0, 5));
+    let mut call = Call::begin(&mut pair);
+    let mut controls = [call.called(&mut pair, true), Call::calls(&mut pair, true)];
+    for (control, (message, own)) in
+        controls.iter_mut().zip([(OPEN_ACK, AUDIO), (OPEN_VIDEO, VIDEO)])
+    {
+        control.run(&mut pair, 0.5);
+        control.opens(&mut pair, message, own).expect("the owner reads it");
+    }
+    let before = pair.b().status().slices[0].received.expect("a stream");
+    // Digests are compared several times.
+    pair.run(100.0);
+    let received = pair.b().status().slices[0].received.expect("a stream");
+    assert!(received.compared > before.compared);
+    assert_eq!((received.divergent, received.without_room), (0, 0));
+    assert!(pair.status_is_whole());
+    let known = [call.talk.external(), controls[1].external(), (A1, call.waits.port())];
+    let copies = pair.b().hosts();
+    assert!(known.iter().all(|end| copies.contains_key(&(protocol::TCP, *end))));
+    assert_eq!(pair.b().flows(), 1, "the call");
+    pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it drains");
+    pair.run(5.0);
+    assert_eq!(pair.b().status().slices[0].role, "owner");
+    // The connections go on: no message of H.323 has another length outside.
+    for talk in controls.iter_mut().chain([&mut call.talk]) {
+        talk.at_a = false;
+        let before = talk.hosts[1].received.len();
+        talk.write(&mut pair, Side::Inside, &messages::bytes(DETERMINATION));
+        talk.run(&mut pair, 1.0);
+        assert!(talk.hosts[1].received.len() > before);
+    }
+}
+
 /// The former owner may have let out what this node does not know.
 #[test]
 fn connections_of_which_the_partner_may_not_know_all_end() {
