@@ -253,13 +253,25 @@ impl FurtherFlows {
         self.add((carried.kind, protocol::TCP), &flow, &further, until);
     }
 
-    /// Takes an entry from the record of a mapping of the partner. Returns false without room.
-    pub(super) fn copy(&mut self, carried: &Carried, mapping: MappingEnds, now: u32) -> bool {
+    /// Takes an entry from the record of a mapping of the partner. Returns false without room. That
+    /// of a server inside has none if this node has the server at an address that `is_own`: it
+    /// reads the server's connections now.
+    pub(super) fn copy(
+        &mut self,
+        carried: &Carried,
+        mapping: MappingEnds,
+        now: u32,
+        is_own: impl Fn(Ipv4Addr) -> bool,
+    ) -> bool {
         let (flow, further) = carried.parts();
         let until = carried.until.min(now.saturating_add(LONGEST));
         let internal = of_host(&flow, further.internal);
         if let (Side::Inside, Some(internal)) = (further.server, internal) {
-            // The record is right, whatever this node knows of the server.
+            let known = self.inside.get(&(internal, flow.realm)).map(|one| one.external);
+            if known.is_some_and(|known| known != further.end && is_own(*known.ip())) {
+                return false;
+            }
+            // The record is right, whatever else this node knows of the server.
             self.remove_inside((internal, flow.realm));
         }
         // The partner has it already.
@@ -666,7 +678,7 @@ mod tests {
         let records = [(waits, of(&owner, waits, &[])), (named_by, of(&owner, named_by, &[]))];
         for (mapping, entries) in &records {
             for entry in entries {
-                assert!(partner.copy(entry, *mapping, 0) && partner.copy(entry, *mapping, 0));
+                assert!((0..2).all(|_| partner.copy(entry, *mapping, 0, |_| false)));
             }
             assert_eq!(of(&partner, *mapping, &[]), *entries);
         }
@@ -683,9 +695,10 @@ mod tests {
         assert!(partner.is_empty() && partner.external.is_empty());
     }
 
-    /// The owner knows which server has an endpoint now.
+    /// The owner knows which server has an endpoint now. This node reads the connections of its own
+    /// slices.
     #[test]
-    fn a_copied_entry_takes_the_place_of_another_one() {
+    fn a_copied_entry_takes_the_place_of_another_one_that_is_not_this_nodes_own() {
         let mut all = FurtherFlows::default();
         assert!(all.add((Kind::H323, protocol::TCP), &flow(), &inside(41_000), 90));
         let mut other = FurtherFlows::default();
@@ -694,7 +707,10 @@ mod tests {
         assert!(other.add((Kind::H323, protocol::TCP), &flow, &further, 20));
         let entry = other.carried().next().expect("an entry");
         let mapping = mapping(protocol::TCP, further.end, end("10.0.0.5:41000"));
-        assert!(all.copy(&entry, mapping, 0));
+        let before: Vec<_> = all.carried().collect();
+        assert!(!all.copy(&entry, mapping, 0, |address| address == *flow.external.ip()));
+        assert_eq!(all.carried().collect::<Vec<_>>(), before);
+        assert!(all.copy(&entry, mapping, 0, |_| false));
         assert_eq!(all.carried().collect::<Vec<_>>(), [entry]);
         assert!(!all.has_server(protocol::TCP, end("203.0.113.1:41000")));
     }

@@ -174,6 +174,11 @@ impl Paired {
         self.part(address) == Part::Partner
     }
 
+    /// True if this node reads connections by an address.
+    fn is_own(&self, address: Ipv4Addr) -> bool {
+        matches!(self.part(address), Part::Alone | Part::Owner)
+    }
+
     /// True if the other node decides about the external endpoint of a connection, and this node
     /// has a copy of the mapping.
     pub(super) fn has_copy_of(&self, engine: &Engine, external: SocketAddrV4) -> bool {

@@ -216,9 +216,11 @@ impl Stage {
                 self.settings.has(one.kind) && (number == TCP || one.external.is_none());
             is_wanted.then_some(())?;
             sum = fold(sum, fingerprint(&entry[..Carried::LASTING]));
-            if !self.further.copy(&one, mapping, seconds(now)) {
+            let Self { further, paired, .. } = self;
+            let is_own = |address| paired.as_ref().is_some_and(|paired| paired.is_own(address));
+            if !further.copy(&one, mapping, seconds(now), is_own) {
                 self.payloads.count_left_out(one.kind);
-                left_out.copy(&one, mapping, seconds(now));
+                left_out.copy(&one, mapping, seconds(now), |_| false);
                 continue;
             }
             let ports = match one.external {
