@@ -40,6 +40,9 @@ struct Inside {
     until: u32,
 }
 
+/// Internal endpoint and realm of a server inside.
+type InsideKey = (SocketAddrV4, u16);
+
 /// Client, server and realm of an entry of a server outside.
 type OutsideKey = (Ipv4Addr, SocketAddrV4, u16);
 
@@ -96,10 +99,10 @@ impl Carried {
 /// The entries of a worker.
 #[derive(Debug, Default)]
 pub(super) struct FurtherFlows {
-    /// Servers inside, by their internal endpoint and realm.
-    inside: BTreeMap<(SocketAddrV4, u16), Inside>,
-    /// Their internal endpoints and realms, by their external endpoints.
-    external: BTreeMap<SocketAddrV4, (SocketAddrV4, u16)>,
+    /// Servers inside.
+    inside: BTreeMap<InsideKey, Inside>,
+    /// Their keys, by their external endpoints.
+    external: BTreeMap<SocketAddrV4, InsideKey>,
     outside: BTreeMap<OutsideKey, Outside>,
     /// The same keys, by server, client and realm.
     servers: BTreeSet<(SocketAddrV4, Ipv4Addr, u16)>,
@@ -223,12 +226,8 @@ impl FurtherFlows {
         (number, external, internal): MappingEnds,
         flows: impl Iterator<Item = Endpoints>,
     ) -> impl Iterator<Item = Carried> + '_ {
-        let end = SocketAddrV4::new(external.address, external.port);
-        let inside = self.external.get(&end).filter(|_| number == protocol::TCP);
-        let is_its = |key: &&(SocketAddrV4, u16)| {
-            internal.is_none_or(|internal| paired::end(key.0) == internal)
-        };
-        let inside = inside.filter(is_its).and_then(|key| self.inside.get_key_value(key));
+        let inside = self.inside_of((number, external, internal));
+        let inside = inside.and_then(|key| self.inside.get_key_value(&key));
         let inside = inside.map(|(key, one)| carried_inside(key, one));
         let key = |flow: Endpoints| Some((*flow.numbered()?.ip(), flow.remote, flow.realm));
         let of_flows = flows.filter(|_| number == protocol::TCP).filter_map(key);
@@ -243,6 +242,15 @@ impl FurtherFlows {
         }
         let outside = keys.into_iter().filter_map(|key| self.outside.get_key_value(&key));
         inside.into_iter().chain(outside.map(|(key, one)| carried_outside(key, one)))
+    }
+
+    /// The server inside that a mapping leads to.
+    fn inside_of(&self, (number, external, internal): MappingEnds) -> Option<InsideKey> {
+        let external = SocketAddrV4::new(external.address, external.port);
+        let key = self.external.get(&external).filter(|_| number == protocol::TCP);
+        let is_its =
+            |key: &InsideKey| internal.is_none_or(|internal| paired::end(key.0) == internal);
+        key.copied().filter(is_its)
     }
 
     /// Takes an entry of another process.
@@ -285,19 +293,17 @@ impl FurtherFlows {
         is_taken
     }
 
-    /// Forgets the server inside with an external endpoint.
-    pub(super) fn forget_server(&mut self, external: SocketAddrV4) {
-        if let Some(key) = self.external.get(&external).copied() {
+    /// Forgets the server inside that a mapping leads to.
+    pub(super) fn forget_server(&mut self, mapping: MappingEnds) {
+        if let Some(key) = self.inside_of(mapping) {
             self.remove_inside(key);
         }
     }
 
     /// Forgets the entries of a mapping whose record is not taken.
     pub(super) fn forget_those_of(&mut self, mapping: MappingEnds) {
-        let (number, external, internal) = mapping;
-        if number == protocol::TCP {
-            self.forget_server(SocketAddrV4::new(external.address, external.port));
-        }
+        self.forget_server(mapping);
+        let (.., internal) = mapping;
         let Some(host) = internal.map(|internal| internal.address) else { return };
         let (least, most) = ends();
         let of_host = self.outside.range((host, least, 0)..=(host, most, u16::MAX));
@@ -309,7 +315,7 @@ impl FurtherFlows {
         }
     }
 
-    fn remove_inside(&mut self, key: (SocketAddrV4, u16)) {
+    fn remove_inside(&mut self, key: InsideKey) {
         if let Some(one) = self.inside.remove(&key) {
             self.external.remove(&one.external);
         }
@@ -398,7 +404,7 @@ impl FurtherFlows {
 
     /// Forgets the flows of protocols that are not `on`.
     pub(super) fn keep(&mut self, on: impl Fn(Kind) -> bool) {
-        self.inside.retain(|_, one| on(one.kind));
+        self.keep_inside(|one| on(one.kind));
         self.outside.retain(|_, one| on(one.kind));
         self.forget_gone();
     }
@@ -422,10 +428,20 @@ impl FurtherFlows {
             one.until = one.until.max(now + PAUSE + time);
         }
         let before = self.inside.len() + self.outside.len();
-        self.inside.retain(|_, one| one.until > now);
+        self.keep_inside(|one| one.until > now);
         self.outside.retain(|_, one| one.until > now);
         if self.inside.len() + self.outside.len() != before {
             self.forget_gone();
+        }
+    }
+
+    /// Forgets servers inside that do not stay. Their mappings have other records without them.
+    fn keep_inside(&mut self, stays: impl Fn(&Inside) -> bool) {
+        let Self { inside, changed, .. } = self;
+        for ((internal, _), one) in inside.extract_if(.., |_, one| !stays(one)) {
+            if let Some(changed) = changed {
+                changed.insert(mapping(protocol::TCP, one.external, internal));
+            }
         }
     }
 
@@ -438,7 +454,7 @@ impl FurtherFlows {
     }
 }
 
-fn carried_inside((internal, realm): &(SocketAddrV4, u16), one: &Inside) -> Carried {
+fn carried_inside((internal, realm): &InsideKey, one: &Inside) -> Carried {
     Carried {
         kind: one.kind,
         realm: *realm,
@@ -691,8 +707,17 @@ mod tests {
         partner.expire(1000, std::iter::empty, (is_copied, 120));
         assert_eq!(sorted(&partner)[0].until, 1000 + PAUSE + 120);
         assert_eq!((partner.kind_outside(to_server.remote), sorted(&partner).len()), (None, 1));
-        partner.forget_server(end("203.0.113.1:41000"));
+        // The server of another mapping of a service stays.
+        partner.forget_server((waits.0, waits.1, named_by.2));
+        assert_eq!(sorted(&partner).len(), 1);
+        partner.forget_server(waits);
         assert!(partner.is_empty() && partner.external.is_empty());
+        // Its time passes at the owner, and the record of its mapping is another one.
+        owner.expire(50, std::iter::empty, alone());
+        assert_eq!(
+            (owner.take_changed(), of(&owner, waits, &[])),
+            (BTreeSet::from([waits]), vec![])
+        );
     }
 
     /// The owner knows which server has an endpoint now. This node reads the connections of its own

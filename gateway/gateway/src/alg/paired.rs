@@ -435,7 +435,7 @@ impl Stage {
     /// Forgets everything about a mapping that has ended: another host may get its endpoint.
     pub(crate) fn forget_mapping(&mut self, protocol: u8, external: Endpoint) {
         self.forget_flows((protocol, external, None));
-        self.forget_server(protocol, external);
+        self.forget_server((protocol, external, None));
         let Some(paired) = &mut self.paired else { return };
         let external = SocketAddrV4::new(external.address, external.port);
         paired.unread.remove_all(protocol, external);
@@ -444,10 +444,8 @@ impl Stage {
     }
 
     /// Forgets the server inside that a message has named and that a mapping leads to.
-    pub(crate) fn forget_server(&mut self, number: u8, Endpoint { address, port }: Endpoint) {
-        if number == protocol::TCP {
-            self.further.forget_server(SocketAddrV4::new(address, port));
-        }
+    pub(crate) fn forget_server(&mut self, mapping: MappingEnds) {
+        self.further.forget_server(mapping);
     }
 
     /// Forgets what is kept of connections without flows: from now on the gateways do not see which
@@ -508,6 +506,12 @@ impl Stage {
             }
         }
         self.further.take_change();
+    }
+
+    /// True if a server inside is known by an external endpoint.
+    #[cfg(test)]
+    pub(crate) fn knows_server(&self, external: SocketAddrV4) -> bool {
+        self.further.has_server(protocol::TCP, external)
     }
 
     /// Number of tickets that wait.

@@ -142,8 +142,9 @@ impl SharedPorts {
         facts: Option<CopyFacts>,
     ) {
         if let Some(stage) = self.stage() {
-            stage.forget_flows((protocol, external, facts.as_ref().and_then(internal_of)));
-            stage.forget_server(protocol, external);
+            let mapping = (protocol, external, facts.as_ref().and_then(internal_of));
+            stage.forget_flows(mapping);
+            stage.forget_server(mapping);
         }
     }
 

@@ -126,8 +126,9 @@ impl Stage {
         self.payloads.flows_at(protocol, external).any(|ends| is_of(&ends, internal))
     }
 
-    /// Takes the flows of the record of a mapping that has been copied, in place of those that are
-    /// there. Returns false if one cannot be taken: then the mapping has no flow here.
+    /// Takes the flows of the record of a mapping that has been copied, and its server inside, in
+    /// place of those that are there. Returns false if one cannot be taken: then the mapping has no
+    /// flow here.
     pub(crate) fn copy_flows(
         &mut self,
         engine: &mut Engine,
@@ -137,6 +138,7 @@ impl Stage {
     ) -> bool {
         let mapping = (protocol, external, internal_of(&facts));
         self.forget_flows(mapping);
+        self.forget_server(mapping);
         let Some(flows) = flows else { return true };
         let is_taken = self.take_flows(engine, now, (protocol, external, facts), flows).is_some();
         if !is_taken {

@@ -9,7 +9,7 @@ mod messages;
 use super::*;
 use messages::{
     ADMISSION_CONFIRM, CONNECT_H245, DETERMINATION, OPEN_ACK, OPEN_VIDEO, REGISTRATION, SETUP_H245,
-    octets, with,
+    UNREGISTRATION, octets, with,
 };
 
 /// Where the hosts wait for a connection of H.245, in their messages.
@@ -361,6 +361,37 @@ fn a_call_whose_servers_have_no_place_at_the_partner_is_copied_without_them() {
         talk.write(&mut pair, Side::Inside, &messages::bytes(DETERMINATION));
         talk.run(&mut pair, 1.0);
         assert!(talk.hosts[1].received.len() > before);
+    }
+}
+
+/// The mapping of the server stands at both nodes.
+#[test]
+fn the_copy_of_a_registration_ends_with_it() {
+    let mut pair = servers::pair_with(&[servers::server(protocol::TCP, 1800)]);
+    pair.a().begin_h323();
+    pair.b().begin_h323();
+    pair.run(1.0);
+    let calls = SocketAddrV4::new(A1, 1800);
+    let tell = |pair: &mut Pair, message: &str| {
+        let message = with(message, &[("10.0.0.5:1720", "10.0.0.5:1800")]);
+        let sent = host::datagram(at("10.0.0.5:1719"), remote(1719), &message);
+        pair.a().carry(Side::Inside, &sent);
+        pair.run(0.5);
+        assert_ne!(pair.a().kept().len(), 2);
+    };
+    let know = |pair: &mut Pair| {
+        [true, false].map(|to_a| {
+            let stage = pair.either(to_a).algs.as_ref().map(|algs| &algs.stage);
+            stage.expect("a gateway").knows_server(calls)
+        })
+    };
+    for _ in 0..2 {
+        tell(&mut pair, REGISTRATION);
+        pass(&mut pair, 30.0);
+        assert_eq!(know(&mut pair), [true, true]);
+        tell(&mut pair, UNREGISTRATION);
+        pass(&mut pair, 30.0);
+        assert_eq!(know(&mut pair), [false, false]);
     }
 }
 

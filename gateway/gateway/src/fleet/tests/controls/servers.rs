@@ -14,7 +14,7 @@ fn pair_with_server() -> Pair {
 }
 
 /// The mapping of a server of a port inside.
-fn server(number: u8, port: u16) -> StaticMapping {
+pub(super) fn server(number: u8, port: u16) -> StaticMapping {
     StaticMapping {
         external: (A1, Some(port)),
         internal: (Ipv4Addr::new(10, 0, 0, CLIENT), Some(port)),
@@ -24,7 +24,7 @@ fn server(number: u8, port: u16) -> StaticMapping {
 }
 
 /// A pair with these static mappings.
-fn pair_with(statics: &[StaticMapping]) -> Pair {
+pub(super) fn pair_with(statics: &[StaticMapping]) -> Pair {
     let mut pair = Pair::of(Allotment::Many, Counts::default());
     for to_a in [true, false] {
         let process = pair.either(to_a);
