@@ -81,6 +81,9 @@ pub(crate) struct Pool {
     mode: Mode,
     /// True if each address belongs to one host at a time. Then an address is one block.
     is_whole: bool,
+    /// The place in `slots` of the address whose idle words are searched for next, on each side of
+    /// port 1024.
+    next_searched: [usize; 2],
 }
 
 /// State of an address besides its ports.

@@ -333,6 +333,42 @@ fn an_engine_gives_up_blocks_of_the_address_with_the_most_of_them() {
     assert_eq!(lab.engine.cede(0, None, false, 4), None);
 }
 
+/// A search in one pool does not move that in another one, and neither does one on the other side
+/// of port 1024.
+#[test]
+fn searches_for_blocks_to_give_up_do_not_disturb_each_other() {
+    let address = |last| Ipv4Addr::new(203, 0, 113, last);
+    let block = BlockConfig { size: 16, max_per_subscriber: 1, release_after: Duration::ZERO };
+    let allocation = Some(Allocation::Block(block));
+    let of = |first: &str, last: &str, name: &str| {
+        let one = pool(&format!("203.0.113.{first}"), &format!("203.0.113.{last}"), (896, 1151));
+        PoolConfig { allocation: allocation.clone(), name: name.into(), ..one }
+    };
+    let pools = vec![of("1", "14", "many"), of("21", "24", "few")];
+    let mut lab = Lab::new(&Config { pools, ..config() });
+    lab.engine.divide((0, 2), |_, _| true);
+    for last in (1..=14).chain(21..=24) {
+        lab.engine.own(address(last), 14..18);
+        let mut held = [0; 1024];
+        for word in [14, 16] {
+            // Of one address, the second word of each side has no port that is held.
+            (held[word], held[word + 1]) = match last {
+                12 => (1 | 1 << 16 | 1 << 32, 0),
+                _ => (1, 1),
+            };
+        }
+        assert!(lab.engine.hold_ports(address(last), UDP, &held));
+    }
+    let mut given = Vec::new();
+    for _ in 0..5 {
+        for is_low in [true, false] {
+            assert_eq!(lab.engine.cede(1, None, is_low, 1), None);
+            given.extend(lab.engine.cede(0, None, is_low, 1));
+        }
+    }
+    assert_eq!(given, [(address(12), 15..16), (address(12), 17..18)]);
+}
+
 /// All engines know the static mapping, and none gives out its ports.
 #[test]
 fn a_static_mapping_of_an_address_for_one_protocol_keeps_no_block_from_other_engines() {

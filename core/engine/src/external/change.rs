@@ -135,7 +135,9 @@ impl ExternalPorts {
             false => Range::sides(ports),
         };
         let members = Members::default();
-        self.pools[number] = Pool { slots, members, ports, sides, bits, mode, is_whole };
+        let next_searched = [0; 2];
+        self.pools[number] =
+            Pool { slots, members, ports, sides, bits, mode, is_whole, next_searched };
         self.note_shares();
         self.blocks.set_pool(number, cut);
         self.plans.set(number, plan);
@@ -146,8 +148,8 @@ impl ExternalPorts {
         let (ports, bits) = ((1, 1), vec![0; WORDS]);
         let sides = Range::sides(ports);
         let (mode, is_whole) = (Mode::Random, false);
-        let (slots, members) = (Vec::new(), Members::default());
-        let none = Pool { slots, members, ports, sides, bits, mode, is_whole };
+        let (slots, members, next_searched) = (Vec::new(), Members::default(), [0; 2]);
+        let none = Pool { slots, members, ports, sides, bits, mode, is_whole, next_searched };
         self.pools.resize(pools, none);
         for ports in &mut self.ports {
             ports.pool_count.resize(pools, [0; 2]);

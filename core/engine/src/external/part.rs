@@ -45,8 +45,6 @@ struct Owned {
     words: Vec<Words>,
     /// The addresses with own words.
     addresses: IndexSet,
-    /// The place in its pool of the address whose idle words are searched for next.
-    next_searched: usize,
     /// The index of an address, and a word: the next block to be looked at whether this engine has
     /// it in part.
     next_block: (u32, usize),
@@ -120,7 +118,7 @@ impl Part {
         let mut addresses = IndexSet::new(room);
         (0..room as u32).for_each(|index| addresses.set(index, words != NO_WORDS));
         let (words, next_block) = (vec![words; room], (0, 0));
-        self.owned = Some(Owned { words, addresses, next_searched: 0, next_block });
+        self.owned = Some(Owned { words, addresses, next_block });
     }
 }
 
@@ -233,7 +231,8 @@ impl ExternalPorts {
         let is_open = |index: &u32| self.is_open(*index, pool);
         let best = slots.iter().copied().filter(is_open).max_by_key(free)?;
         let mut found = idle_words(best);
-        let first = self.part.owned.as_ref()?.next_searched;
+        let side = usize::from(!is_low);
+        let first = self.pools[pool].next_searched[side];
         let mut next = first;
         let places = (0..slots.len()).map(|step| (first + step) % slots.len());
         let is_other = |index: &u32| *index != best && is_open(index) && free(index) > 0;
@@ -244,7 +243,7 @@ impl ExternalPorts {
             }
             (found, next) = (idle_words(slots[place]), place + 1);
         }
-        self.part.owned.as_mut()?.next_searched = next;
+        self.pools[pool].next_searched[side] = next;
         found
     }
 
