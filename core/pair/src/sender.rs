@@ -47,7 +47,8 @@ pub enum Present {
     },
     /// The key has no mapping.
     Absent,
-    /// The mapping is too young. The source calls [`Sender::change`] again when it is due.
+    /// The mapping is too young, and the partner has no record of it. The source calls
+    /// [`Sender::change`] again when it is due.
     NotYet,
 }
 
@@ -301,12 +302,14 @@ impl Sender {
     }
 
     /// Writes a packet of at most `room` bytes, unless a single record is longer. `source` appends
-    /// the present record of a key. All its keys are smaller than `extent`.
+    /// the present record of a key. All its keys are smaller than `extent`. If a mapping is
+    /// [`Present::NotYet`] and a record of it was sent, the source is asked once more, with true:
+    /// the partner keeps its copy only if it gets a record, however young the mapping is.
     pub fn write(
         &mut self,
         now: u64,
         (room, extent): (usize, u32),
-        mut source: impl FnMut(u32, &mut Vec<u8>) -> Present,
+        mut source: impl FnMut((u32, bool), &mut Vec<u8>) -> Present,
     ) -> Written {
         if self.is_full() {
             return Written::Full;
@@ -324,7 +327,12 @@ impl Sender {
         {
             looks += 1;
             record.clear();
-            let fingerprint = match source(key, &mut record) {
+            let mut present = source((key, false), &mut record);
+            if present == Present::NotYet && self.has_sent(key) {
+                record.clear();
+                present = source((key, true), &mut record);
+            }
+            let fingerprint = match present {
                 Present::Record { fingerprint } => fingerprint.max(1),
                 // The end of an earlier mapping of the key may be due.
                 Present::Absent | Present::NotYet => {
@@ -383,6 +391,12 @@ impl Sender {
             from = key + 1;
         }
         None
+    }
+
+    /// True if the last packet with a key has a record of its present mapping.
+    fn has_sent(&self, key: u32) -> bool {
+        let later = (key, self.last_packet(key) + 1, 0)..=(key, u64::MAX, u128::MAX);
+        self.mark(key) != 0 && self.resting.range(later).next().is_none()
     }
 
     fn mark(&self, key: u32) -> u64 {

@@ -153,11 +153,9 @@ impl Pair {
             self.sender.change(key, self.now);
         }
         let a = &self.a;
-        let written = self.sender.write(self.now, (300, a.copy_extent()), |key, out| {
-            match a.copy_record(key, &NoNumbers, out) {
-                Some(fingerprint) => Present::Record { fingerprint },
-                None => Present::Absent,
-            }
+        let written = self.sender.write(self.now, (300, a.copy_extent()), |(key, _), out| {
+            let print = a.copy_record(key, &NoNumbers, out);
+            print.map_or(Present::Absent, |fingerprint| Present::Record { fingerprint })
         });
         if let Written::Packet(packet) = written {
             self.link.push(packet);

@@ -138,7 +138,8 @@ impl Pair {
         self.sender.time_out(self.now, (2 * self.link.one_way, TURN));
         for _ in 0..most {
             let versions = &self.versions;
-            let written = self.sender.write(self.now, (ROOM, versions.len() as u32), |key, out| {
+            let extent = versions.len() as u32;
+            let written = self.sender.write(self.now, (ROOM, extent), |(key, _), out| {
                 let version = versions[key as usize];
                 out.extend(version.to_le_bytes());
                 out.resize(RECORD, 0);

@@ -86,13 +86,14 @@ impl Node {
 
     fn write(&mut self) -> bool {
         let table = &self.table;
-        let written = self.sender.write(self.now, (90, 40), |key, out| match table.get(&key) {
-            None => Present::Absent,
-            Some(mapping) => {
-                out.extend(bytes(*mapping));
-                Present::Record { fingerprint: mapping.1 }
-            }
-        });
+        let written =
+            self.sender.write(self.now, (90, 40), |(key, _), out| match table.get(&key) {
+                None => Present::Absent,
+                Some(mapping) => {
+                    out.extend(bytes(*mapping));
+                    Present::Record { fingerprint: mapping.1 }
+                }
+            });
         let Written::Packet(packet) = written else { return false };
         self.readers.iter_mut().for_each(|reader| reader.queue.push(packet.clone()));
         true

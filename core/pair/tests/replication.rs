@@ -105,7 +105,11 @@ impl Pair {
         let Self { table, young, since, waits, .. } = self;
         let waits = waits.values_mut().map(|(key, states)| (&*key, states));
         for (key, states) in since.iter_mut().flatten().chain(waits) {
-            states.insert(table.get(key).copied().filter(|_| !young.contains(key)));
+            let mapping = table.get(key).copied();
+            states.insert(mapping);
+            if young.contains(key) {
+                states.insert(None);
+            }
         }
     }
 
@@ -145,14 +149,15 @@ impl Pair {
 
     fn write(&mut self, room: usize) -> bool {
         let (table, young) = (&self.table, &self.young);
-        let written = self.sender.write(self.now, (room, 40), |key, out| match table.get(&key) {
+        let source = |(key, is_known): (u32, bool), out: &mut Vec<u8>| match table.get(&key) {
             None => Present::Absent,
-            Some(_) if young.contains(&key) => Present::NotYet,
+            Some(_) if young.contains(&key) && !is_known => Present::NotYet,
             Some(mapping) => {
                 out.extend(bytes(*mapping));
                 Present::Record { fingerprint: fingerprint(&bytes(*mapping)) }
             }
-        });
+        };
+        let written = self.sender.write(self.now, (room, 40), source);
         match written {
             Written::Packet(packet) => self.to_partner.push(packet),
             Written::Nothing | Written::Full | Written::More => return false,
@@ -161,12 +166,16 @@ impl Pair {
     }
 
     fn at_partner(&mut self, message: &[u8]) {
-        let copy = &mut self.copy;
+        let Self { copy, table, .. } = self;
         let answer = self.receiver.receive(message, self.now, |key, record, _: &Translation| {
+            let before = copy.remove(&key);
             match mapping(record) {
-                Some(mapping) => copy.insert(key, mapping),
-                None => copy.remove(&key),
-            };
+                Some(mapping) => _ = copy.insert(key, mapping),
+                None => assert!(
+                    before.is_none() || before.as_ref() != table.get(&key),
+                    "{key} has not ended"
+                ),
+            }
             Some(fingerprint(record))
         });
         self.to_owner.extend(answer);
@@ -494,6 +503,26 @@ fn an_awaited_record_is_sent_first_and_again_after_a_loss() {
     assert_eq!(pair.sender.give_up(), [2]);
 }
 
+/// The partner keeps a mapping that becomes too young for a first record. Another one of the same
+/// key waits for its age.
+#[test]
+fn a_mapping_that_was_sent_does_not_end_because_it_is_young() {
+    let mut pair = Pair::new();
+    pair.make(1, 4, false);
+    pair.settle();
+    pair.reopen(1);
+    pair.sender.repair(&[1]);
+    pair.settle();
+    assert_eq!((pair.copy.len(), pair.copy == pair.table), (1, true));
+    pair.end(1);
+    pair.make(1, 5, true);
+    pair.settle();
+    assert_eq!(pair.copy.len(), 0);
+    pair.grow_up();
+    pair.settle();
+    assert_eq!((pair.copy.len(), pair.copy == pair.table), (1, true));
+}
+
 #[test]
 fn every_port_rests_until_the_partner_has_no_mapping_without_a_key() {
     let mut pair = Pair::new();
@@ -599,7 +628,7 @@ fn a_long_record_is_a_packet_by_itself() {
     let (mut sender, mut receiver) = ends();
     (1..=3).for_each(|key| assert!(sender.change(key, 0)));
     let mut packets = Vec::new();
-    while let Written::Packet(packet) = sender.write(0, (1_200, 100_000), |key, out| {
+    while let Written::Packet(packet) = sender.write(0, (1_200, 100_000), |(key, _), out| {
         out.resize(if key == 2 { 300_000 } else { 40 }, key as u8);
         Present::Record { fingerprint: 1 }
     }) {
@@ -658,7 +687,7 @@ fn a_long_record_is_written_once_in_a_round_trip() {
 
 /// Writes a packet in which keys up to `longs` have a long record.
 fn write_long(sender: &mut Sender, now: u64, longs: u32) -> Option<Vec<u8>> {
-    let written = sender.write(now, (1_200, 100_000), |key, out| {
+    let written = sender.write(now, (1_200, 100_000), |(key, _), out| {
         out.resize(if key <= longs { 5_000 } else { 40 }, 0);
         Present::Record { fingerprint: now + 1 }
     });
@@ -776,7 +805,7 @@ fn awaited_keys_take_turns_and_leave_room_for_others() {
     for turn in 1..=8 {
         (1..=6).for_each(|key| sender.wait_for(key, turn * 10 + u64::from(key), 0));
         let mut first = None;
-        let written = sender.write(0, (80, 100_000), |key, out| {
+        let written = sender.write(0, (80, 100_000), |(key, _), out| {
             first.get_or_insert(key);
             out.resize(16, 0);
             Present::Record { fingerprint: turn }
@@ -796,7 +825,7 @@ fn a_flow_costs_less_than_100_bytes() {
     let mut bytes = 0;
     for _ in 0..100_000 {
         // A record of the hand-over with one session.
-        let written = sender.write(0, (1_200, 100_000), |key, out| {
+        let written = sender.write(0, (1_200, 100_000), |(key, _), out| {
             out.extend(key.to_le_bytes());
             out.extend([0; 88]);
             Present::Record { fingerprint: 1 }
@@ -826,7 +855,7 @@ fn a_record_that_leaves_out_its_key_is_whole_at_the_partner() {
         };
         let mut received = BTreeMap::new();
         loop {
-            let written = sender.write(0, (1_400, 100_000), |key, out| {
+            let written = sender.write(0, (1_400, 100_000), |(key, _), out| {
                 out.extend(record(key));
                 Present::Record { fingerprint: 1 }
             });

@@ -252,9 +252,9 @@ impl Outbound {
         let mut has_more = most > 0;
         for _ in 0..most {
             let Self { sender, held, young, .. } = &mut *self;
-            let source = |key, out: &mut Vec<u8>| {
+            let source = |(key, is_known), out: &mut Vec<u8>| {
                 let state = (engine, hosts, ports);
-                held.present(state, &is_its, (key, now, takes_all), young, out)
+                held.present(state, &is_its, (key, now, takes_all || is_known), young, out)
             };
             match sender.write(now.0, (room, engine.copy_extent()), source) {
                 Written::Packet(packet) => {

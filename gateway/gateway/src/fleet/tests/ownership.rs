@@ -282,6 +282,26 @@ fn a_connection_that_opens_during_a_move_keeps_its_port_to_itself() {
     }
 }
 
+/// After a move the partner has all mappings, however young. A further session ends none.
+#[test]
+fn the_copy_of_a_young_mapping_does_not_end_after_a_move() {
+    let mut pair = Pair::start();
+    pair.run(3.0);
+    let external = pair.a().send((5, 1)).expect("sent");
+    pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it moves");
+    pair.run(1.0);
+    assert_eq!(pair.b().status().slices[0].role, "owner");
+    assert!(pair.status_is_whole());
+    let own = Ipv4Addr::new(10, 0, 0, 5).to_bits();
+    let segment = packet(None, (own, 1), (REMOTE + 1, 53));
+    let (source, ..) = pair.b().pass((Side::Inside, 0), segment).expect("sent");
+    assert_eq!(source, external);
+    for _ in 0..200 {
+        pair.run(0.02);
+        assert!(pair.a().hosts().contains_key(&(protocol::UDP, external)));
+    }
+}
+
 #[test]
 fn a_copy_that_an_operator_removes_comes_again() {
     let mut pair = Pair::start();
