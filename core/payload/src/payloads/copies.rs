@@ -47,11 +47,38 @@ const MOST_OF_DATAGRAMS: usize = 1024;
 /// its host. `None`: the host has an IPv6 address.
 type ChangedFlow = (FlowKey, Option<SocketAddrV4>);
 
+/// Number of flows of each internal port, or [`MANY`]: of a port that has had so many at a time.
+#[derive(Debug, Default)]
+struct PortCounts(Vec<u8>);
+
+const MANY: u8 = u8::MAX;
+
+impl PortCounts {
+    fn add(&mut self, port: u16) {
+        if self.0.is_empty() {
+            self.0.resize(1 << 16, 0);
+        }
+        let count = &mut self.0[usize::from(port)];
+        *count = count.saturating_add(1);
+    }
+
+    fn remove(&mut self, port: u16) {
+        if let Some(count) = self.0.get_mut(usize::from(port)).filter(|count| **count < MANY) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    fn may_have(&self, port: u16) -> bool {
+        self.0.get(usize::from(port)).is_some_and(|count| *count > 0)
+    }
+}
+
 /// Flows with records: the place of each, and its fingerprint; those that have changed, and those
 /// that are copies of the other node's.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
     flows: BTreeMap<FlowKey, (u32, u64)>,
+    ports: PortCounts,
     changed: BTreeSet<ChangedFlow>,
     copies: BTreeSet<FlowKey>,
 }
@@ -60,7 +87,10 @@ impl Tracking {
     /// A flow has come to a place.
     pub(crate) fn add(&mut self, flow: &Flow, at: u32, pool: &Pool) {
         if has_record(flow.alg.kind(), flow.protocol) && flow.has_host() {
-            self.flows.insert(key_of(flow), (at, flow.print(pool)));
+            let before = self.flows.insert(key_of(flow), (at, flow.print(pool)));
+            if before.is_none() {
+                self.ports.add(flow.endpoints().internal.port());
+            }
             self.changed.insert(changed(flow));
         }
     }
@@ -87,6 +117,7 @@ impl Tracking {
     pub(crate) fn remove(&mut self, flow: &Flow) {
         self.copies.remove(&key_of(flow));
         if self.flows.remove(&key_of(flow)).is_some() {
+            self.ports.remove(flow.endpoints().internal.port());
             self.changed.insert(changed(flow));
         }
     }
@@ -144,6 +175,11 @@ impl Payloads {
     ) -> impl Iterator<Item = (FlowKey, Option<SocketAddrV4>)> + use<> {
         let changed = self.tracking.as_mut().map(|tracking| core::mem::take(&mut tracking.changed));
         changed.into_iter().flatten()
+    }
+
+    /// False if no flow with a record has an internal port.
+    pub fn may_have(&self, port: u16) -> bool {
+        self.tracking.as_ref().is_some_and(|tracking| tracking.ports.may_have(port))
     }
 
     /// Places and fingerprints of the flows with an external endpoint.
@@ -309,5 +345,27 @@ impl Payloads {
     pub fn count_dropped(&mut self, kind: Kind) -> Fate {
         self.count(kind, Reason::Dropped);
         Fate::Held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_has_flows_until_the_last_one_has_gone() {
+        let mut counts = PortCounts::default();
+        counts.remove(5060);
+        assert!(!counts.may_have(5060));
+        (0..2).for_each(|_| counts.add(5060));
+        assert!(counts.may_have(5060) && !counts.may_have(5061));
+        counts.remove(5060);
+        assert!(counts.may_have(5060));
+        counts.remove(5060);
+        assert!(!counts.may_have(5060));
+        // Of very many, the number is not known.
+        (0..300).for_each(|_| counts.add(u16::MAX));
+        (0..300).for_each(|_| counts.remove(u16::MAX));
+        assert!(counts.may_have(u16::MAX));
     }
 }

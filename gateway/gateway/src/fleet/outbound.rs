@@ -152,7 +152,7 @@ impl Outbound {
         now: Timestamp,
         ports: &SharedPorts,
     ) {
-        let waits = is_too_young(facts, now) && !self.takes_all && !ports.have_gateways();
+        let waits = is_too_young(facts, now) && !self.takes_all && !ports.may_have_flows(facts);
         if !waits || !self.sender.is_new(key) {
             self.sender.change(key, now.0);
         } else if !facts.is_tcp {
@@ -530,8 +530,8 @@ impl Held {
         }
         let start = out.len();
         let is_young = !takes_all && is_too_young(&facts, now);
-        // A mapping of a control flow goes at once; without gateways there is none.
-        if is_young && (facts.is_tcp || !ports.have_gateways()) {
+        // A mapping of a control flow goes at once.
+        if is_young && (facts.is_tcp || !ports.may_have_flows(&facts)) {
             if !facts.is_tcp {
                 young.add((facts.created, now), key);
             }

@@ -104,10 +104,16 @@ impl SharedPorts {
         (start, print): (usize, u64),
         out: &mut Vec<u8>,
     ) -> Option<u64> {
-        let ends = self.algs.as_ref().and_then(|_| ends_of(&out[start..], facts));
-        self.algs.as_ref().zip(ends).map_or(Some(print), |(algs, ends)| {
+        let algs = self.algs.as_ref().filter(|algs| algs.stage.may_have_flows(facts.port));
+        let ends = algs.and_then(|_| ends_of(&out[start..], facts));
+        algs.zip(ends).map_or(Some(print), |(algs, ends)| {
             algs.stage.add_flows(now, (ends, facts.is_static), (start, print), out)
         })
+    }
+
+    /// False if a mapping has no control flows.
+    pub(super) fn may_have_flows(&self, facts: &CopyFacts) -> bool {
+        self.algs.as_ref().is_some_and(|algs| algs.stage.may_have_flows(facts.port))
     }
 
     /// True if the node has gateways.
@@ -130,6 +136,7 @@ impl SharedPorts {
         flows: Option<(u64, &[u8])>,
     ) -> bool {
         match self.stage() {
+            Some(stage) if flows.is_none() && !stage.may_have_flows(facts.port) => true,
             Some(stage) => stage.copy_flows(engine, now, (protocol, external, facts), flows),
             None => flows.is_none(),
         }
@@ -141,7 +148,10 @@ impl SharedPorts {
         PairPort { protocol, external, .. }: PairPort,
         facts: Option<CopyFacts>,
     ) {
-        if let Some(stage) = self.stage() {
+        let may_have = |stage: &&mut Stage| {
+            facts.as_ref().is_none_or(|facts| stage.may_have_flows(facts.port))
+        };
+        if let Some(stage) = self.stage().filter(may_have) {
             let mapping = (protocol, external, facts.as_ref().and_then(internal_of));
             stage.forget_flows(mapping);
             stage.forget_server(mapping);

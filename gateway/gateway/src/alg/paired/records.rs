@@ -120,6 +120,12 @@ impl Stage {
         !may_be_named || !self.former.is_off() || is_known()
     }
 
+    /// False if no mapping with an internal port has control flows or servers in its record. Most
+    /// have none, and this costs less than a search.
+    pub(crate) fn may_have_flows(&self, port: u16) -> bool {
+        self.payloads.may_have(port) || !self.further.is_empty() || self.lacks_flows()
+    }
+
     /// True if a mapping has control flows.
     pub(crate) fn has_flows(&self, (protocol, external, internal): MappingEnds) -> bool {
         let external = SocketAddrV4::new(external.address, external.port);

@@ -455,6 +455,26 @@ fn the_partner_lets_no_segment_of_a_connection_through() {
     assert_eq!(talk.check().len(), 2);
 }
 
+/// Both nodes know without a search that a mapping has no control flows.
+#[test]
+fn only_mappings_of_control_flows_are_searched_for_flows() {
+    let mut pair = pair();
+    let mut talk = Talk::open(&mut pair);
+    talk.run(&mut pair, 1.0);
+    pair.a().send((CLIENT, 4001)).expect("sent");
+    pair.run(3.0);
+    let may_have = |pair: &mut Pair| {
+        [true, false].map(|to_a| {
+            let stage = pair.either(to_a).algs.as_ref().map(|algs| &algs.stage);
+            [4000, 4001].map(|port| stage.expect("a gateway").may_have_flows(port))
+        })
+    };
+    assert_eq!((pair.b().flows(), may_have(&mut pair)), (1, [[true, false]; 2]));
+    pair.a().clear(CLIENT);
+    pair.run(1.0);
+    assert_eq!((pair.b().flows(), may_have(&mut pair)), (0, [[false; 2]; 2]));
+}
+
 #[test]
 fn a_partner_without_the_gateway_has_no_copy_of_the_connection() {
     let mut pair = pair();
