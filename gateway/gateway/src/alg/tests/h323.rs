@@ -275,6 +275,32 @@ fn a_record_is_copied_without_the_servers_that_have_no_place() {
     assert_eq!(refused[natgate_payload::Reason::NoFlow as usize], 2);
 }
 
+/// A host has registered at an address of each node. This node reads calls by its own.
+#[test]
+fn a_copied_registration_does_not_end_that_of_this_nodes_own_address() {
+    let (mut world, mut partner) = (paired(), paired());
+    let own = registers(&mut world);
+    let known = registers(&mut partner);
+    let ends = Endpoint { address: *known.ip(), port: known.port() };
+    let key = partner.engine.copy_key(protocol::TCP, ends).expect("a mapping");
+    let facts = partner.engine.copy_facts(key).expect("a mapping");
+    let mapping = ((protocol::TCP, ends, internal_of(&facts)), false);
+    let mut record = b"mapping".to_vec();
+    partner.stage.add_flows(world.now, mapping, (0, 5), &mut record).expect("it goes along");
+    let (_, told) = divide(&record).expect("a whole record");
+    let address = Ipv4Addr::new(203, 0, 113, 2);
+    let mapping = (protocol::TCP, Endpoint { address, ..ends }, facts);
+    let copied = SocketAddrV4::new(address, ends.port);
+    let first = *own.ip();
+    let range = AddressRange { first, last: first };
+    for (part, reads) in [(Part::Alone, own), (Part::Owner, own), (Part::Partner, copied)] {
+        world.stage.set_part(0, &[range], part, [None, None]);
+        assert!(world.stage.copy_flows(&mut world.engine, world.now, mapping, told));
+        let known = [own, copied].map(|end| world.stage.further.has_server(protocol::TCP, end));
+        assert_eq!(known, [reads == own, reads == copied], "{part:?}");
+    }
+}
+
 /// The record of a mapping, for the partner of a pair, is taken as a whole or not at all.
 #[test]
 fn no_damaged_record_of_a_mapping_is_taken() {
