@@ -112,6 +112,8 @@ struct Slot {
     mappings: [u32; PROTOCOLS.len() + 1],
     /// Number of ports that are used or held.
     busy: u32,
+    /// Number of mappings without ports that rest, if one host has the address as a whole.
+    resting: u32,
 }
 
 impl Pool {

@@ -295,7 +295,8 @@ impl Engine {
 
     /// Keeps a port from new mappings until [`Engine::end_rest`], because another engine that
     /// shares the work has its mapping. A port that is held rests instead. The block of the port is
-    /// released if no mapping here has a port of it. Returns false if the address is unknown, the
+    /// released if no mapping here has a port of it. Port 0 stands for a whole address. Returns
+    /// false if the address is unknown, the
     /// protocol has no ports, or a mapping here has the port.
     pub fn guard(&mut self, PairPort { protocol, external, .. }: PairPort) -> bool {
         let index = self.external.index(external.address.to_bits());
@@ -314,7 +315,28 @@ impl Engine {
     pub(crate) fn leave_block(&mut self, external: External) {
         if let Some(block) = self.external.leave_unused(external) {
             self.raise(self.now, Change::BlockReleased(block));
+            let until = self.deadline(self.now, self.timeouts.hold_down);
+            self.external.hold_whole(external.index, [self.present_tick(), until]);
         }
+    }
+
+    /// [`Engine::leave_block`] of a whole address, after the end of one of its mappings.
+    #[cold]
+    pub(crate) fn leave_whole(&mut self, index: u32) {
+        if !self.external.has_mappings(index)
+            && self.external.is_whole(self.external.pool_of(index))
+        {
+            self.leave_block(External::new(index, 0));
+        }
+    }
+
+    /// True if this engine has mappings of an external address that one host has as a whole, or
+    /// something of it that rests after such.
+    pub fn uses_address(&self, address: Ipv4Addr) -> bool {
+        let index = self.external.index(address.to_bits());
+        index.is_some_and(|index| {
+            self.external.has_mappings(index) || self.external.has_resting(index)
+        })
     }
 
     /// True if a subscriber has a block, or a whole address, in this engine.
@@ -358,9 +380,9 @@ impl Engine {
                 self.raise(self.now, Change::BlockReleased(block));
             }
         } else if let Some(pair) = &mut self.pair {
-            let place = (protocol, index, remote.to_bits());
+            let (place, times) = ((protocol, index, remote.to_bits()), [self.tick, until]);
             if let Some(after) = pair.end_portless(place)
-                && let Some(block) = self.external.end_rest_portless(index, after, self.tick + 1)
+                && let Some(block) = self.external.end_rest_portless(index, after, times)
             {
                 self.raise(self.now, Change::BlockReleased(block));
             }

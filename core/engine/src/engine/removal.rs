@@ -197,6 +197,9 @@ impl Engine {
         }
         let place = place_of(protocol);
         let pool = self.external.uncount(index, place);
+        if self.pair.is_some() {
+            self.leave_whole(index);
+        }
         self.gone[quota_of(place)] += 1;
         if let Some(used) = self.used.get_mut(pool) {
             used[place] -= 1;

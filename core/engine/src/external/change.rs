@@ -548,5 +548,6 @@ impl Slot {
         kept: 0,
         mappings: [0; PROTOCOLS.len() + 1],
         busy: 0,
+        resting: 0,
     };
 }

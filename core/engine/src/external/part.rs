@@ -78,7 +78,14 @@ impl Part {
 
     /// True if all ports of a range belong to the engine.
     pub(super) fn has_all(&self, index: u32, (first, last): (u16, u16)) -> bool {
-        (first / 64..=last / 64).all(|word| self.mask(index, usize::from(word)) != 0)
+        let Some(owned) = &self.owned else { return true };
+        let (first, last) = (usize::from(first) / 64, usize::from(last) / 64);
+        let words = &owned.words[index as usize];
+        (first / 64..=last / 64).all(|at| {
+            let from = if at == first / 64 { u64::MAX << (first % 64) } else { u64::MAX };
+            let to = if at == last / 64 { u64::MAX >> (63 - last % 64) } else { u64::MAX };
+            !words[at] & from & to == 0
+        })
     }
 
     /// The addresses of which a port belongs to the engine, by their indexes from 64 * `word` on: a
@@ -183,7 +190,14 @@ impl ExternalPorts {
             bits[words.clone()].iter_mut().zip(given_out).for_each(|(bits, all)| *bits = all);
             if pool < self.pools.len() {
                 let words = words.clone();
-                self.ports[protocol].renew_words(index, pool, words, &bits);
+                match words == (0..WORDS) {
+                    // Whole addresses change hands when no port is in use.
+                    true => {
+                        let is_busy = self.slots[index as usize].busy > 0;
+                        self.ports[protocol].renew(index, Some(pool), is_busy, &bits);
+                    }
+                    false => self.ports[protocol].renew_words(index, pool, words, &bits),
+                }
                 self.count_shares(index, protocol);
             }
         }
@@ -251,7 +265,8 @@ impl ExternalPorts {
     /// Returns the held ports with their protocols, and the block if another subscriber had it
     /// here. The ports stay held here, too: until the other engine holds them, a list of held ports
     /// has them from this one. `None`: not all words are the engine's own, or a port there has a
-    /// mapping or rests.
+    /// mapping or rests. A whole address goes with all its words, if no mapping without a port
+    /// rests either.
     pub(crate) fn cede_held(
         &mut self,
         index: u32,
@@ -261,8 +276,16 @@ impl ExternalPorts {
         if self.part.owned.is_none() || !words.clone().all(is_own) {
             return None;
         }
+        let whole = self.whole_block(index);
+        if whole.is_some() && (words != (0..WORDS) || self.slots[index as usize].all_mappings() > 0)
+        {
+            return None;
+        }
         let mut held = Vec::new();
-        for (place, own) in PROTOCOLS.into_iter().enumerate() {
+        // Most whole addresses have no such port.
+        let is_busy = self.slots[index as usize].busy > 0;
+        let protocols = if is_busy { PROTOCOLS.len() } else { 0 };
+        for (place, own) in PROTOCOLS.into_iter().enumerate().take(protocols) {
             for port in words.start * 64..words.end * 64 {
                 let entry = index as usize * PORTS + port;
                 let owner = self.ports[place].owner[entry];
@@ -274,6 +297,9 @@ impl ExternalPorts {
                 }
                 held.push((own, port as u16));
             }
+        }
+        if whole.is_some_and(|block| !self.blocks.has_busy(block, held.len() as u32)) {
+            return None;
         }
         let released = self.take_unused(External::new(index, (words.start * 64) as u16));
         self.pass_on(index, words, false);
@@ -338,8 +364,12 @@ impl ExternalPorts {
         gives_up
     }
 
-    /// The words of the block of a port, if the port is in a block of whole words.
+    /// The words of the block of a port, if the port is in a block of whole words. A whole address
+    /// is one.
     pub(crate) fn block_words(&self, index: u32, port: u16) -> Option<Range<usize>> {
+        if self.is_whole(self.pool_of(index)) {
+            return Some(0..WORDS);
+        }
         let block = self.blocks.find(self.pool_of(index), index, port)?;
         let (first, last) = self.blocks.place_of(block).1;
         let (first, end) = (usize::from(first), usize::from(last) + 1);

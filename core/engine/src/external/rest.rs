@@ -183,22 +183,40 @@ impl ExternalPorts {
         if after == Rest::Free {
             self.return_block(self.pool_of(index), Some(block));
         }
+        self.slots[index as usize].resting += 1;
         Some(after)
     }
 
-    /// Ends the rest of a mapping without a port at a whole address, at a tick. Returns the address
-    /// if it is free at once.
+    /// Ends the rest of a mapping without a port at a whole address, at tick `now`. If no host has
+    /// the address, it is held until tick `until`. Returns the address if it is free at once.
     pub(crate) fn end_rest_portless(
         &mut self,
         index: u32,
         after: Rest,
-        tick: u32,
+        [now, until]: [u32; 2],
     ) -> Option<BlockId> {
         if after == Rest::Free {
             self.leave_block(self.pool_of(index), self.whole_block(index));
         }
-        self.end_portless(index, tick);
-        (after == Rest::Free).then(|| self.release_empty(index, 0)).flatten()
+        // An address that has gone and come again counts no earlier rest.
+        let resting = &mut self.slots[index as usize].resting;
+        *resting = resting.checked_sub(1)?;
+        self.end_portless(index, now + 1);
+        if after == Rest::Free {
+            return self.release_empty(index, 0);
+        }
+        self.hold_whole(index, [now, until]);
+        None
+    }
+
+    /// True if something of an address rests after a mapping.
+    pub(crate) fn has_resting(&self, index: u32) -> bool {
+        let of_protocol = |place| {
+            let (first, last) = (Self::entry(index, 1), Self::entry(index, u16::MAX));
+            self.resting.ports.range((place, first as u32)..=(place, last as u32))
+        };
+        self.slots[index as usize].resting > 0
+            || (0..PROTOCOLS.len()).any(|place| of_protocol(place).next().is_some())
     }
 
     /// Number of returning ports of a pool; `thing` is the place of the protocol. The next place
@@ -233,8 +251,8 @@ impl ExternalPorts {
     }
 
     /// Ends the rest of a port at tick `now`. The port is held until tick `until` if it has a
-    /// hold-down. Returns the block that is released, if the block of a port that is free at once
-    /// is empty.
+    /// hold-down, and so is a whole address that no host has. Returns the block that is released,
+    /// if the block of a port that is free at once is empty.
     pub(crate) fn end_rest(
         &mut self,
         protocol: u8,
@@ -261,7 +279,10 @@ impl ExternalPorts {
         }
         self.free_held(place, entry, now + 1);
         match after {
-            Rest::HoldDown => None,
+            Rest::HoldDown => {
+                self.hold_whole(index, [now, until]);
+                None
+            }
             Rest::Free => self.release_empty(index, port),
         }
     }

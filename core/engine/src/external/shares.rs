@@ -197,13 +197,17 @@ impl ExternalPorts {
         let slot = &mut self.slots[index as usize];
         let before = usize::from(core::mem::replace(&mut slot.pool, slot.target));
         slot.is_closed = slot.is_draining || slot.is_foreign || slot.pool == NO_POOL;
-        let (pool, is_busy) = (usize::from(slot.pool), slot.busy > 0);
+        let (pool, is_busy, resting) = (usize::from(slot.pool), slot.busy > 0, slot.resting);
         self.ports.iter_mut().for_each(|ports| ports.move_held(index, before, pool));
         if self.pools.get(pool).is_some_and(|pool| pool.mode == Mode::Block) {
             let ports = &self.ports;
+            let is_whole = self.pools[pool].is_whole;
+            let resting = if is_whole { resting } else { 0 };
             self.blocks.attach(index, pool, |(first, last)| {
+                // Port 0 may stand for a whole address.
+                let first = if is_whole { 0 } else { first };
                 let held = |ports: &Ports| ports.held_within(index, Range { first, last });
-                if is_busy { ports.iter().map(held).sum() } else { 0 }
+                resting + if is_busy { ports.iter().map(held).sum() } else { 0 }
             });
             self.pin_joined(index);
         }
@@ -412,17 +416,24 @@ impl ExternalPorts {
         Some(self.note_released(released))
     }
 
-    /// Takes the block of a port from its subscriber, if no mapping here has a port of the block.
-    /// Held ports stay held. The block of a forwarded port stays.
+    /// Takes the block of a port from its subscriber, if no mapping here has a port of the block,
+    /// or is of the whole address. Held ports stay held. The block of a forwarded port stays.
     pub(crate) fn take_unused(&mut self, External { index, port }: External) -> Option<BlockId> {
         let pool = self.pool_of(index);
-        let block = self.blocks.find(pool, index, port).filter(|_| !self.is_whole(pool))?;
+        let block = self.blocks.find(pool, index, port)?;
         self.blocks.owner_of(block)?;
-        let is_used = !self.blocks.is_empty(block)
-            && (self.blocks.tenure(block).is_pinned || self.has_mapping_in(index, block));
+        // The address as a whole may have mappings without ports.
+        let is_used = match self.is_whole(pool) {
+            true => self.blocks.tenure(block).is_pinned || self.has_mappings(index),
+            false => {
+                !self.blocks.is_empty(block)
+                    && (self.blocks.tenure(block).is_pinned || self.has_mapping_in(index, block))
+            }
+        };
         (!is_used).then(|| self.take_block(block))
     }
 
+    /// True if a mapping has a port of a block of an address.
     fn has_mapping_in(&self, index: u32, block: u32) -> bool {
         let (_, (first, last)) = self.blocks.place_of(block);
         let entries = Self::entry(index, first)..=Self::entry(index, last);

@@ -6,7 +6,7 @@
 //! differences.
 
 use super::shares::Chosen;
-use super::{ExternalPorts, Range, WORDS, Wish};
+use super::{ExternalPorts, HELD, Range, WORDS, Wish};
 use crate::DropReason;
 use crate::blocks::HIGH;
 use crate::config::Allocation;
@@ -14,6 +14,10 @@ use crate::endpoint::External;
 use crate::host::Host;
 use crate::protocols::protocol_index;
 use crate::random::Generator;
+use natgate_wire::protocol::DCCP;
+
+/// The port, of DCCP, that is held while a whole address is.
+const MARK: u16 = 1;
 
 impl ExternalPorts {
     /// True if a pool gives out whole addresses.
@@ -133,10 +137,34 @@ impl ExternalPorts {
         self.blocks.nobodys(pool).saturating_mul(u32::from(u16::MAX) - 1023)
     }
 
+    /// Holds a whole address until a tick, if no host has it: one of its ports is held, so no host
+    /// gets the address before. `now` is the present tick. An engine that does not share the work
+    /// leaves the address with its last host meanwhile.
+    pub(crate) fn hold_whole(&mut self, index: u32, [now, until]: [u32; 2]) {
+        if !self.is_of_pair || !self.part.is_divided() || !self.slots[index as usize].is_known {
+            return;
+        }
+        let nobodys =
+            self.whole_block(index).filter(|block| self.blocks.owner_of(*block).is_none());
+        if nobodys.is_none() || until <= now || self.most_held == 0 {
+            return;
+        }
+        let (place, entry) = (protocol_index(DCCP), Self::entry(index, MARK));
+        if self.ports[place].owner[entry] & HELD != 0 && !self.is_resting(place, entry) {
+            self.unhold(DCCP, index, MARK, now);
+        }
+        self.hold_all(index, &[(DCCP, MARK)], [now, until]);
+    }
+
+    /// True if dynamic mappings have an address.
+    pub(crate) fn has_mappings(&self, index: u32) -> bool {
+        self.slots[index as usize].all_mappings() > 0
+    }
+
     /// True if the address gives out mappings without ports, and for protocols with ports if the
     /// port is free.
     pub(crate) fn is_free_whole(&self, protocol: u8, index: u32, port: u16) -> bool {
-        let is_open = !self.slots[index as usize].is_closed;
+        let is_open = !self.slots[index as usize].is_closed && self.part.has_any(index);
         is_open && (!crate::protocols::has_ports(protocol) || self.is_free(protocol, index, port))
     }
 }

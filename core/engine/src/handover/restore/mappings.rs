@@ -238,7 +238,10 @@ impl Engine {
             return Place::NoRoom;
         };
         if has_ports(protocol) {
-            self.external.restore_port(protocol, external, slot, self.tick);
+            // The port is the static mapping's: no block counts it.
+            let External { index, port } = external;
+            self.external.unhold(protocol, index, port, self.tick);
+            self.external.take(protocol, index, port, slot);
         }
         Place::At(slot)
     }
@@ -349,6 +352,7 @@ impl Engine {
             self.external.end_portless(index, restoration.tick + 1);
         }
         self.external.uncount(index, place_of(protocol));
+        self.leave_whole(index);
         let pool = self.external.pool_of(index);
         if let Some(used) = self.used.get_mut(pool) {
             used[place_of(protocol)] -= 1;
