@@ -9,7 +9,7 @@ use super::board::Board;
 use super::state::Controls;
 use super::{read_port, written};
 use crate::alg::{AlgSums, Algs, MappingEnds, Stage, internal_of};
-use crate::team::Partition;
+use crate::team::{Partition, WHOLE_ADDRESS};
 use natgate_engine::{AddressRange, CopyEnds, CopyFacts, Endpoint, Engine, PairPort, Timestamp};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -20,8 +20,10 @@ use std::sync::Arc;
 const GUARDS_A_TURN: usize = 1024;
 const LOOKS_A_TURN: usize = 1 << 14;
 
-/// What a block that is given to another worker counts as, in such places.
+/// What a block that is given to another worker counts as, in such places, at least; and what each
+/// of its words does.
 const LOOKS_A_BLOCK: usize = 1024;
+const LOOKS_A_WORD: usize = 4;
 
 /// Ports that are taken back at once. Each may release a block, and the queue of the engine has
 /// room for the events of so many.
@@ -56,6 +58,13 @@ pub(super) struct SharedPorts {
     pub(super) is_partner_old: bool,
     /// True if it has no sums over gateways in states.
     pub(super) lacks_sums: bool,
+}
+
+/// The port that stands for a whole address.
+fn whole_address(address: Ipv4Addr) -> PairPort {
+    let (protocol, port) = WHOLE_ADDRESS;
+    let external = Endpoint { address, port };
+    PairPort { protocol, external, remote: Ipv4Addr::UNSPECIFIED, number: 0 }
 }
 
 /// The ends of the mapping of a record, with its facts at this node.
@@ -243,16 +252,25 @@ impl SharedPorts {
     }
 
     /// A mapping here has ended, and its port does not rest, or no more. If another worker gives
-    /// out the port, that worker ends its guard.
+    /// out the port, that worker ends its guard. A whole address is given back when nothing of it
+    /// is left here.
     pub(super) fn note_end(&self, engine: &Engine, port: PairPort) {
         let Some((partition, board)) = self.partition.as_ref().zip(self.board.as_ref()) else {
             return;
         };
+        let is_whole = partition.is_whole(port.external.address);
+        let port = if is_whole { whole_address(port.external.address) } else { port };
         let PairPort { protocol, external, .. } = port;
         let Endpoint { address, port: number } = external;
-        // Each worker has every static mapping. The copy that it displaced was here.
-        let is_static = partition.is_static(protocol, address, number);
-        if !is_static && engine.is_mapped(protocol, external) {
+        let is_used = match is_whole {
+            true => engine.uses_address(address),
+            // Each worker has every static mapping. The copy that it displaced was here.
+            false => {
+                !partition.is_static(protocol, address, number)
+                    && engine.is_mapped(protocol, external)
+            }
+        };
+        if is_used {
             return;
         }
         let clear = || partition.note_end(self.worker, protocol, address, number);
@@ -363,7 +381,7 @@ impl SharedPorts {
         if self.kept_block == Some(place) {
             return false;
         }
-        self.looks = self.looks.saturating_sub(LOOKS_A_BLOCK);
+        self.looks = self.looks.saturating_sub(LOOKS_A_BLOCK.max(LOOKS_A_WORD * block.len()));
         let Some(to) = partition.stray(protocol, address, port) else { return false };
         // A stray of another worker that has just ended is among the returned ports. Its hold-down
         // begins here before the block goes.

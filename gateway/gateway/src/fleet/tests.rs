@@ -13,6 +13,7 @@ mod requests;
 mod services;
 mod strays;
 mod whole;
+mod whole_workers;
 mod workers;
 
 use super::*;
@@ -198,6 +199,12 @@ impl Allotment {
             Self::Whole => [last, last + 10, last + 20].map(range).to_vec(),
             _ => vec![range(last)],
         }
+    }
+
+    /// The addresses of all slices.
+    fn all_addresses(self) -> Vec<Ipv4Addr> {
+        let ranges = [1, 2].map(|last| self.addresses(last)).concat();
+        ranges.iter().flat_map(|range| range.each()).collect()
     }
 
     /// The ports of a block.
@@ -663,5 +670,6 @@ impl Pair {
             let other = of_b.get(external).unwrap_or(host);
             assert_eq!(host, other, "{external:?} leads to two hosts");
         }
+        self.check_addresses();
     }
 }

@@ -28,6 +28,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use strays::Strays;
+pub(crate) use strays::WHOLE_ADDRESS;
 
 /// Words of 64 ports that an address has.
 pub(super) const WORDS: usize = 1024;
@@ -126,6 +127,8 @@ struct Row {
     plan: Option<usize>,
     /// True if the address has a static endpoint.
     has_fixed: bool,
+    /// True if one host has the address as a whole.
+    is_whole: bool,
 }
 
 impl Row {
@@ -213,15 +216,17 @@ impl Partition {
         }
         for pool in &config.pools {
             let plan = partition.plan(config, pool);
+            let is_whole = *config.allocation_of(pool) == Allocation::Address;
             for (place, address) in pool.each_address().enumerate() {
                 let owners = || Owners::new(|word| deal(config, pool, workers, place, word));
-                partition.add(address, before, owners, plan);
+                partition.add(address, before, owners, (plan, is_whole));
             }
         }
         let mut known: HashSet<u32> = partition.rows.iter().map(|row| row.address).collect();
         for (place, address) in config.fixed_addresses().enumerate() {
             if known.insert(address.to_bits()) {
-                partition.add(address, before, || Owners::new(|_| place % workers), None);
+                let owners = || Owners::new(|_| place % workers);
+                partition.add(address, before, owners, (None, false));
             }
         }
         partition.rows.sort_unstable_by_key(|row| row.address);
@@ -235,12 +240,12 @@ impl Partition {
         address: Ipv4Addr,
         before: Option<&Self>,
         owners: impl FnOnce() -> Arc<Owners>,
-        plan: Option<usize>,
+        (plan, is_whole): (Option<usize>, bool),
     ) {
         let address = address.to_bits();
         let known = before.and_then(|before| before.owners_of(address));
         let owners = known.map_or_else(owners, Arc::clone);
-        self.rows.push(Row { address, owners, plan, has_fixed: false });
+        self.rows.push(Row { address, owners, plan, has_fixed: false, is_whole });
     }
 
     /// Index of a pool's plan, if its ports follow from the subscribers' addresses.
@@ -481,7 +486,10 @@ impl Partition {
     /// Makes a worker the owner of ports, by words.
     pub(super) fn give(&self, address: Ipv4Addr, words: Range<usize>, worker: usize) {
         let Some(owners) = self.owners_of(address.to_bits()) else { return };
-        owners.split.store(true, Ordering::Relaxed);
+        // Packets without ports to a whole address have one worker.
+        if words != (0..WORDS) || !self.is_whole(address) {
+            owners.split.store(true, Ordering::Relaxed);
+        }
         for word in &owners.words[words] {
             word.store(worker as u8, Ordering::Release);
         }

@@ -68,7 +68,12 @@ pub(super) fn run_history(mut pair: Pair, (seed, faults): (u64, u64)) {
                 judge.request(pair.either(to_a), flow, choice >= 54);
                 pair.run(0.05);
             }
-            // Workers of one node may use one external address for one remote address.
+            // Workers of one node may use one external address for one remote address, but not a
+            // whole one.
+            40..44 | 47 if is_whole_of_several(&pair) => {
+                judge.tunnel(&mut pair, to_a, host);
+                pair.run(0.05);
+            }
             44.. if !pair.workers.are_one() => pair.disturb(choice, to_a, host),
             44.. => {
                 judge.tunnel(&mut pair, to_a, host);
@@ -95,6 +100,14 @@ pub(super) fn run_history(mut pair: Pair, (seed, faults): (u64, u64)) {
         pair.check_words();
     }
     [&pair.a, &pair.b].into_iter().flatten().for_each(Process::check_whole_blocks);
+    if is_whole_of_several(&pair) {
+        pair.check_free_addresses();
+    }
+}
+
+/// True if hosts have whole addresses, and a node has several workers.
+fn is_whole_of_several(pair: &Pair) -> bool {
+    pair.allotment == Allotment::Whole && !pair.workers.are_one()
 }
 
 /// A block and its subscriber, by address and ports.

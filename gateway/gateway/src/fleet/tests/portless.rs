@@ -5,7 +5,7 @@ use super::histories::Judge;
 use super::*;
 
 /// Remote hosts of tunnels.
-const PEERS: [u32; 3] = [REMOTE, REMOTE + 1, REMOTE + 2];
+pub(super) const PEERS: [u32; 3] = [REMOTE, REMOTE + 1, REMOTE + 2];
 
 /// A packet of GRE.
 fn gre(source: u32, destination: u32) -> [u8; 40] {
@@ -21,14 +21,18 @@ pub(super) type Tunnels = BTreeMap<(Ipv4Addr, u32), u8>;
 
 impl Process {
     /// Sends a packet of GRE of a host to a remote one. Returns its external address.
-    fn tunnel(&mut self, host: u8, peer: u32) -> Option<Ipv4Addr> {
+    pub(super) fn tunnel(&mut self, host: u8, peer: u32) -> Option<Ipv4Addr> {
         let (realm, address) = self.place(host)?;
         let passed = self.pass((Side::Inside, realm), gre(address.to_bits(), peer));
         passed.map(|(source, ..)| source.0)
     }
 
     /// A packet of GRE comes from a remote host. Returns the realm and the address that it reaches.
-    fn tunnel_back(&mut self, address: Ipv4Addr, peer: u32) -> Option<(String, Ipv4Addr)> {
+    pub(super) fn tunnel_back(
+        &mut self,
+        address: Ipv4Addr,
+        peer: u32,
+    ) -> Option<(String, Ipv4Addr)> {
         let (_, to, realm) = self.pass((Side::Outside, 0), gre(peer, address.to_bits()))?;
         Some((self.realm_name(realm), to.0))
     }
@@ -43,7 +47,8 @@ impl Judge {
             self.note_whole(address, host, pair.now);
             self.tunnels.insert((address, peer), host);
         }
-        let at = (if pair.below(2) == 0 { A1 } else { B2 }, peer);
+        let addresses = pair.allotment.all_addresses();
+        let at = (addresses[pair.below(addresses.len() as u64) as usize], peer);
         let Some(latest) = self.tunnels.get(&at).map(|host| self.allotment.place(*host)) else {
             return;
         };

@@ -56,7 +56,7 @@ impl Allotment {
     /// Ports of each address that several workers share: whole words of 64.
     pub(super) fn wide_ports(self) -> (u16, u16) {
         match self {
-            Self::Arithmetic | Self::Words | Self::Large => self.ports(),
+            Self::Arithmetic | Self::Words | Self::Large | Self::Whole => self.ports(),
             Self::Many | Self::Nat64 | Self::Dslite | Self::Both => (2048, 6143),
             _ => (2048, 2239),
         }
@@ -271,9 +271,14 @@ impl Process {
             })
             .collect();
         let (first, last) = self.allotment.wide_ports();
+        let mut words: Vec<usize> = (usize::from(first / 64)..=usize::from(last / 64)).collect();
+        if self.allotment == Allotment::Whole {
+            // They change hands together.
+            words = vec![0, 20, 1023];
+        }
         let ranges = [1, 2].map(|last| self.allotment.addresses(last)).concat();
         for address in ranges.iter().flat_map(|range| range.each()) {
-            for word in usize::from(first / 64)..=usize::from(last / 64) {
+            for &word in &words {
                 let is_its = |worker: &usize| {
                     let port = word as u16 * 64;
                     !partition.own_words(*worker, (address, port), word..word + 1).is_empty()

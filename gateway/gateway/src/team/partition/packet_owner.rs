@@ -75,7 +75,7 @@ impl Partition {
                 None => self.portless(row, about.protocol()),
             };
         }
-        let home = row.owners.of(0);
+        let home = row.owners.strays.of_address().unwrap_or_else(|| row.owners.of(0));
         if packet.fragment_offset() > 0 {
             let whole = row.has_fixed.then(|| self.whole.get(&(row.address, own))).flatten();
             return match whole {
@@ -95,8 +95,11 @@ impl Partition {
         let number = if matches!(own, protocol::TCP | protocol::UDP) { own } else { 0 };
         match self.whole.get(&(row.address, number)) {
             Some(&worker) => PacketOwner::Of(worker),
-            None if row.is_shared() => PacketOwner::Portless,
-            None => PacketOwner::Of(row.owners.of(0)),
+            None => match row.owners.strays.of_address() {
+                Some(worker) => PacketOwner::Of(worker),
+                None if row.is_shared() => PacketOwner::Portless,
+                None => PacketOwner::Of(row.owners.of(0)),
+            },
         }
     }
 

@@ -3,13 +3,16 @@
 //! Only a gateway of a pair has such ports: the partner has other workers, or its workers have
 //! other ports. A copied mapping is at the worker of its host. The list has an entry for each port
 //! of an address that has had such a mapping, so an inbound packet finds its worker in one step.
+//!
+//! An address that one host has as a whole is one stray, with all of its ports and with what has
+//! none. One port, which no mapping has, stands for it.
 
 use super::{PacketOwner, Partition, WORDS};
 use natgate_wire::protocol;
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Protocols with ports, in the order of the list.
 const PROTOCOLS: [u8; 4] = [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
@@ -19,18 +22,67 @@ const PORTS: usize = 64 * WORDS;
 /// Words of 64 ports of all protocols, in the order of the list.
 const ALL_WORDS: usize = PROTOCOLS.len() * WORDS;
 
+/// The protocol and the port that stand for a whole address. No mapping has that port.
+pub(crate) const WHOLE_ADDRESS: (u8, u16) = (protocol::DCCP, 0);
+
 /// Strays of an address.
 #[derive(Default)]
 pub(super) struct Strays(OnceLock<List>);
 
-struct List {
+enum List {
+    /// Each port by itself.
+    Ports(Ports),
+    /// The address as a whole.
+    Address(Users),
+}
+
+/// The workers that use an address as a whole and do not give it out.
+#[derive(Default)]
+struct Users {
+    /// Number of the worker that has the address' mappings, plus one; 0: the one that gives it out.
+    latest: AtomicU8,
+    /// The workers, a bit each, that have mappings of the address, or something of it that rests.
+    all: AtomicU64,
+}
+
+impl Users {
+    fn latest(&self) -> Option<usize> {
+        usize::from(self.latest.load(Ordering::Acquire)).checked_sub(1)
+    }
+
+    /// The workers beside one, a bit each.
+    fn others(&self, worker: usize) -> u64 {
+        self.all.load(Ordering::Acquire) & !(1 << worker)
+    }
+
+    fn add(&self, worker: usize) {
+        self.all.fetch_or(1 << worker, Ordering::AcqRel);
+        self.latest.store(worker as u8 + 1, Ordering::Release);
+    }
+
+    /// Takes a worker out. Returns false if it was not there.
+    fn remove(&self, worker: usize) -> bool {
+        let is_its = worker as u8 + 1;
+        let _ = self.latest.compare_exchange(is_its, 0, Ordering::AcqRel, Ordering::Relaxed);
+        self.all.fetch_and(!(1 << worker), Ordering::AcqRel) >> worker & 1 != 0
+    }
+
+    /// The worker that has the address' mappings, or one with something that rests.
+    fn one(&self) -> Option<usize> {
+        let all = self.all.load(Ordering::Acquire);
+        let lowest = (all != 0).then(|| all.trailing_zeros() as usize);
+        self.latest().or(lowest)
+    }
+}
+
+struct Ports {
     /// For each protocol and port the number of the worker plus one, or 0.
     workers: Box<[AtomicU8]>,
     /// For each protocol and word true if one of its ports has been a stray.
     words: Box<[AtomicBool]>,
 }
 
-impl List {
+impl Ports {
     fn new() -> Self {
         Self {
             workers: (0..64 * ALL_WORDS).map(|_| AtomicU8::new(0)).collect(),
@@ -45,31 +97,66 @@ impl Strays {
         Some(protocol * PORTS + usize::from(port))
     }
 
+    fn ports(&self) -> Option<&Ports> {
+        match self.0.get()? {
+            List::Ports(ports) => Some(ports),
+            List::Address(_) => None,
+        }
+    }
+
+    fn users(&self) -> Option<&Users> {
+        match self.0.get()? {
+            List::Ports(_) => None,
+            List::Address(users) => Some(users),
+        }
+    }
+
     /// Worker of a port's mapping, if it is not the one that gives out the port.
     #[inline]
     pub(super) fn worker(&self, own: u8, port: u16) -> Option<usize> {
-        let list = self.0.get()?;
-        let worker = list.workers[Self::place(own, port)?].load(Ordering::Acquire);
-        usize::from(worker).checked_sub(1)
+        match self.0.get()? {
+            List::Ports(ports) => {
+                let worker = ports.workers[Self::place(own, port)?].load(Ordering::Acquire);
+                usize::from(worker).checked_sub(1)
+            }
+            List::Address(users) => users.latest(),
+        }
+    }
+
+    /// Worker of the mappings of an address that one host has as a whole, if it is not the one that
+    /// gives out the address.
+    pub(super) fn of_address(&self) -> Option<usize> {
+        self.users()?.latest()
     }
 
     fn set(&self, own: u8, port: u16, worker: usize) {
         let Some(place) = Self::place(own, port) else { return };
-        let list = self.0.get_or_init(List::new);
-        list.words[place / 64].store(true, Ordering::Release);
-        list.workers[place].store(worker as u8 + 1, Ordering::Release);
+        let List::Ports(ports) = self.0.get_or_init(|| List::Ports(Ports::new())) else { return };
+        ports.words[place / 64].store(true, Ordering::Release);
+        ports.workers[place].store(worker as u8 + 1, Ordering::Release);
     }
 
     fn clear(&self, own: u8, port: u16) {
-        if let Some((list, place)) = self.0.get().zip(Self::place(own, port)) {
-            list.workers[place].store(0, Ordering::Release);
+        if let Some((ports, place)) = self.ports().zip(Self::place(own, port)) {
+            ports.workers[place].store(0, Ordering::Release);
         }
     }
 
     fn clear_of(&self, own: u8, port: u16, worker: usize) -> bool {
-        let Some((list, place)) = self.0.get().zip(Self::place(own, port)) else { return false };
-        let (is_its, entry) = (worker as u8 + 1, &list.workers[place]);
+        let Some((ports, place)) = self.ports().zip(Self::place(own, port)) else { return false };
+        let (is_its, entry) = (worker as u8 + 1, &ports.workers[place]);
         entry.compare_exchange(is_its, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// A worker has a copied mapping of the address as a whole. `gives`: it gives the address out.
+    fn note_user(&self, worker: usize, gives: bool) {
+        if !gives {
+            if let List::Address(users) = self.0.get_or_init(|| List::Address(Users::default())) {
+                users.add(worker);
+            }
+        } else if let Some(users) = self.users() {
+            users.latest.store(0, Ordering::Release);
+        }
     }
 }
 
@@ -81,6 +168,13 @@ impl Partition {
     /// find this one from now on.
     pub(crate) fn note_copy(&self, worker: usize, own: u8, address: Ipv4Addr, port: u16) {
         let Some(row) = self.row(address.to_bits()) else { return };
+        if row.is_whole {
+            // Packets to a static mapping's address find that mapping.
+            if !self.whole.contains_key(&(row.address, 0)) {
+                row.owners.strays.note_user(worker, row.owners.of(0) == worker);
+            }
+            return;
+        }
         if !PROTOCOLS.contains(&own) {
             // All workers are asked for a packet without ports.
             let is_only = row.owners.of(0) == worker;
@@ -100,10 +194,18 @@ impl Partition {
     }
 
     /// The mapping of a port has ended at a worker: it is no stray any more. Returns false if it
-    /// was none of this worker.
+    /// was none of this worker. Of a whole address, nothing is left at the worker.
     pub(crate) fn note_end(&self, worker: usize, own: u8, address: Ipv4Addr, port: u16) -> bool {
-        let owners = self.owners_of(address.to_bits());
-        owners.is_some_and(|owners| owners.strays.clear_of(own, port, worker))
+        let Some(owners) = self.owners_of(address.to_bits()) else { return false };
+        match owners.strays.users() {
+            Some(users) => users.remove(worker),
+            None => owners.strays.clear_of(own, port, worker),
+        }
+    }
+
+    /// True if one host has an address as a whole.
+    pub(crate) fn is_whole(&self, address: Ipv4Addr) -> bool {
+        self.row(address.to_bits()).is_some_and(|row| row.is_whole)
     }
 
     /// Words of a block around the word of a port that a worker gives out.
@@ -129,7 +231,11 @@ impl Partition {
         words: Range<usize>,
     ) -> bool {
         let list = self.row(address.to_bits()).and_then(|row| row.owners.strays.0.get());
-        let Some(list) = list else { return true };
+        let list = match list {
+            None => return true,
+            Some(List::Address(users)) => return users.others(worker) == 0,
+            Some(List::Ports(ports)) => ports,
+        };
         let all =
             (0..PROTOCOLS.len()).flat_map(|own| words.clone().map(move |at| own * WORDS + at));
         let mut some = all.filter(|word| list.words[*word].load(Ordering::Acquire));
@@ -147,6 +253,10 @@ impl Partition {
     pub(crate) fn give_block(&self, address: Ipv4Addr, words: Range<usize>, worker: usize) {
         self.give(address, words.clone(), worker);
         let Some(row) = self.row(address.to_bits()) else { return };
+        if let Some(users) = row.owners.strays.users() {
+            users.remove(worker);
+            return;
+        }
         for port in words.start * 64..words.end * 64 {
             for own in PROTOCOLS {
                 row.owners.strays.clear_of(own, port as u16, worker);
@@ -154,9 +264,14 @@ impl Partition {
         }
     }
 
-    /// Worker of a port's mapping, if it is a stray.
+    /// Worker of a port's mapping, if it is a stray. Of a whole address it is one of the workers
+    /// that use the address and do not give it out.
     pub(crate) fn stray(&self, own: u8, address: Ipv4Addr, port: u16) -> Option<usize> {
-        self.row(address.to_bits())?.owners.strays.worker(own, port)
+        let strays = &self.row(address.to_bits())?.owners.strays;
+        match strays.users() {
+            Some(users) => users.one(),
+            None => strays.worker(own, port),
+        }
     }
 
     /// True if a static mapping has a port.
@@ -187,7 +302,16 @@ impl Partition {
     ) -> (Found, Option<usize>) {
         let mut found = Vec::new();
         let Some(row) = self.row(address.to_bits()) else { return (found, None) };
-        let Some(list) = row.owners.strays.0.get() else { return (found, None) };
+        let list = match row.owners.strays.0.get() {
+            None => return (found, None),
+            Some(List::Address(users)) => {
+                if row.owners.of(0) == worker && users.others(worker) != 0 {
+                    found.push(WHOLE_ADDRESS);
+                }
+                return (found, None);
+            }
+            Some(List::Ports(ports)) => ports,
+        };
         // Ports of subscribers are given out whatever word they are in.
         let by_words = row.plan.is_none();
         for word in from..ALL_WORDS {
@@ -217,7 +341,7 @@ impl Partition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use natgate_engine::{AddressRange, Config, PoolConfig, StaticMapping};
+    use natgate_engine::{AddressRange, Allocation, Config, PoolConfig, Side, StaticMapping};
 
     #[test]
     fn a_stray_leads_to_its_worker_until_its_mapping_has_ended() {
@@ -247,6 +371,103 @@ mod tests {
         );
         assert!(!partition.note_end(2, UDP, address, port), "it has ended");
         assert!(in_part(0).is_empty());
+    }
+
+    /// A pool of whole addresses, and a partition of three workers.
+    fn whole(count: u8) -> (Config, Partition) {
+        let [first, last] = [1, count].map(|last| Ipv4Addr::new(203, 0, 113, last));
+        let addresses = vec![AddressRange { first, last }];
+        let pool = PoolConfig {
+            addresses,
+            ports: Allocation::ALL_PORTS,
+            allocation: Some(Allocation::Address),
+            ..PoolConfig::default()
+        };
+        let config = Config { pools: vec![pool], ..Config::default() };
+        let partition = Partition::new(&config, None, 3, None);
+        (config, partition)
+    }
+
+    #[test]
+    fn a_whole_address_leads_to_the_worker_of_its_host_whatever_the_packet_is() {
+        const GRE: u8 = 47;
+        let (_, partition) = whole(3);
+        let address = Ipv4Addr::new(203, 0, 113, 2);
+        let row = partition.row(address.to_bits()).expect("it is external");
+        let leads_to = || {
+            let of_port = partition.of_external(row, protocol::UDP, 5);
+            let mut packet = vec![0x45, 0, 0, 24, 0, 0, 0x40, 0, 64, GRE, 0, 0, 9, 9, 9, 9];
+            packet.extend(address.octets());
+            packet.extend([0; 4]);
+            assert_eq!(partition.owner_of_packet(Side::Outside, 0, &packet), of_port);
+            // A later fragment.
+            packet[7] = 9;
+            assert_eq!(partition.owner_of_packet(Side::Outside, 0, &packet), of_port);
+            assert_eq!(partition.guide_of(&packet), None);
+            of_port
+        };
+        let found = |worker| partition.strays_in_part(worker, (address, 0), (&mut 9, 9)).0;
+        assert_eq!(leads_to(), PacketOwner::Of(1));
+        partition.note_copy(1, GRE, address, 0);
+        assert_eq!((leads_to(), partition.stray(GRE, address, 0)), (PacketOwner::Of(1), None));
+        partition.note_copy(2, GRE, address, 0);
+        assert_eq!(leads_to(), PacketOwner::Of(2));
+        assert_eq!((found(0), found(1), found(2)), (vec![], vec![WHOLE_ADDRESS], vec![]));
+        assert!(partition.strays_are_of(2, address, 0..WORDS));
+        // A third worker has something that rests.
+        partition.note_copy(0, protocol::UDP, address, 9);
+        partition.note_copy(2, protocol::UDP, address, 10);
+        assert!(!partition.strays_are_of(2, address, 0..WORDS));
+        let (own, port) = WHOLE_ADDRESS;
+        assert!(partition.note_end(0, own, address, port));
+        assert!(!partition.note_end(0, own, address, port), "it was given back");
+        assert_eq!(leads_to(), PacketOwner::Of(2));
+        partition.give_block(address, 0..WORDS, 2);
+        assert_eq!((leads_to(), partition.stray(own, address, port)), (PacketOwner::Of(2), None));
+        assert_eq!(partition.giver_of(address, 7), Some(2));
+        assert!((0..3).all(|worker| found(worker).is_empty()));
+        // Workers lend it.
+        partition.give(address, 0..WORDS, 0);
+        assert_eq!(leads_to(), PacketOwner::Of(0));
+    }
+
+    #[test]
+    fn a_copy_at_the_worker_that_gives_a_whole_address_out_leaves_what_rests_elsewhere() {
+        let (_, partition) = whole(3);
+        let address = Ipv4Addr::new(203, 0, 113, 2);
+        let row = partition.row(address.to_bits()).expect("it is external");
+        partition.note_copy(2, protocol::UDP, address, 7);
+        partition.note_copy(1, protocol::UDP, address, 7);
+        assert_eq!(partition.of_external(row, protocol::UDP, 7), PacketOwner::Of(1));
+        assert_eq!(partition.stray(protocol::UDP, address, 7), Some(2));
+        assert!(partition.note_end(2, protocol::UDP, address, 7));
+        assert_eq!(partition.stray(protocol::UDP, address, 7), None);
+    }
+
+    /// Both nodes make mappings of a static mapping, at the worker of its host.
+    #[test]
+    fn a_static_mapping_of_a_whole_address_is_no_stray() {
+        let (config, before) = whole(3);
+        let address = Ipv4Addr::new(203, 0, 113, 2);
+        let mut hosts = (0..=255).map(|host| Ipv4Addr::new(10, 0, 0, host));
+        let host = hosts.find(|host| before.of_host(0, host.to_bits()) == 0).expect("one");
+        before.note_copy(2, protocol::UDP, address, 7);
+        let statics = vec![StaticMapping {
+            external: (address, None),
+            internal: (host, None),
+            protocol: None,
+            ..StaticMapping::default()
+        }];
+        let after = Partition::new(&Config { statics, ..config }, None, 3, Some(&before));
+        let row = after.row(address.to_bits()).expect("it is external");
+        for own in [protocol::UDP, protocol::TCP] {
+            assert_eq!(after.of_external(row, own, 7), PacketOwner::Of(0));
+            after.note_copy(0, own, address, 9);
+        }
+        after.note_copy(0, 47, address, 0);
+        assert_eq!(after.stray(protocol::UDP, address, 9), Some(2), "its rest goes on");
+        assert!(after.note_end(2, protocol::UDP, address, 7));
+        assert_eq!(after.stray(protocol::UDP, address, 9), None);
     }
 
     /// A reload gives the port of a copy to a static mapping of a third worker.
