@@ -8,7 +8,7 @@ use natgate_engine::{
     Allocation, Change, Config, Copies, CopyChange, Cursor, DropReason, Duty, Endpoint, Filter,
     NoNumbers, PairPort, PoolConfig, Side, StaticMapping,
 };
-use natgate_wire::protocol::{DCCP, GRE};
+use natgate_wire::protocol::{DCCP, GRE, TCP, UDP};
 use std::net::Ipv4Addr;
 
 const A: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
@@ -286,7 +286,7 @@ fn an_engine_that_gives_an_address_out_leaves_it_with_its_host() {
     }
 }
 
-/// The sessions of a static mapping come and go. Then a reload takes it away.
+/// The sessions of a static mapping come and go, or are there, when a reload takes it away.
 #[test]
 fn an_address_is_free_after_copies_of_its_static_mapping() {
     let statics = vec![StaticMapping {
@@ -296,24 +296,34 @@ fn an_address_is_free_after_copies_of_its_static_mapping() {
         ..StaticMapping::default()
     }];
     let config = Config { statics, ..whole() };
-    let node = |duty| {
+    let node = |duty, is_divided| {
         let mut lab = Lab::new(&config);
+        if is_divided {
+            lab.engine.divide((0, 2), |_, _| true);
+            lab.engine.own(A, ALL);
+        }
         lab.engine.join_pair();
         lab.engine.set_duty(range("203.0.113.1"), duty);
         lab
     };
-    let (mut a, mut b) = (node(OWNER), node(PARTNER));
-    let mut copies = begin(&a, &mut b);
-    for packet in [udp_of(9), tcp_of(9)] {
-        a.out(&packet);
+    for (is_divided, are_there) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (mut a, mut b) = (node(OWNER, false), node(PARTNER, is_divided));
+        let mut copies = begin(&a, &mut b);
+        for packet in [udp_of(9), tcp_of(9), gre(9)] {
+            a.out(&packet);
+        }
+        follow(&mut a, &mut b, &mut copies);
+        assert_eq!(b.engine.mappings().count(), 3);
+        if !are_there {
+            a.wait_s(1_000.0);
+            follow(&mut a, &mut b, &mut copies);
+            assert_eq!(b.engine.mappings().count(), 0);
+        }
+        b.engine.set_duty(range("203.0.113.1"), OWNER);
+        reload(&mut b, &whole());
+        b.wait_s(1.0);
+        let free = b.engine.free_ports(0, false);
+        assert_eq!(free, 65_535 - 1023, "divided: {is_divided}, there: {are_there}");
+        assert_eq!(b.external_of(&udp_of(6)), "203.0.113.1:4000");
     }
-    follow(&mut a, &mut b, &mut copies);
-    assert_eq!(b.engine.mappings().count(), 2);
-    a.wait_s(1_000.0);
-    follow(&mut a, &mut b, &mut copies);
-    assert_eq!(b.engine.mappings().count(), 0);
-    reload(&mut b, &whole());
-    b.engine.set_duty(range("203.0.113.1"), OWNER);
-    b.wait_s(125.0);
-    assert_eq!(b.external_of(&udp_of(6)), "203.0.113.1:4000");
 }

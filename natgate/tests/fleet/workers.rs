@@ -77,7 +77,7 @@ fn begin_flows(network: &PairNetwork) -> Vec<Flow> {
 const LOGS: [&str; 2] = ["a.events", "b.events"];
 const LOG_OF_AGAIN: &str = "a.events.again";
 
-/// Numbers of workers of `a` and `b`, and the allocation of ports of the pool.
+/// Numbers of workers of `a` and `b`, and the allocation of the pool.
 type Kind = ([usize; 2], &'static str);
 
 /// Starts a node with its number of workers. The nodes tell each other. Each start has an own log.
@@ -188,9 +188,9 @@ fn are_continued_and_moved_back(kind: Kind) {
         outside.send_to(b"from outside", external).expect("sent");
         assert!(flow.receive(b"from outside", PATIENCE).is_some(), "{external}");
     }
-    let has_blocks = allocation == "block";
+    let has_blocks = matches!(allocation, "block" | "address");
     if has_blocks {
-        have_further_ports(&network, &externals);
+        have_further_ports(&network, &externals, allocation);
     }
 
     let a = start_one(&network, "a", kind, LOG_OF_AGAIN);
@@ -209,18 +209,20 @@ fn are_continued_and_moved_back(kind: Kind) {
     assert!(is_of(&Flow::begin(&network, 1, 6002).ask_again(), "a"));
     wait_until(&b, "the pair is whole again", is_whole);
     if has_blocks {
-        have_logs_of_blocks(&network);
+        have_logs_of_blocks(&network, allocation);
     }
     for node in [a, b] {
         node.stop().expect("it ends");
     }
 }
 
-/// Each subscriber gets a further port of its block.
-fn have_further_ports(network: &PairNetwork, externals: &[String]) {
+/// Each subscriber gets a further port of its block, or of its address.
+fn have_further_ports(network: &PairNetwork, externals: &[String], allocation: &str) {
+    let is_whole = allocation == "address";
     let block = |external: &str| {
         let external: SocketAddrV4 = external.parse().expect("an endpoint");
-        (*external.ip(), (external.port() - 1024) / 512)
+        assert!(!is_whole || matches!(external.port(), 6000 | 6001), "ports stay: {external}");
+        (*external.ip(), if is_whole { 0 } else { (external.port() - 1024) / 512 })
     };
     for (host, external) in HOSTS.zip(externals) {
         let further = Flow::begin(network, host, 6001).ask_again();
@@ -230,7 +232,7 @@ fn have_further_ports(network: &PairNetwork, externals: &[String]) {
 
 /// Both nodes have told of the blocks of all subscribers. When the mappings end, the partner has
 /// no block any more.
-fn have_logs_of_blocks(network: &PairNetwork) {
+fn have_logs_of_blocks(network: &PairNetwork, allocation: &str) {
     let [of_a, of_b] = [LOG_OF_AGAIN, LOGS[1]];
     wait_for("the logs of blocks", PATIENCE, || {
         let blocks = blocks_in(network, of_a);
@@ -246,8 +248,9 @@ fn have_logs_of_blocks(network: &PairNetwork) {
         Ok(blocks_in(network, of_b).is_empty().then_some(()))
     })
     .unwrap_or_else(|_| panic!("{:?}", blocks_in(network, of_b)));
-    for log in [LOGS[0], of_a] {
-        assert_eq!(blocks_in(network, log).len(), COUNT, "an owner's block stays for a minute");
+    assert_eq!(blocks_in(network, LOGS[0]).len(), COUNT, "the process was killed");
+    if allocation == "block" {
+        assert_eq!(blocks_in(network, of_a).len(), COUNT, "an owner's block stays for a minute");
     }
 }
 
@@ -269,4 +272,14 @@ fn blocks_of_ports_go_on_with_equal_numbers_of_workers() {
 #[test]
 fn blocks_of_ports_go_to_the_workers_of_their_subscribers() {
     are_continued_and_moved_back(([2, 3], "block"));
+}
+
+#[test]
+fn whole_addresses_go_on_with_equal_numbers_of_workers() {
+    are_continued_and_moved_back(([2, 2], "address"));
+}
+
+#[test]
+fn whole_addresses_go_to_the_workers_of_their_hosts() {
+    are_continued_and_moved_back(([2, 3], "address"));
 }

@@ -53,7 +53,7 @@ fn a_pair_has_several_workers_and_does_not_tell_those_of_the_other_node() {
     assert_eq!((read("").workers, read(WORKERS).workers), (1, 2));
     let arithmetic =
         "deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\nports_per_subscriber = 64 # \"";
-    for keys in ["preserve", "block", arithmetic] {
+    for keys in ["preserve", "block", "address", arithmetic] {
         let text = pool(&format!("allocation = \"{keys}\""));
         parse(&format!("{text}\n{WORKERS}"), "t").expect("it is right");
     }
@@ -62,10 +62,8 @@ fn a_pair_has_several_workers_and_does_not_tell_those_of_the_other_node() {
 }
 
 #[test]
-fn several_workers_do_not_share_everything_yet() {
+fn several_workers_share_hosts_with_numbers_and_services() {
     const WORKERS: &str = "[workers]\ncount = 2\n";
-    let whole = pool("allocation = \"address\"");
-    refused(&format!("{whole}\n{WORKERS}"), "does not share whole addresses among several");
     let inside = PAIR.replace("[inside]\n", "[inside]\naddress6 = \"2001:db8:1::1/64\"\n");
     let nat64 = format!("{inside}\n[nat64]\nprefixes = [\"64:ff9b::/96\"]\n");
     let servers = "{ internal = \"10.0.0.8:80\" }, { internal = \"10.0.0.9:80\" }";
@@ -132,4 +130,20 @@ fn several_workers_change_the_arithmetic_of_a_pool_at_a_restart() {
     assert!(differ(&before, &format!("{before}\n[pcp]\nenabled = false\n"), WORKERS).is_empty());
     let preserved = pool("allocation = \"preserve\"\nports = \"2000-2999\"");
     assert!(differ(&other, &preserved, WORKERS).is_empty(), "any port may be any worker's");
+    // An address does not change between a pool of whole addresses and another one.
+    let two = |first: &str, second: &str| {
+        let whole =
+            format!("[[pool]]\nname = \"w\"\naddresses = [{second}]\nallocation = \"address\"");
+        let others = format!("[[pool]]\nname = \"o\"\naddresses = [{first}]\n{whole}");
+        PAIR.replace("[[pool]]\naddresses = [\"203.0.113.0/28\"]", &others)
+    };
+    let range = |first: u8, last: u8| format!("\"203.0.113.{first}-203.0.113.{last}\"");
+    let before = two(&range(8, 15), &range(0, 7));
+    for (first, second) in [(10, 9), (6, 5)] {
+        let after = two(&range(first, 15), &range(0, second));
+        let problems = differ(&before, &after, WORKERS);
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(problem.contains("gives ports of a pair to other workers"), "{problem}");
+        assert!(differ(&before, &after, "").is_empty());
+    }
 }

@@ -7,7 +7,7 @@ use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
 use super::sections::{plain_name, read_duration, read_name};
 use super::values::{self, overlaps, quoted, show_range, socket_address};
-use natgate_engine::{AddressRange, Allocation};
+use natgate_engine::AddressRange;
 use natgate_gateway::fleet::{FleetSettings, PartnerSettings, SliceSettings};
 use natgate_gateway::{AlgKind, StateSettings};
 use natgate_ipv6::Prefix6;
@@ -18,9 +18,6 @@ use std::time::Duration;
 
 /// Most slices.
 const MOST_SLICES: usize = 256;
-
-/// Remedy for what several workers do not share.
-const ONE: &str = "write workers.count = 1";
 
 /// Times without progress after which the guardian ends the gateway.
 const HANGS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
@@ -225,22 +222,15 @@ fn parts_are_built_in(draft: &Draft, fleet: &FleetDraft, report: &Report<'_>) {
             "needs [state]: the number of this node's starts stands beside state.file",
         );
     }
-    let are_several = draft.workers.count > 1;
     if draft.alg.has(AlgKind::Pptp) {
         wrong("calls of PPTP", "take alg.pptp out");
     }
     if draft.ipv6.dslite.as_ref().is_some_and(|dslite| dslite.subscriber_length < 128) {
         wrong("tunnels that move within a prefix", "take dslite.subscriber_length out");
     }
-    for pool in &draft.pools {
-        let allocation = draft.allocation(pool);
-        let (what, remedy) = match allocation {
-            Allocation::Address if are_several => ("whole addresses among several workers", ONE),
-            _ if pool.overloading => ("overloaded ports", "take overloading out"),
-            _ => continue,
-        };
-        let message = format!("a pair does not share {what} yet");
-        report.wrong(&pool.name.place, format!("{message}; {remedy}"));
+    for pool in draft.pools.iter().filter(|pool| pool.overloading) {
+        let message = "a pair does not share overloaded ports yet; take overloading out";
+        report.wrong(&pool.name.place, message);
     }
 }
 

@@ -4,7 +4,8 @@
 use super::problem::{Place, Problem, Report};
 use super::{Configuration, parse_piece, pieces, values};
 use natgate_engine::{
-    Arithmetic, Begun, BlockConflict, Config, RealmConfig, StaticMapping, restart_keys,
+    AddressRange, Allocation, Arithmetic, Begun, BlockConflict, Config, PoolConfig, RealmConfig,
+    StaticMapping, restart_keys,
 };
 use natgate_gateway::{Backend, ControlSettings, Settings, SideSettings};
 use natgate_ipv6::softwire::{DsliteSettings, Lw4o6Settings};
@@ -178,7 +179,8 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
 }
 
 /// The keys that give computed ports to other subscribers, in a pair whose node has several
-/// workers: a port would go to a worker that does not know whether the port rests.
+/// workers: a port would go to a worker that does not know whether the port rests. Nor do workers
+/// know that of an address that comes from a pool of whole addresses, or goes to one.
 fn of_computed_ports(in_force: &Settings, new: &Settings) -> Vec<String> {
     let is_shared = |settings: &Settings| settings.fleet.is_some() && settings.workers.count > 1;
     if !is_shared(in_force) || !is_shared(new) {
@@ -190,10 +192,27 @@ fn of_computed_ports(in_force: &Settings, new: &Settings) -> Vec<String> {
             let of = |settings: &Settings| Arithmetic::of(&settings.engine, &pool.addresses);
             let keys = of(new).differences(&of(in_force));
             // Keys of other tables are compared above.
-            let of_pool = keys.into_iter().filter(|key| !key.contains('.'));
-            of_pool.map(move |key| format!("pool[{number}].{key}"))
+            let mut of_pool: Vec<_> = keys.into_iter().filter(|key| !key.contains('.')).collect();
+            if of_pool.is_empty() && takes_others(&in_force.engine, &new.engine, pool) {
+                of_pool.push("addresses");
+            }
+            of_pool.into_iter().map(move |key| format!("pool[{number}].{key}"))
         })
         .collect()
+}
+
+/// True if a pool has an address from one of another kind: with whole addresses, or without.
+fn takes_others(in_force: &Config, new: &Config, pool: &PoolConfig) -> bool {
+    let is_whole =
+        |config: &Config, pool: &PoolConfig| *config.allocation_of(pool) == Allocation::Address;
+    let meet = |one: &AddressRange, other: &AddressRange| {
+        one.first <= other.last && other.first <= one.last
+    };
+    let others = in_force.pools.iter();
+    let mut others = others.filter(|other| is_whole(in_force, other) != is_whole(new, pool));
+    others.any(|other| {
+        other.addresses.iter().any(|one| pool.addresses.iter().any(|range| meet(one, range)))
+    })
 }
 
 /// The keys and tables of IPv6 that differ.

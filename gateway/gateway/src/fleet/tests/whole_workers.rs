@@ -5,6 +5,7 @@ use super::histories::run_history;
 use super::portless::PEERS;
 use super::workers::Counts;
 use super::*;
+use natgate_engine::StaticMapping;
 use std::collections::BTreeSet;
 
 /// Numbers of workers of the nodes.
@@ -268,5 +269,51 @@ fn no_address_is_two_hosts_in_any_history() {
             run_history(Pair::of(Allotment::Whole, workers), (seed, seed / 5 % 4));
         };
         assert!(std::panic::catch_unwind(history).is_ok(), "seed {seed}");
+    }
+}
+
+/// New hosts that get addresses of node b, which has all slices.
+fn new_addresses(pair: &mut Pair) -> BTreeSet<Ipv4Addr> {
+    let mut addresses = BTreeSet::new();
+    for _ in 0..20 {
+        for host in 100..140 {
+            addresses.extend(pair.b().send((host, 9)).map(|(address, _)| address));
+        }
+        pair.run(0.2);
+    }
+    addresses
+}
+
+#[test]
+fn the_address_of_a_static_mapping_is_its_hosts_until_a_reload_takes_it_away() {
+    for workers in COUNTS {
+        let mut pair = Pair::of(Allotment::Whole, workers);
+        let statics = vec![StaticMapping {
+            external: (A1, None),
+            internal: (Ipv4Addr::new(10, 0, 0, 9), None),
+            protocol: None,
+            ..StaticMapping::default()
+        }];
+        for to_a in [true, false] {
+            let process = pair.either(to_a);
+            let config = Config { statics: statics.clone(), ..process.engine.config().clone() };
+            process.reload_all(&config);
+        }
+        pair.run(1.0);
+        assert_eq!(pair.a().send((9, 7)), Some((A1, 7)), "{workers:?}");
+        assert_eq!(pair.a().tunnel(9, PEERS[0]), Some(A1), "{workers:?}");
+        pair.run(3.0);
+        assert!(pair.status_is_whole(), "{workers:?}");
+        pair.end_a_with_guardian();
+        pair.run(130.0);
+        assert_eq!(pair.b().send((9, 7)), Some((A1, 7)), "{workers:?}");
+        assert_eq!(pair.b().tunnel(9, PEERS[0]), Some(A1), "{workers:?}");
+        let new = new_addresses(&mut pair);
+        assert!(new.len() == 5 && !new.contains(&A1), "{workers:?}: {new:?}");
+        let without = Config { statics: Vec::new(), ..pair.b().engine.config().clone() };
+        pair.b().reload_all(&without);
+        pair.run(1.0);
+        assert!(new_addresses(&mut pair).contains(&A1), "{workers:?}: it is free");
+        pair.check_words();
     }
 }
