@@ -219,6 +219,12 @@ impl Engine {
         self.external.fewest_free(pool, is_low)
     }
 
+    /// Time of a refusal because a pool had no free port. It is the first one of its second; those
+    /// behind it are not noted.
+    pub fn last_exhausted(&self, pool: usize) -> Option<Timestamp> {
+        self.pool_reported.get(pool).copied().flatten().map(Timestamp)
+    }
+
     /// [`Engine::free_ports`] of one external address; 0 if the address is not external.
     pub fn free_ports_of(&self, address: Ipv4Addr, is_low: bool) -> u32 {
         let index = self.external.index(address.to_bits());

@@ -6,6 +6,10 @@
 //! process of an earlier version has handed over such parts. Then no worker gives the block to a
 //! subscriber. The worker with its first word asks for the others. Words go in this one way, so the
 //! trade ends.
+//!
+//! An address that one host has as a whole cannot be halved. So a worker keeps its last free one,
+//! but not from a worker that has none and has just refused a host. That worker keeps it for a
+//! while, so that it does not go to and fro when both have such hosts.
 
 use super::exchange::Waker;
 use super::partition::Partition;
@@ -22,6 +26,13 @@ const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Pause after all other workers had none to give.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Time after a refused host in which a worker asks for the last free address of another one. An
+/// engine notes a refusal in a second.
+const WANTED: Duration = Duration::from_secs(2);
+
+/// Ports from 1024 on of a whole address, which engines count.
+const WHOLE_ADDRESS: u32 = u16::MAX as u32 - 1023;
 
 /// Most words of 64 ports that change hands at once, so that the transfer delays no packet, unless
 /// a block has more.
@@ -103,8 +114,12 @@ impl PortKind {
     }
 
     /// Number of free ports from which one of `workers` workers gives some away. A worker without a
-    /// block (`has_none`) gets one from each that keeps another.
+    /// block (`has_none`) gets one from each that keeps another, and a whole address from any.
     fn plenty(self, config: &Config, workers: usize, has_none: bool) -> u32 {
+        if self.is_whole(config) {
+            let enough = (2 * self.least(config, workers)).max(2 * WHOLE_ADDRESS);
+            return if has_none { WHOLE_ADDRESS } else { enough };
+        }
         match self.words_of_block(config).filter(|_| has_none) {
             Some(words) => (2 * 64 * words as u32).max(1),
             None => (2 * self.least(config, workers)).max(1),
@@ -121,6 +136,27 @@ impl PortKind {
         (spare.min(most) / together * together).max(together)
     }
 
+    /// True if the pool gives out whole addresses.
+    fn is_whole(self, config: &Config) -> bool {
+        let pool = config.pools.get(self.pool);
+        pool.is_some_and(|pool| *config.allocation_of(pool) == Allocation::Address)
+    }
+
+    /// True if a worker with so many `free` ports has no block for a host, or has no address and
+    /// has refused a host.
+    fn has_none(self, engine: &Engine, free: u32, now: Timestamp) -> bool {
+        let config = engine.config();
+        let has_refused = || {
+            let last = engine.last_exhausted(self.pool);
+            last.is_some_and(|last| now.since(last) < WANTED)
+        };
+        free == 0
+            && match self.is_whole(config) {
+                true => has_refused(),
+                false => self.words_of_block(config).is_some(),
+            }
+    }
+
     /// Words that have a whole block. `None`: the pool has no blocks.
     fn words_of_block(self, config: &Config) -> Option<usize> {
         let pool = config.pools.get(self.pool)?;
@@ -133,7 +169,7 @@ impl PortKind {
 /// A message between workers.
 #[derive(Debug)]
 pub(super) enum Note {
-    /// `from` is short of ports, or has no block of the kind.
+    /// `from` is short of ports, or has no block or address for a host.
     Want { from: usize, goods: PortKind, has_none: bool },
     /// `from` has the first word of the block that these words belong to.
     WantRest { from: usize, address: Ipv4Addr, words: Range<usize> },
@@ -146,11 +182,22 @@ pub(super) enum Note {
 /// An open request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
-    /// Ports that are short, true if this worker has no block, and the number of workers still to
-    /// be asked.
+    /// Ports that are short, true if this worker has none for a host, and the number of workers
+    /// still to be asked.
     Ports(PortKind, bool, usize),
     /// Words of a block.
     Rest,
+}
+
+/// A kind of ports that a worker checks.
+#[derive(Debug)]
+struct Goods {
+    kind: PortKind,
+    /// Times from which it may be asked for again: by a worker that is short, and by one that has
+    /// none for a host.
+    pauses: [Timestamp; 2],
+    /// Time until which the last whole address stays here.
+    stays: Timestamp,
 }
 
 /// One worker's part in the trade.
@@ -166,9 +213,8 @@ pub(super) struct PortLender {
     was_for_blocks: bool,
     /// Time from which the rest of a block may be asked for, after a refusal.
     next_rest: Timestamp,
-    /// Kinds of ports to check, and the times from which each may be asked for again: by a worker
-    /// that is short, and by one without a block.
-    goods: Vec<(PortKind, [Timestamp; 2])>,
+    /// Kinds of ports to check.
+    goods: Vec<Goods>,
     /// Place of the kind that is checked first, so that each has its turn.
     next_kind: usize,
 }
@@ -242,7 +288,7 @@ impl PortLender {
         while is_noted && let Ok(note) = self.notes.try_recv() {
             match note {
                 Note::Want { from, goods, has_none } => {
-                    trade.lent += self.lend((from, has_none), goods, engine, partition);
+                    trade.lent += self.lend(now, (from, has_none), goods, engine, partition);
                 }
                 Note::WantRest { from, address, words } => {
                     let is_given = engine.cede_rest(address, words.clone());
@@ -256,7 +302,12 @@ impl PortLender {
                     for words in partition.owned_of(self.number, address, &words) {
                         engine.own(address, words);
                     }
-                    self.asked = None;
+                    if let Some(Request::Ports(kind, true, _)) = self.asked.take()
+                        && kind.is_whole(engine.config())
+                        && let Some(goods) = self.goods.iter_mut().find(|goods| goods.kind == kind)
+                    {
+                        goods.stays = now.plus(PAUSE);
+                    }
                 }
                 Note::Nothing => {
                     if self.asked == Some(Request::Rest) {
@@ -290,7 +341,8 @@ impl PortLender {
     /// Checks the pools of this configuration from now on.
     pub(super) fn look_after(&mut self, config: &Config) {
         let all = PortKind::all(config, self.others.len());
-        self.goods = all.into_iter().map(|goods| (goods, [Timestamp(0); 2])).collect();
+        let goods = |kind| Goods { kind, pauses: [Timestamp(0); 2], stays: Timestamp(0) };
+        self.goods = all.into_iter().map(goods).collect();
     }
 
     /// Asks for the rest of a block, or for ports that are short, unless a request is open.
@@ -323,18 +375,18 @@ impl PortLender {
     fn ask_for_ports(&mut self, now: Timestamp, engine: &Engine) {
         let (config, workers, kinds) = (engine.config(), self.others.len(), self.goods.len());
         for place in (self.next_kind..kinds).chain(0..self.next_kind.min(kinds)) {
-            let (goods, pauses) = &mut self.goods[place];
-            let free = goods.free(engine);
-            let has_none = free == 0 && goods.words_of_block(config).is_some();
+            let Goods { kind, pauses, .. } = &mut self.goods[place];
+            let free = kind.free(engine);
+            let has_none = kind.has_none(engine, free, now);
             let is_due = now >= pauses[usize::from(has_none)];
-            if !is_due || free >= goods.least(config, workers) {
+            if !is_due || free >= kind.least(config, workers) {
                 continue;
             }
-            if !goods.is_given_out(engine) {
+            if !kind.is_given_out(engine) {
                 *pauses = [now.plus(PAUSE); 2];
                 continue;
             }
-            self.asked = Some(Request::Ports(*goods, has_none, workers));
+            self.asked = Some(Request::Ports(*kind, has_none, workers));
             self.next_kind = place + 1;
             self.ask_another(now);
             return;
@@ -352,14 +404,15 @@ impl PortLender {
                 return;
             }
         }
-        if let Some((_, pauses)) = self.goods.iter_mut().find(|(known, _)| *known == goods) {
-            pauses[usize::from(has_none)] = now.plus(PAUSE);
+        if let Some(known) = self.goods.iter_mut().find(|known| known.kind == goods) {
+            known.pauses[usize::from(has_none)] = now.plus(PAUSE);
         }
     }
 
     /// Gives ports to another worker, if there are plenty; returns their number.
     fn lend(
         &self,
+        now: Timestamp,
         (to, has_none): (usize, bool),
         goods: PortKind,
         engine: &mut Engine,
@@ -368,7 +421,9 @@ impl PortLender {
         let PortKind { pool, address, is_low } = goods;
         let is_known = pool < engine.config().pools.len();
         let (free, workers) = (goods.free(engine), self.others.len());
-        let plenty = free >= goods.plenty(engine.config(), workers, has_none);
+        let stays = self.goods.iter().any(|known| known.kind == goods && now < known.stays);
+        let kept = if stays { 2 * WHOLE_ADDRESS } else { 0 };
+        let plenty = free >= goods.plenty(engine.config(), workers, has_none).max(kept);
         let most = goods.most_words(engine.config(), workers, free);
         let given =
             if is_known && plenty { engine.cede(pool, address, is_low, most) } else { None };
@@ -636,6 +691,72 @@ mod tests {
         assigned(&mut team, 0, 5..25);
         team.trade_blocks(256);
         assert_eq!(team.counts(), counts, "it has none to spare");
+    }
+
+    /// Workers with a pool of whole addresses; the first worker has all of them.
+    fn of_addresses(addresses: u8, workers: usize) -> Team {
+        let last = Ipv4Addr::from_bits(ADDRESS.to_bits() + u32::from(addresses) - 1);
+        let range = AddressRange { first: ADDRESS, last };
+        let of_pool = pool(ADDRESS, Allocation::ALL_PORTS, Allocation::Address);
+        let of_pool = PoolConfig { addresses: vec![range], ..of_pool };
+        let mut team = Team::of_pools(vec![of_pool], workers);
+        range.each().for_each(|address| team.give(address, 0..1024, 0));
+        team
+    }
+
+    /// Turns of all workers for some time. Returns the number of lent addresses, and the number of
+    /// free addresses of each worker at the end.
+    fn trade_addresses(team: &mut Team, time: Duration) -> (u64, Vec<u32>) {
+        let (end, mut lent) = (team.now.plus(time), 0);
+        while team.now < end {
+            lent += (0..team.workers.len()).map(|worker| team.turn(worker)).sum::<u64>();
+            team.now = team.now.plus(INTERVAL);
+        }
+        let engines = team.workers.iter().map(|(engine, _)| engine);
+        (lent / 65_536, engines.map(|engine| engine.free_ports(0, false) / WHOLE_ADDRESS).collect())
+    }
+
+    /// An address on its way between workers is of no use to any host.
+    #[test]
+    fn the_last_free_address_stays_with_its_worker_until_another_one_refuses_a_host() {
+        for (workers, addresses) in [(2, 1), (2, 2), (2, 3), (4, 1), (4, 3)] {
+            let mut team = of_addresses(addresses, workers);
+            let (_, before) = trade_addresses(&mut team, 5 * PAUSE);
+            let (lent, free) = trade_addresses(&mut team, 5 * PAUSE);
+            assert_eq!((lent, &free), (0, &before), "{workers} workers: the trade goes on");
+            assert_eq!(free.iter().sum::<u32>(), u32::from(addresses), "{workers} workers");
+            let last = workers - 1;
+            for host in 0..u32::from(addresses) {
+                let is_assigned = |team: &mut Team| {
+                    let now = team.now;
+                    assigns_block(&mut team.workers[last].0, now, host)
+                };
+                if !is_assigned(&mut team) {
+                    trade_addresses(&mut team, 10 * INTERVAL);
+                    assert!(is_assigned(&mut team), "{workers} workers: host {host}");
+                }
+            }
+        }
+    }
+
+    /// Hosts of both workers want the one address, and give up.
+    #[test]
+    fn an_address_that_several_workers_want_rests_with_each() {
+        let mut team = of_addresses(1, 2);
+        let mut turns = [0; 2];
+        for turn in 0..1000 {
+            for worker in 0..2 {
+                let engine = &mut team.workers[worker].0;
+                match engine.owns(ADDRESS, 0) {
+                    true => turns[worker] += 1,
+                    false => assert!(!assigns_block(engine, team.now, turn)),
+                }
+                team.turn(worker);
+            }
+            team.now = team.now.plus(INTERVAL);
+        }
+        assert!(turns.iter().all(|turns| (300..700).contains(turns)), "{turns:?}");
+        assert!(turns.iter().sum::<u32>() > 900, "{turns:?}: it is on its way too often");
     }
 
     /// A worker that has few blocks left keeps them, but not from one that has none.
