@@ -327,3 +327,32 @@ fn an_address_is_free_after_copies_of_its_static_mapping() {
         assert_eq!(b.external_of(&udp_of(6)), "203.0.113.1:4000");
     }
 }
+
+/// A mapping without a port gave way to others and rests. Its address moves to another pool.
+#[test]
+fn an_address_that_gave_way_returns_to_the_pool_that_it_had() {
+    let mut config = whole();
+    config.limits.unanswered_kept = 0;
+    let mut lab = Lab::new(&config);
+    lab.engine.divide((0, 2), |_, _| true);
+    lab.engine.own(A, ALL);
+    lab.engine.join_pair();
+    lab.engine.set_duty(range("203.0.113.1"), OWNER);
+    lab.out(&gre(5));
+    lab.wait_s(0.25);
+    while lab.engine.reclaim(lab.now) {}
+    assert_eq!(lab.engine.counters().mappings_reclaimed, 1);
+    let rests = ended(&mut lab);
+    assert_eq!(rests.len(), 1);
+    lab.out(&udp_of(5));
+    let other = PoolConfig { name: "other".into(), ..config.pools[0].clone() };
+    let mut moved = config.clone();
+    moved.pools[0].addresses = vec![range("203.0.113.2")];
+    moved.pools.push(other);
+    reload(&mut lab, &moved);
+    clear(&mut lab);
+    assert_eq!((lab.engine.mappings().count(), told(&mut lab)), (0, (vec![5], vec![5])));
+    rests.into_iter().chain(ended(&mut lab)).for_each(|port| lab.engine.end_rest(port));
+    lab.wait_s(125.0);
+    assert_eq!(lab.engine.free_ports(1, false), 65_535 - 1023);
+}

@@ -31,8 +31,9 @@ const THINGS: usize = PROTOCOLS.len() + 1;
 #[derive(Clone, Copy, Debug, Default)]
 struct Returning {
     ports: u32,
-    /// True if nothing else is used or held in the block, as of the last end of a mapping.
-    is_whole: bool,
+    /// The pool to which the block returns, if nothing else is used or held in the block, as of the
+    /// last end of a mapping. The block may be of another pool since.
+    returns_to: Option<usize>,
 }
 
 /// A port that rests.
@@ -50,6 +51,8 @@ pub(super) struct Resting {
     ports: BTreeMap<(usize, u32), RestingPort>,
     /// Blocks with returning ports.
     blocks: BTreeMap<u32, Returning>,
+    /// Blocks to which mappings without a port return that rest, by index of the address.
+    portless: BTreeMap<u32, Vec<u32>>,
     /// Numbers of returning things of each pool, without blocks that are returning in part.
     of_pools: Vec<[u32; THINGS]>,
 }
@@ -60,6 +63,16 @@ impl Resting {
             self.of_pools.resize(pool + 1, [0; THINGS]);
         }
         &mut self.of_pools[pool]
+    }
+
+    /// Takes one of the blocks to which mappings without a port of an address return.
+    fn take_portless(&mut self, index: u32) -> Option<u32> {
+        let blocks = self.portless.get_mut(&index)?;
+        let block = blocks.pop();
+        if blocks.is_empty() {
+            self.portless.remove(&index);
+        }
+        block
     }
 }
 
@@ -143,8 +156,8 @@ impl ExternalPorts {
         let Some(block) = block else { return };
         let returning = self.resting.blocks.entry(block).or_default();
         returning.ports += 1;
-        let is_whole = self.blocks.has_busy(block, returning.ports);
-        if is_whole && !core::mem::replace(&mut returning.is_whole, true) {
+        if returning.returns_to.is_none() && self.blocks.has_busy(block, returning.ports) {
+            returning.returns_to = Some(pool);
             self.resting.of_pool(pool)[PROTOCOLS.len()] += 1;
         }
     }
@@ -155,21 +168,23 @@ impl ExternalPorts {
             self.resting.ports.remove(&(place, entry as u32))?;
         if let Some((pool, block)) = returns_to {
             self.resting.of_pool(pool)[place] -= 1;
-            self.leave_block(pool, block);
+            self.leave_block(block);
         }
         Some(after)
     }
 
     /// Counts a returning port less in its block, if it has one.
-    fn leave_block(&mut self, pool: usize, block: Option<u32>) {
+    fn leave_block(&mut self, block: Option<u32>) {
         if let Some(block) = block
             && let Some(returning) = self.resting.blocks.get_mut(&block)
         {
             returning.ports -= 1;
             if returning.ports == 0 {
-                let is_whole = returning.is_whole;
+                let returns_to = returning.returns_to;
                 self.resting.blocks.remove(&block);
-                self.resting.of_pool(pool)[PROTOCOLS.len()] -= u32::from(is_whole);
+                if let Some(pool) = returns_to {
+                    self.resting.of_pool(pool)[PROTOCOLS.len()] -= 1;
+                }
             }
         }
     }
@@ -182,6 +197,7 @@ impl ExternalPorts {
         let after = if self.assigns(index) { after } else { Rest::HoldDown };
         if after == Rest::Free {
             self.return_block(self.pool_of(index), Some(block));
+            self.resting.portless.entry(index).or_default().push(block);
         }
         self.slots[index as usize].resting += 1;
         Some(after)
@@ -196,7 +212,8 @@ impl ExternalPorts {
         [now, until]: [u32; 2],
     ) -> Option<BlockId> {
         if after == Rest::Free {
-            self.leave_block(self.pool_of(index), self.whole_block(index));
+            let block = self.resting.take_portless(index);
+            self.leave_block(block);
         }
         // An address that has gone and come again counts no earlier rest.
         let resting = &mut self.slots[index as usize].resting;
