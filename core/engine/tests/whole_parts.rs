@@ -356,3 +356,32 @@ fn an_address_that_gave_way_returns_to_the_pool_that_it_had() {
     lab.wait_s(125.0);
     assert_eq!(lab.engine.free_ports(1, false), 65_535 - 1023);
 }
+
+/// No mapping has the port that stands for the address, so the guard outlives the static mapping.
+#[test]
+fn an_address_of_a_static_mapping_can_be_guarded_until_a_reload_takes_it_away() {
+    let statics = vec![StaticMapping {
+        external: (A, None),
+        internal: ([10, 0, 0, 9].into(), None),
+        protocol: None,
+        ..StaticMapping::default()
+    }];
+    let mut lab = Lab::new(&Config { statics, ..whole() });
+    lab.engine.divide((0, 2), |_, _| true);
+    lab.engine.own(A, ALL);
+    lab.engine.join_pair();
+    lab.engine.set_duty(range("203.0.113.1"), OWNER);
+    for is_guarded in [false, true] {
+        let from_0 = dccp("10.0.0.9:0", REMOTE, 0);
+        assert_eq!(lab.refused(Side::Inside, &from_0), DropReason::NoMapping, "{is_guarded}");
+        lab.out(&dccp("10.0.0.9:5000", REMOTE, 0));
+        assert!(lab.engine.guard(address()));
+    }
+    reload(&mut lab, &whole());
+    clear(&mut lab);
+    lab.wait_s(500.0);
+    assert!(is_refused(&mut lab, 6), "it is guarded");
+    lab.engine.end_rest(address());
+    lab.wait_s(125.0);
+    assert_eq!(lab.external_of(&udp_of(6)), "203.0.113.1:4000");
+}

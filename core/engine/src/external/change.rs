@@ -528,8 +528,15 @@ impl ExternalPorts {
         self.count_held(place, index, true);
         self.held -= u32::from(self.is_resting(place, entry));
         self.slots[index as usize].busy += 1;
-        self.note_kept(place, index, port, true);
-        self.note_taken(place, index, self.pool_of(index), port);
+        let pool = self.pool_of(index);
+        match port {
+            // It stands for a whole address, and no pool gives it out.
+            0 => self.blocks.held(pool, index, port),
+            _ => {
+                self.note_kept(place, index, port, true);
+                self.note_taken(place, index, pool, port);
+            }
+        }
         self.limit_held(now);
         true
     }

@@ -15,6 +15,7 @@ use crate::translate::explain::endpoint;
 use crate::translate::mappings::{Arrival, WholeMapping, begin, is_refreshed, step};
 use crate::translate::plan::{NewFlow, SessionPlan, Unsettled};
 use crate::{DropReason, Timestamp};
+use natgate_wire::protocol::DCCP;
 use natgate_wire::tcp::flags::RST;
 
 impl<R: Recorder> Decision<'_, R> {
@@ -70,6 +71,10 @@ impl<R: Recorder> Decision<'_, R> {
         let External { index, port } = whole.external;
         if has_ports(protocol) {
             self.judged(engine.external.owner(protocol, index, port))?;
+        }
+        if (protocol, port) == (DCCP, 0) {
+            // A reserved port, which stands for the whole address while a pair guards it.
+            return Err(DropReason::NoMapping.into());
         }
         if engine.table.clashes(&whole.as_new(protocol), remote) {
             return Err(DropReason::Ambiguous.into());
