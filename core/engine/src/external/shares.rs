@@ -462,14 +462,16 @@ impl ExternalPorts {
     }
 
     /// The first port of each block of an address that a subscriber has, and the number of ports
-    /// that [`ExternalPorts::leave_unused`] reads: those of a block in which some are used or held.
+    /// that [`ExternalPorts::leave_unused`] reads: those of a block in which some are used or held,
+    /// but none of a whole address.
     pub(crate) fn owned_blocks(&self, index: u32) -> Vec<(u16, usize)> {
         let pool = self.pool_of(index);
+        let is_whole = self.is_whole(pool);
         let owned = self.blocks.ports_of(index).filter_map(|(first, last)| {
             let block = self.blocks.find(pool, index, first)?;
             self.blocks.owner_of(block)?;
-            let reads = if self.blocks.is_empty(block) { 0 } else { usize::from(last - first) + 1 };
-            Some((first, reads))
+            let reads = !is_whole && !self.blocks.is_empty(block);
+            Some((first, if reads { usize::from(last - first) + 1 } else { 0 }))
         });
         owned.collect()
     }

@@ -238,4 +238,24 @@ mod tests {
         assert_eq!(turns, 20, "two addresses in a turn");
         assert!(engine.has_assigned_blocks(), "mappings keep their blocks");
     }
+
+    /// Whether a whole address is in use is known without a look at its ports.
+    #[test]
+    fn whole_addresses_are_left_without_a_look_at_their_ports() {
+        let mut config = config(Allocation::Address);
+        config.pools[0].ports = Allocation::ALL_PORTS;
+        let mut engine = worker_of_two(&config);
+        let mut slice = Slice::new(0, Workers { this: 0, count: 2 }, vec![ADDRESSES]);
+        let owns = Order { turn: 1, owns: true, assigns: true, ..Order::default() };
+        obey(&mut slice, &mut engine, &owns);
+        let begun = (1..=40).filter(|host| begin(&mut engine, Timestamp(0), *host)).count();
+        assert_eq!(begun, ADDRESSES.count());
+        let mut turns = 0;
+        while turns == 0 || slice.leaving.is_some() {
+            obey(&mut slice, &mut engine, &receives());
+            turns += 1;
+        }
+        assert_eq!(turns, ADDRESSES.count().div_ceil(ADDRESSES_A_TURN));
+        assert!(engine.has_assigned_blocks(), "mappings keep their addresses");
+    }
 }
