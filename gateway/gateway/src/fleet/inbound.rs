@@ -234,7 +234,7 @@ impl Inbound {
                 ports.note_end(engine, port);
             }
             if let Some(port) = after {
-                ports.note_copy(port);
+                ports.note_copy(port, engine.is_static_copy(copies, key));
             }
             match copied? {
                 Copied::Made(print) if after.is_some() || flows.is_none() || is_passed => {

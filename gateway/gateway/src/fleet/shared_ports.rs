@@ -233,11 +233,15 @@ impl SharedPorts {
             && partition.stray(protocol, address, port).is_none()
     }
 
-    /// A copied mapping is here now.
-    pub(super) fn note_copy(&mut self, port: PairPort) {
+    /// A copied mapping is here now. It is no stray if it is of a static mapping: packets find that.
+    /// A dynamic one may be at a port of a static mapping of this node. Packets find it after the
+    /// reload that takes the static mapping away.
+    pub(super) fn note_copy(&mut self, port: PairPort, is_static: bool) {
         let Some(partition) = &self.partition else { return };
         let PairPort { protocol, external, .. } = port;
-        partition.note_copy(self.worker, protocol, external.address, external.port);
+        if !is_static {
+            partition.note_copy(self.worker, protocol, external.address, external.port);
+        }
         self.guards.remove(&written(PairPort { number: 0, ..port }));
     }
 
@@ -266,8 +270,9 @@ impl SharedPorts {
             true => engine.uses_address(address),
             // Each worker has every static mapping. The copy that it displaced was here.
             false => {
-                !partition.is_static(protocol, address, number)
-                    && engine.is_mapped(protocol, external)
+                let key = engine.copy_key(protocol, external);
+                let facts = key.and_then(|key| engine.copy_facts(key));
+                facts.is_some_and(|facts| !facts.is_static)
             }
         };
         if is_used {

@@ -462,6 +462,16 @@ impl Engine {
         is_copy.then(|| self.copy_facts(slot)).flatten()
     }
 
+    /// True if the copy of a key is of a static mapping. Each of several engines that share the work
+    /// has all of these.
+    pub fn is_static_copy(&self, copies: &Copies, key: u32) -> bool {
+        let slot = copies.restoration.slot(key);
+        slot < LEFT_OUT && self.is_copy(copies, key, slot) && {
+            let mapping = self.table.mapping(slot);
+            mapping.is_static() || mapping.is_fixed()
+        }
+    }
+
     /// Forgets the slot of a copy that has ended by itself.
     fn forget_ended(&self, copies: &mut Copies, key: u32) {
         let slot = copies.restoration.slot(key);

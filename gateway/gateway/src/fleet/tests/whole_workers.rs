@@ -39,6 +39,14 @@ impl Process {
         self.worker_of((0, Ipv4Addr::new(10, 0, 0, host)))
     }
 
+    /// Reloads the configuration with a static mapping of a whole address if the number is even, or
+    /// without it. Its host has no packets.
+    pub(super) fn reload_statics(&mut self, number: u8) {
+        let statics = if number.is_multiple_of(2) { vec![static_of(A1, 250)] } else { Vec::new() };
+        let config = Config { statics, ..self.engine.config().clone() };
+        self.reload_all(&config);
+    }
+
     /// Number of addresses that workers can give to new hosts, or that are on their way.
     fn free_addresses(&mut self) -> u32 {
         let members = self.member.iter().chain(self.others.iter().map(|worker| &worker.member));
@@ -284,16 +292,21 @@ fn new_addresses(pair: &mut Pair) -> BTreeSet<Ipv4Addr> {
     addresses
 }
 
+/// A static mapping of a whole address to a host.
+fn static_of(address: Ipv4Addr, host: u8) -> StaticMapping {
+    StaticMapping {
+        external: (address, None),
+        internal: (Ipv4Addr::new(10, 0, 0, host), None),
+        protocol: None,
+        ..StaticMapping::default()
+    }
+}
+
 #[test]
 fn the_address_of_a_static_mapping_is_its_hosts_until_a_reload_takes_it_away() {
     for workers in COUNTS {
         let mut pair = Pair::of(Allotment::Whole, workers);
-        let statics = vec![StaticMapping {
-            external: (A1, None),
-            internal: (Ipv4Addr::new(10, 0, 0, 9), None),
-            protocol: None,
-            ..StaticMapping::default()
-        }];
+        let statics = vec![static_of(A1, 9)];
         for to_a in [true, false] {
             let process = pair.either(to_a);
             let config = Config { statics: statics.clone(), ..process.engine.config().clone() };
@@ -315,5 +328,49 @@ fn the_address_of_a_static_mapping_is_its_hosts_until_a_reload_takes_it_away() {
         pair.run(1.0);
         assert!(new_addresses(&mut pair).contains(&A1), "{workers:?}: it is free");
         pair.check_words();
+    }
+}
+
+/// A reload takes a static mapping of a whole address away at one node after the other. In between
+/// a host gets the address, and has a copy at the node that still has the static mapping.
+#[test]
+fn an_address_that_one_node_has_taken_from_a_static_mapping_is_its_hosts_at_both() {
+    for workers in COUNTS.into_iter().filter(|workers| workers.1 > 1) {
+        let mut pair = Pair::of(Allotment::Whole, workers);
+        for to_a in [true, false] {
+            pair.either(to_a).reload_statics(2);
+        }
+        pair.run(1.0);
+        pair.a().reload_statics(1);
+        pair.run(1.0);
+        // The worker of the host at b does not give the address out.
+        let giver = pair.b().giver(A1);
+        let hosts: Vec<u8> =
+            (100..140).filter(|host| Some(pair.b().worker_of_host(*host)) != giver).collect();
+        let mut flows = BTreeMap::new();
+        for _ in 0..20 {
+            for host in &hosts {
+                flows.extend(pair.a().send((*host, 9)).map(|external| (*host, external)));
+            }
+            pair.run(0.2);
+        }
+        let of_address =
+            flows.iter().find(|(_, flow)| flow.0 == A1).map(|(host, flow)| (*host, *flow));
+        let (host, flow) = of_address.expect("a host has the address");
+        pair.run(3.0);
+        pair.b().reload_statics(1);
+        pair.run(3.0);
+        pair.end_a_with_guardian();
+        pair.run(1.0);
+        let inside = Ipv4Addr::new(10, 0, 0, host);
+        let reached = pair.b().answer(flow, None).map(|(_, to)| to);
+        assert_eq!(reached, Some((inside, 9)), "{workers:?}: by the copy");
+        pair.run(130.0);
+        for host in 20..60 {
+            let new = pair.b().send((host, 9));
+            assert!(new.is_none_or(|new| new.0 != A1), "{workers:?}: it is another host's");
+        }
+        assert_eq!(pair.b().send((host, 10)), Some((A1, 10)), "{workers:?}");
+        pair.check();
     }
 }

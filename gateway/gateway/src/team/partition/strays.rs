@@ -15,7 +15,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Protocols with ports, in the order of the list.
-const PROTOCOLS: [u8; 4] = [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
+const PROTOCOLS: [u8; 4] =
+    [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
 
 const PORTS: usize = 64 * WORDS;
 
@@ -164,25 +165,18 @@ impl Strays {
 pub(crate) type Found = Vec<(u8, u16)>;
 
 impl Partition {
-    /// A worker has a copied mapping now. If packets to its port would find another worker, they
-    /// find this one from now on.
+    /// A worker has a copied mapping now that is not static. If packets to its port would find
+    /// another worker, they find this one from now on. A static mapping of the port comes first.
     pub(crate) fn note_copy(&self, worker: usize, own: u8, address: Ipv4Addr, port: u16) {
         let Some(row) = self.row(address.to_bits()) else { return };
         if row.is_whole {
-            // Packets to a static mapping's address find that mapping.
-            if !self.whole.contains_key(&(row.address, 0)) {
-                row.owners.strays.note_user(worker, row.owners.of(0) == worker);
-            }
+            row.owners.strays.note_user(worker, row.owners.of(0) == worker);
             return;
         }
         if !PROTOCOLS.contains(&own) {
             // All workers are asked for a packet without ports.
             let is_only = row.owners.of(0) == worker;
             row.owners.split.fetch_or(!is_only, Ordering::Relaxed);
-            return;
-        }
-        if self.of_static(row, own, port).is_some() {
-            // Packets find the static mapping. A copy that it displaced may still rest elsewhere.
             return;
         }
         if self.giver(row, port) == PacketOwner::Of(worker) {
@@ -272,12 +266,6 @@ impl Partition {
             Some(users) => users.one(),
             None => strays.worker(own, port),
         }
-    }
-
-    /// True if a static mapping has a port.
-    pub(crate) fn is_static(&self, own: u8, address: Ipv4Addr, port: u16) -> bool {
-        let row = self.row(address.to_bits());
-        row.is_some_and(|row| self.of_static(row, own, port).is_some())
     }
 
     /// The worker that gives out a port, or would if no static mapping had it. `None`: no worker
@@ -444,9 +432,8 @@ mod tests {
         assert_eq!(partition.stray(protocol::UDP, address, 7), None);
     }
 
-    /// Both nodes make mappings of a static mapping, at the worker of its host.
     #[test]
-    fn a_static_mapping_of_a_whole_address_is_no_stray() {
+    fn a_static_mapping_of_a_whole_address_comes_before_strays() {
         let (config, before) = whole(3);
         let address = Ipv4Addr::new(203, 0, 113, 2);
         let mut hosts = (0..=255).map(|host| Ipv4Addr::new(10, 0, 0, host));
@@ -462,12 +449,16 @@ mod tests {
         let row = after.row(address.to_bits()).expect("it is external");
         for own in [protocol::UDP, protocol::TCP] {
             assert_eq!(after.of_external(row, own, 7), PacketOwner::Of(0));
-            after.note_copy(0, own, address, 9);
         }
-        after.note_copy(0, 47, address, 0);
         assert_eq!(after.stray(protocol::UDP, address, 9), Some(2), "its rest goes on");
         assert!(after.note_end(2, protocol::UDP, address, 7));
         assert_eq!(after.stray(protocol::UDP, address, 9), None);
+        // A reload of the partner comes first, and a host there gets the address.
+        after.note_copy(2, protocol::UDP, address, 8);
+        assert_eq!(after.of_external(row, protocol::UDP, 8), PacketOwner::Of(0));
+        let without = Partition::new(&whole(3).0, None, 3, Some(&after));
+        let row = without.row(address.to_bits()).expect("it is external");
+        assert_eq!(without.of_external(row, protocol::UDP, 8), PacketOwner::Of(2));
     }
 
     /// A reload gives the port of a copy to a static mapping of a third worker.
@@ -496,12 +487,9 @@ mod tests {
             ..StaticMapping::default()
         }];
         let after = Partition::new(&Config { statics, ..config }, None, 3, Some(&before));
-        assert!(after.is_static(UDP, address, port) && !after.is_static(UDP, address, port - 1));
         assert_eq!(leads_to(&after, port), PacketOwner::Of(0));
         assert_eq!(leads_to(&after, port - 1), PacketOwner::Of(2));
         assert_eq!(after.giver_of(address, port), Some(1));
-        // The sessions of the static mapping are copied to its worker.
-        after.note_copy(0, UDP, address, port);
         assert_eq!(after.stray(UDP, address, port), Some(2), "its rest goes on");
         assert!(after.note_end(2, UDP, address, port));
         assert_eq!(leads_to(&before, port), PacketOwner::Of(1), "without the static mapping");
