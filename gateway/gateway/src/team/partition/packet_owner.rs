@@ -1,5 +1,6 @@
 //! The worker that owns a packet.
 
+use super::strays::PROTOCOLS;
 use super::{PacketOwner, Partition, Row};
 use natgate_engine::Side;
 use natgate_wire::icmp::{self, kind};
@@ -75,13 +76,14 @@ impl Partition {
                 None => self.portless(row, about.protocol()),
             };
         }
-        let home = row.owners.strays.of_address().unwrap_or_else(|| row.owners.of(0));
         if packet.fragment_offset() > 0 {
-            let whole = row.has_fixed.then(|| self.whole.get(&(row.address, own))).flatten();
-            return match whole {
-                Some(&worker) => PacketOwner::Of(worker),
-                None if row.is_shared() => PacketOwner::Fragment(home),
-                None => PacketOwner::Of(home),
+            let number = if PROTOCOLS.contains(&own) { own } else { 0 };
+            let whole = row.has_fixed.then(|| self.whole.get(&(row.address, number))).flatten();
+            let stray = row.owners.strays.of_address();
+            return match whole.copied() {
+                Some(worker) => PacketOwner::Of(worker),
+                None if row.is_shared() => PacketOwner::Fragment(row.owners.of(0)),
+                None => PacketOwner::Of(stray.unwrap_or_else(|| row.owners.of(0))),
             };
         }
         match port_of(own, &bytes[packet.header_len()..], End::Destination) {

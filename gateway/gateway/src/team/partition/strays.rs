@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Protocols with ports, in the order of the list.
-const PROTOCOLS: [u8; 4] =
+pub(super) const PROTOCOLS: [u8; 4] =
     [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
 
 const PORTS: usize = 64 * WORDS;
@@ -449,6 +449,15 @@ mod tests {
         let row = after.row(address.to_bits()).expect("it is external");
         for own in [protocol::UDP, protocol::TCP] {
             assert_eq!(after.of_external(row, own, 7), PacketOwner::Of(0));
+        }
+        // The first fragment of a datagram, and a later one.
+        let mut packet = vec![0x45, 0, 0, 24, 0, 0, 0x20, 0, 64, 47, 0, 0, 9, 9, 9, 9];
+        packet.extend(address.octets());
+        packet.extend([0; 4]);
+        for offset in [0, 9] {
+            packet[7] = offset;
+            let owner = after.owner_of_packet(Side::Outside, 0, &packet);
+            assert_eq!(owner, PacketOwner::Of(0), "of the static mapping");
         }
         assert_eq!(after.stray(protocol::UDP, address, 9), Some(2), "its rest goes on");
         assert!(after.note_end(2, protocol::UDP, address, 7));
