@@ -132,7 +132,10 @@ impl Strays {
 
     fn set(&self, own: u8, port: u16, worker: usize) {
         let Some(place) = Self::place(own, port) else { return };
-        let List::Ports(ports) = self.0.get_or_init(|| List::Ports(Ports::new())) else { return };
+        let List::Ports(ports) = self.0.get_or_init(|| List::Ports(Ports::new())) else {
+            debug_assert!(false, "the address is a stray as a whole");
+            return;
+        };
         ports.words[place / 64].store(true, Ordering::Release);
         ports.workers[place].store(worker as u8 + 1, Ordering::Release);
     }
@@ -152,8 +155,9 @@ impl Strays {
     /// A worker has a copied mapping of the address as a whole. `gives`: it gives the address out.
     fn note_user(&self, worker: usize, gives: bool) {
         if !gives {
-            if let List::Address(users) = self.0.get_or_init(|| List::Address(Users::default())) {
-                users.add(worker);
+            match self.0.get_or_init(|| List::Address(Users::default())) {
+                List::Address(users) => users.add(worker),
+                List::Ports(_) => debug_assert!(false, "ports of the address are strays"),
             }
         } else if let Some(users) = self.users() {
             users.latest.store(0, Ordering::Release);
@@ -197,9 +201,15 @@ impl Partition {
         }
     }
 
-    /// True if one host has an address as a whole.
+    /// True if one host has an address as a whole. Of an address that has left the configuration,
+    /// the list of strays knows.
     pub(crate) fn is_whole(&self, address: Ipv4Addr) -> bool {
-        self.row(address.to_bits()).is_some_and(|row| row.is_whole)
+        let list = self.owners_of(address.to_bits()).and_then(|owners| owners.strays.0.get());
+        match list {
+            Some(List::Address(_)) => true,
+            Some(List::Ports(_)) => false,
+            None => self.row(address.to_bits()).is_some_and(|row| row.is_whole),
+        }
     }
 
     /// Words of a block around the word of a port that a worker gives out.
@@ -468,6 +478,9 @@ mod tests {
         let without = Partition::new(&whole(3).0, None, 3, Some(&after));
         let row = without.row(address.to_bits()).expect("it is external");
         assert_eq!(without.of_external(row, protocol::UDP, 8), PacketOwner::Of(2));
+        let mut left = Partition::new(&whole(1).0, None, 3, Some(&without));
+        left.forget_left(&without, |_| true);
+        assert!(left.is_whole(address) && left.note_end(2, protocol::UDP, address, 8));
     }
 
     /// A reload gives the port of a copy to a static mapping of a third worker.
