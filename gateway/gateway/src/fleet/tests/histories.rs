@@ -52,6 +52,7 @@ pub(super) fn run_history(mut pair: Pair, (seed, faults): (u64, u64)) {
             5 => pair.run(150.0),
             6..10 => pair.run(2.0),
             10 => pair.either(to_a).clear(host),
+            11 if is_whole_of_several(&pair) => pair.either(to_a).reload_statics(host),
             11 => pair.either(to_a).reload(250 + u64::from(host)),
             12 => {
                 // A machine stands still, and the other serves.
@@ -88,6 +89,7 @@ pub(super) fn run_history(mut pair: Pair, (seed, faults): (u64, u64)) {
                     24..30 => {
                         let flags = if flags == SYN { SYN | ACK } else { flags };
                         let known = judge.known((flow, true));
+                        let known = known.filter(|external| !process.has_static(external.0));
                         known.map(|external| process.answer(external, Some(flags)));
                     }
                     _ => judge.note(process.send(flow), (flow, false), pair.now),
@@ -209,6 +211,10 @@ impl Judge {
     /// A packet of the server comes to the latest endpoint of a flow. It reaches nobody else.
     fn answer(&self, process: &mut Process, of: ((u8, u16), bool)) {
         let Some(external) = self.known(of) else { return };
+        if process.has_static(external.0) {
+            // The static mapping comes before a copy.
+            return;
+        }
         let Some(reached) = process.answer(external, of.1.then_some(ACK)) else { return };
         let (_, (host, port)) = self.users[&(external, of.1)];
         let (realm, address) = self.allotment.place(host);
