@@ -745,10 +745,10 @@ mod tests {
         let mut team = of_addresses(1, 2);
         let mut turns = [0; 2];
         for turn in 0..1000 {
-            for worker in 0..2 {
+            for (worker, turns) in turns.iter_mut().enumerate() {
                 let engine = &mut team.workers[worker].0;
                 match engine.owns(ADDRESS, 0) {
-                    true => turns[worker] += 1,
+                    true => *turns += 1,
                     false => assert!(!assigns_block(engine, team.now, turn)),
                 }
                 team.turn(worker);
