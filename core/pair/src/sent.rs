@@ -18,9 +18,17 @@ pub struct Sent {
 }
 
 /// Times from changes to their confirmation by all readers: the number of changes in each of some
-/// ranges of times, which are at most a quarter of their beginning long.
+/// ranges of times, which are at most a quarter of their beginning long. Now and then all numbers
+/// are halved: changes of long ago count little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waits([u64; RANGES]);
+pub struct Waits {
+    ranges: [u64; RANGES],
+    /// The sum of all.
+    all: u64,
+}
+
+/// The numbers are halved when this many changes are counted.
+const HALVED: u64 = 1 << 20;
 
 /// Ranges of times: four of one [`UNIT`], and four for each doubling after that. The last one has
 /// all longer times.
@@ -31,7 +39,7 @@ const UNIT: u32 = 18;
 
 impl Default for Waits {
     fn default() -> Self {
-        Self([0; RANGES])
+        Self { ranges: [0; RANGES], all: 0 }
     }
 }
 
@@ -53,20 +61,24 @@ impl Waits {
                 4 * (doublings as usize + 1) + (units >> doublings & 3) as usize
             }
         };
-        self.0[range.min(RANGES - 1)] += changes as u64;
+        self.ranges[range.min(RANGES - 1)] += changes as u64;
+        self.all += changes as u64;
+        if self.all >= HALVED {
+            self.ranges.iter_mut().for_each(|changes| *changes /= 2);
+            self.all = self.ranges.iter().sum();
+        }
     }
 
     /// The time, nanoseconds, within which 99 of 100 changes were confirmed. It is rounded up to
     /// the end of a range. `None`: there was none.
     pub fn of_99_percent(&self) -> Option<u64> {
-        let all: u64 = self.0.iter().sum();
-        let wanted = all - all / 100;
+        let wanted = self.all - self.all / 100;
         let mut sum = 0;
-        let range = self.0.iter().position(|changes| {
+        let range = self.ranges.iter().position(|changes| {
             sum += changes;
             sum >= wanted
         });
-        range.filter(|_| all > 0).map(|range| {
+        range.filter(|_| self.all > 0).map(|range| {
             let (doublings, part) = ((range as u64 / 4).saturating_sub(1), range as u64 % 4);
             let end = if range < 4 { part + 1 } else { (part + 5) << doublings };
             end << UNIT
@@ -74,7 +86,8 @@ impl Waits {
     }
 
     fn plus(self, other: Self) -> Self {
-        Self(core::array::from_fn(|range| self.0[range] + other.0[range]))
+        let sums = core::array::from_fn(|range| self.ranges[range] + other.ranges[range]);
+        Self { ranges: sums, all: self.all + other.all }
     }
 }
 
@@ -117,6 +130,15 @@ mod tests {
             assert!(end > time && end <= time + time / 4 + (1 << UNIT), "{time}: {end}");
         }
         assert!(of_one(u64::MAX) < u64::MAX);
+    }
+
+    #[test]
+    fn changes_of_long_ago_count_little() {
+        let mut waits = Waits::default();
+        waits.add(900 * MILLISECOND, 1 << 19);
+        (0..64).for_each(|_| waits.add(10 * MILLISECOND, 1 << 17));
+        let time = waits.of_99_percent().expect("some");
+        assert!((10 * MILLISECOND..13 * MILLISECOND).contains(&time), "{time}");
     }
 
     #[test]

@@ -140,6 +140,8 @@ pub struct Fleet {
     next_look: Timestamp,
     /// True if packets of control flows wait for the partner, and true if the node has gateways.
     has_waiting: bool,
+    /// Time up to which records are gathered, if there are some.
+    gathered: Option<Timestamp>,
     has_algs: bool,
     /// True if the partner's version of the link had no control flows at the last connection.
     lacks_flows: bool,
@@ -210,6 +212,7 @@ impl Fleet {
                 link_status: LinkStatus::default(),
                 next_look: Timestamp(0),
                 has_waiting: false,
+                gathered: None,
                 has_algs: false,
                 lacks_flows: false,
                 lacks_sums: false,
@@ -307,6 +310,7 @@ impl Fleet {
         let is_guarding = self.slices.iter().any(Slice::is_guarding);
         let is_done = self.ending.is_empty() && !self.ports.has_more() && !is_guarding;
         let next = self.last_turn.plus(if self.has_waiting { SETTLES } else { INTERVAL });
+        let next = self.gathered.map_or(next, |gathered| gathered.min(next));
         if is_done { next } else { self.next_settle.max(self.last_turn).min(next) }
     }
 
@@ -451,6 +455,10 @@ impl Fleet {
                     let slice = self.slices.iter_mut().find(|slice| slice.has(address));
                     let send = |message| _ = self.link.send(message);
                     let end = (written(port), is_static);
+                    if is_static {
+                        // There is no rest, whose end would tell.
+                        self.ports.note_end(engine, port);
+                    }
                     if !slice.is_some_and(|slice| slice.note_end(key, end, now, send)) {
                         self.ports.end_rest(engine, written(port));
                     }
@@ -470,7 +478,7 @@ impl Fleet {
             }
             self.link_status = status;
         }
-        self.has_more = false;
+        (self.has_more, self.gathered) = (false, None);
         if self.link_status.connected.is_none() {
             return;
         }
@@ -479,7 +487,7 @@ impl Fleet {
         self.tell_version();
         let round_trip = self.link_status.round_trip.unwrap_or_default();
         let epoch = self.board.epoch().told(now);
-        let Self { link, link_status, slices, ports, has_more, .. } = self;
+        let Self { link, link_status, slices, ports, has_more, gathered, .. } = self;
         let room = link.room().max(LEAST_ROOM);
         for slice in slices {
             if let Some(outbound) = &mut slice.outbound {
@@ -488,7 +496,11 @@ impl Fleet {
             }
             let send = |message: &[u8]| link.send_copy(message);
             slice.send((engine, hosts, ports), (now, room, SENT_A_TURN), epoch, send);
-            *has_more |= slice.outbound.as_ref().is_some_and(|outbound| outbound.has_more);
+            if let Some(outbound) = &slice.outbound {
+                *has_more |= outbound.has_more;
+                let until = outbound.gathers_until(now);
+                *gathered = gathered.iter().copied().chain(until).min();
+            }
         }
     }
 

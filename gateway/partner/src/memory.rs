@@ -10,6 +10,9 @@ use std::collections::VecDeque;
 /// Bytes of a piece.
 const PIECE: usize = 64 << 10;
 
+/// Longest message that is in a piece: one that waits keeps the whole piece.
+const LONGEST: usize = 2 << 10;
+
 /// Pieces that are kept: more than QUIC holds back.
 const PIECES: usize = 16;
 
@@ -23,7 +26,7 @@ pub struct Memory {
 impl Memory {
     /// Copies a message.
     pub fn copy(&mut self, message: &[u8]) -> Bytes {
-        if message.len() > PIECE / 4 {
+        if message.len() > LONGEST {
             return Bytes::copy_from_slice(message);
         }
         let has_room = |piece: &BytesMut| piece.capacity() - piece.len() >= message.len();

@@ -4,7 +4,18 @@
 //! Keys of a lost packet keep theirs. Otherwise the next search would have it, and with it all of
 //! its packets. One of them is lost, too, and so on: the lag would grow as long as changes come.
 
-use super::Sender;
+use super::{Flying, Sender};
+
+impl Flying {
+    /// A key of the packet has been waiting since a time, because an earlier packet with the key was
+    /// lost. If one between the two has arrived, that is longer than the change has waited.
+    pub(super) fn wait_since(&mut self, key: u32, since: u64) {
+        match self.again.iter_mut().find(|(again, _)| *again == key) {
+            Some((_, earliest)) => *earliest = since.min(*earliest),
+            None => self.again.push((key, since)),
+        }
+    }
+}
 
 impl Sender {
     /// A packet has lost a key, which has been waiting since a time.

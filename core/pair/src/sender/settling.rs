@@ -131,8 +131,8 @@ impl Sender {
         self.counters.lost += 1;
         for key in take(&mut flying.keys) {
             self.end_long(key, number);
-            let of_key = again.iter().filter(|(again, _)| *again == key).map(|(_, since)| *since);
-            let since = of_key.min().unwrap_or(since);
+            let of_key = again.iter().find(|(again, _)| *again == key);
+            let since = of_key.map_or(since, |(_, since)| *since);
             if self.last[key as usize] == number as u32 {
                 self.lost.insert(key);
                 self.awaited.note_lost(key);
@@ -140,7 +140,7 @@ impl Sender {
             if self.lost.contains(key) {
                 self.change_again(key, since);
             } else if let Some(later) = self.on_its_way(key) {
-                self.flying[later].again.push((key, since));
+                self.flying[later].wait_since(key, since);
             }
             self.owe(key, number);
         }

@@ -12,7 +12,7 @@ const AWAITED_PACKETS: u8 = 3;
 
 /// Packets whose memory is used again, and the longest of them.
 const MOST_REUSED: usize = 16;
-const LONGEST_REUSED: usize = 1 << 16;
+const LONGEST_REUSED: usize = 1 << 12;
 
 /// Keys of most packets.
 const FEW_KEYS: usize = 16;

@@ -234,7 +234,12 @@ impl Inbound {
                 ports.note_end(engine, port);
             }
             if let Some(port) = after {
-                ports.note_copy(port, engine.is_static_copy(copies, key));
+                let is_static = engine.is_static_copy(copies, key);
+                ports.note_copy(port, is_static);
+                if is_static {
+                    // The copy may have been a dynamic one of the same port.
+                    ports.note_end(engine, port);
+                }
             }
             match copied? {
                 Copied::Made(print) if after.is_some() || flows.is_none() || is_passed => {

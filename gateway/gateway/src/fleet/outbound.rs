@@ -293,6 +293,11 @@ impl Outbound {
         has_more || self.sender.awaits() || self.held.is_wanted || now >= self.next_packets
     }
 
+    /// Time up to which records are gathered, if there are some.
+    pub(super) fn gathers_until(&self, now: Timestamp) -> Option<Timestamp> {
+        (now < self.next_packets && self.sender.changed() > 0).then_some(self.next_packets)
+    }
+
     /// Sends the packets of a turn. Those that the link does not take are lost.
     fn send_packets(&mut self, now: Timestamp, send: &mut impl FnMut(&[u8]) -> bool) {
         let sent = self.packets.iter().take_while(|packet| send(packet)).count();

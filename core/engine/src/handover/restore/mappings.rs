@@ -12,6 +12,7 @@ use crate::protocols::{has_ports, place_of, quota_class};
 use crate::session::Session;
 use crate::table::{Mapping, NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL};
 use crate::whole::flags_of;
+use natgate_wire::protocol::DCCP;
 
 /// Place of a restored mapping.
 enum Place {
@@ -219,6 +220,10 @@ impl Engine {
         external: External,
     ) -> Place {
         let protocol = fields.protocol;
+        if (protocol, external.port) == (DCCP, 0) {
+            // It stands for the address.
+            return Place::Left(Departure::Static);
+        }
         let begun = match self.statics.internal(external.index, protocol) {
             Some((host, begun)) if host == internal.host && internal.port == external.port => begun,
             _ => return Place::Left(Departure::Static),
