@@ -457,7 +457,7 @@ impl Fleet {
                     let end = (written(port), is_static);
                     if is_static {
                         // There is no rest, whose end would tell.
-                        self.ports.note_end(engine, port);
+                        self.ports.note_static(engine, port);
                     }
                     if !slice.is_some_and(|slice| slice.note_end(key, end, now, send)) {
                         self.ports.end_rest(engine, written(port));

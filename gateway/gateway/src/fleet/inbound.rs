@@ -238,7 +238,7 @@ impl Inbound {
                 ports.note_copy(port, is_static);
                 if is_static {
                     // The copy may have been a dynamic one of the same port.
-                    ports.note_end(engine, port);
+                    ports.note_static(engine, port);
                 }
             }
             match copied? {

@@ -255,6 +255,15 @@ impl SharedPorts {
         self.note_end(engine, read_port(port));
     }
 
+    /// A copy has become static, or a static mapping has ended. A whole address is given back if
+    /// nothing of it is left here. A single port may rest: the end of the rest gives it back.
+    pub(super) fn note_static(&self, engine: &Engine, port: PairPort) {
+        let partition = self.partition.as_ref();
+        if partition.is_some_and(|partition| partition.is_whole(port.external.address)) {
+            self.note_end(engine, port);
+        }
+    }
+
     /// A mapping here has ended, and its port does not rest, or no more. If another worker gives
     /// out the port, that worker ends its guard. A whole address is given back when nothing of it
     /// is left here.
