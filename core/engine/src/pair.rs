@@ -246,7 +246,7 @@ impl Engine {
             created: Timestamp(self.time_of(self.created(mapping))),
             is_settled,
             is_tcp,
-            is_static: mapping.is_static() || mapping.is_fixed(),
+            is_static: mapping.is_any_static(),
             host: (mapping.host().realm(), Ipv4Addr::from_bits(mapping.host().address())),
             port: mapping.internal().port,
         })

@@ -94,6 +94,11 @@ impl Mapping {
         self.flags & (PERMANENT | STATIC) == PERMANENT
     }
 
+    /// A static mapping of a port or of an address.
+    pub(crate) fn is_any_static(&self) -> bool {
+        self.is_static() || self.is_fixed()
+    }
+
     /// A static mapping of a port: always there.
     pub(crate) fn is_fixed(&self) -> bool {
         self.flags & (PERMANENT | STATIC) == PERMANENT | STATIC

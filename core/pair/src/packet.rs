@@ -202,8 +202,8 @@ fn put_head(bytes: &mut Vec<u8>, kind: u8, id: StreamId) {
     [from, to, epoch].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
 }
 
-/// Begins a packet that has memory for `room` bytes, in the memory of an earlier one. [`put_record`]
-/// adds records.
+/// Begins a packet that has memory for `room` bytes, in the memory of an earlier one.
+/// [`put_record`] adds records.
 pub(crate) fn begin_packet(
     mut bytes: Vec<u8>,
     id: StreamId,

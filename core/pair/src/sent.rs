@@ -44,8 +44,8 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// Counts the changes of a packet that is confirmed now: some of them have waited since times of
-    /// their own, and all others since one time.
+    /// Counts the changes of a packet that is confirmed now: some of them have waited since times
+    /// of their own, and all others since one time.
     pub(crate) fn note(&mut self, now: u64, (since, all): (u64, usize), own: &[(u32, u64)]) {
         self.add(now.saturating_sub(since), all.saturating_sub(own.len()));
         own.iter().for_each(|(_, since)| self.add(now.saturating_sub(*since), 1));

@@ -1,8 +1,8 @@
 //! Memory for the messages that a worker sends.
 //!
 //! A worker begins thousands of messages a second, and the link's thread ends them. Each would be
-//! memory that one thread asks the system for and another gives back. A few long pieces of memory go
-//! round instead: a piece is used again when all of its messages have gone.
+//! memory that one thread asks the system for and another gives back. A few long pieces of memory
+//! go round instead: a piece is used again when all of its messages have gone.
 
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;

@@ -7,8 +7,8 @@
 use super::{Flying, Sender};
 
 impl Flying {
-    /// A key of the packet has been waiting since a time, because an earlier packet with the key was
-    /// lost. If one between the two has arrived, that is longer than the change has waited.
+    /// A key of the packet has been waiting since a time, because an earlier packet with the key
+    /// was lost. If one between the two has arrived, that is longer than the change has waited.
     pub(super) fn wait_since(&mut self, key: u32, since: u64) {
         match self.again.iter_mut().find(|(again, _)| *again == key) {
             Some((_, earliest)) => *earliest = since.min(*earliest),

@@ -233,9 +233,9 @@ impl SharedPorts {
             && partition.stray(protocol, address, port).is_none()
     }
 
-    /// A copied mapping is here now. It is no stray if it is of a static mapping: packets find that.
-    /// A dynamic one may be at a port of a static mapping of this node. Packets find it after the
-    /// reload that takes the static mapping away.
+    /// A copied mapping is here now. It is no stray if it is of a static mapping: packets find
+    /// that. A dynamic one may be at a port of a static mapping of this node. Packets find it after
+    /// the reload that takes the static mapping away.
     pub(super) fn note_copy(&mut self, port: PairPort, is_static: bool) {
         let Some(partition) = &self.partition else { return };
         let PairPort { protocol, external, .. } = port;

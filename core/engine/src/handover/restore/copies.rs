@@ -157,8 +157,7 @@ impl Engine {
 
     /// Appends the record of the mapping with a key, its slot. Returns the fingerprint of what
     /// matters: realm, endpoints, states and requests with their ends, without counters, sequence
-    /// numbers and other deadlines.
-    /// `None`: there is no such mapping.
+    /// numbers and other deadlines. `None`: there is no such mapping.
     ///
     /// The record refers to nothing outside it but the scale of time: it has the name of the
     /// mapping's realm, a fingerprint of its set of timeouts, and in place of a host's number the
@@ -171,15 +170,14 @@ impl Engine {
         let numbers = self.mapping_fields(key);
         // Numbers of realms and of sets mean nothing to another engine.
         let mut fields = MappingFields { realm: 0, timeouts: 0, ..numbers };
-        let realm = usize::from(numbers.realm).checked_sub(1);
-        let realm = realm.and_then(|at| self.config.realms.get(at));
+        let realms = &self.config.realms;
+        let realm = usize::from(numbers.realm).checked_sub(1).and_then(|at| realms.get(at));
         let mut host = None;
         if realm.is_some_and(is_of_numbers) {
             let number = Ipv4Addr::from_bits(numbers.internal.address);
             host = Some(hosts.identity((numbers.realm, number))?);
             fields.internal.address = NO_ADDRESS;
         }
-        // The frame of the hand-over is not needed.
         let mut record = Writer::unframed(out);
         self.write_mapping(key, &fields, &mut record);
         let set = usize::from(numbers.timeouts).checked_sub(1);
@@ -462,14 +460,11 @@ impl Engine {
         is_copy.then(|| self.copy_facts(slot)).flatten()
     }
 
-    /// True if the copy of a key is of a static mapping. Each of several engines that share the work
-    /// has all of these.
+    /// True if the copy of a key is of a static mapping, which each engine of a node has.
     pub fn is_static_copy(&self, copies: &Copies, key: u32) -> bool {
         let slot = copies.restoration.slot(key);
-        slot < LEFT_OUT && self.is_copy(copies, key, slot) && {
-            let mapping = self.table.mapping(slot);
-            mapping.is_static() || mapping.is_fixed()
-        }
+        let is_copy = slot < LEFT_OUT && self.is_copy(copies, key, slot);
+        is_copy && self.table.mapping(slot).is_any_static()
     }
 
     /// Forgets the slot of a copy that has ended by itself.

@@ -277,8 +277,8 @@ fn an_address_is_nobody_elses_while_the_partner_has_a_copy() {
 
 /// A partner with several workers releases an address with its last copy, and the log of each node
 /// names one host of an address at a time. Operators remove copies, workers stand still, lag and
-/// reload. A static mapping of an address comes and goes, at one node after the other. At the end all
-/// addresses can be given to hosts.
+/// reload. A static mapping of an address comes and goes, at one node after the other. At the end
+/// all addresses can be given to hosts.
 #[test]
 fn no_address_is_two_hosts_in_any_history() {
     let number = std::env::var("NATGATE_FLEET_HISTORIES").ok();

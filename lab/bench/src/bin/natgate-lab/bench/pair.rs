@@ -27,6 +27,11 @@ const PRICED_QUICK: (u32, Duration) = (10_000, Duration::from_secs(1));
 /// Programs of the measurement, and their Debian packages.
 const TOOLS: [(&str, &str); 1] = [("iperf3", "iperf3")];
 
+const LEGEND: &str = "\
+Kept: the smallest share of mappings that had the same external endpoint at the partner. Lag: the
+time within which 99 of 100 changes were copied, rounded up by a quarter at most. Oldest change: 99
+of 100 looks at the wait of the change that waited longest then.";
+
 const AFTER_HELP: &str = "\
 Each run makes two gateways in network namespaces of its own, with the mappings, a call of 50
 packets a second, a download and iperf3. It kills the active gateway (kill -9), and starts it again.
@@ -256,10 +261,7 @@ fn report(results: &Results) -> Report {
         "{} mappings of UDP, a call of 50 packets a second and a download; kill -9 of the active \
          gateway. Medians of the runs, with the least and the greatest in brackets. Routers notice \
          the death by three requests without an answer, 50 ms apart, or are told by the guardian's \
-         removal of the announced routes. Kept: the smallest share of mappings that had the \
-         same external endpoint at the partner. Lag: the time within which 99 of 100 changes were \
-         copied, rounded up by a quarter at most. Oldest change: 99 of 100 looks at the wait of the \
-         change that waited longest then.",
+         removal of the announced routes. {LEGEND}",
         results.mappings
     ));
     let mut table = Table::new([
