@@ -5,8 +5,8 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Allocation, BlockConfig, Change, Config, Copies, CopyChange, Cursor, DropReason,
-    Duty, Endpoint, Filter, NoNumbers, PairPort, PoolConfig, Side, StaticMapping,
+    AddressRange, Allocation, BlockConfig, Config, Copies, CopyChange, Cursor, DropReason, Duty,
+    Endpoint, Filter, NoNumbers, PairPort, PoolConfig, Side, StaticMapping,
 };
 use natgate_wire::protocol::{DCCP, UDP};
 use std::net::Ipv4Addr;
@@ -47,21 +47,6 @@ fn worker_of(
     lab
 }
 
-/// The last numbers of the addresses of those who got blocks since the last call, and of those
-/// whose blocks were released.
-fn told(lab: &mut Lab) -> (Vec<u8>, Vec<u8>) {
-    lab.wait_s(0.0);
-    let mut told = (Vec::new(), Vec::new());
-    for event in lab.events.drain(..) {
-        match event.change {
-            Change::BlockAssigned(id) => told.0.push(id.subscriber.octets()[3]),
-            Change::BlockReleased(id) => told.1.push(id.subscriber.octets()[3]),
-            _ => {}
-        }
-    }
-    told
-}
-
 fn datagram(host: u8) -> Vec<u8> {
     udp(&format!("10.0.0.{host}:4000"), REMOTE)
 }
@@ -100,12 +85,6 @@ fn taken(lab: &Lab) -> Vec<u16> {
     assert_eq!(lab.engine.taken_ports(0, UDP, &mut taken), Some(ADDRESS));
     let is_taken = |port: &u16| taken[usize::from(*port) / 64] >> (port % 64) & 1 != 0;
     (0..=u16::MAX).filter(is_taken).collect()
-}
-
-fn begin(from: &Lab, to: &mut Lab) -> Copies {
-    let mut origin = Vec::new();
-    from.engine.copy_origin(&mut origin);
-    to.engine.begin_copies(&origin).expect("an origin")
 }
 
 /// Copies what has changed.

@@ -37,12 +37,6 @@ fn changes(lab: &mut Lab) -> Vec<CopyChange> {
     changes
 }
 
-fn begin(from: &Lab, to: &mut Lab) -> Copies {
-    let mut origin = Vec::new();
-    from.engine.copy_origin(&mut origin);
-    to.engine.begin_copies(&origin).expect("an origin")
-}
-
 /// Copies the mapping of a key, if there is one.
 fn copy_one(from: &Lab, to: &mut Lab, copies: &mut Copies, key: u32) -> Option<Copied> {
     let mut record = Vec::new();

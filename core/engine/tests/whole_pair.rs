@@ -5,8 +5,8 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Allocation, Config, Copied, Copies, CopyChange, DropReason, NoNumbers, PairPort,
-    PoolConfig, Side, StaticMapping,
+    AddressRange, Allocation, Config, Copied, CopyChange, DropReason, PoolConfig, Side,
+    StaticMapping,
 };
 use natgate_wire::protocol::{DCCP, GRE};
 
@@ -28,35 +28,6 @@ fn node(config: &Config, own: &str) -> Lab {
         lab.engine.set_duty(range(address), if own == address { OWNER } else { PARTNER });
     }
     lab
-}
-
-fn begin(from: &Lab, to: &mut Lab) -> Copies {
-    let mut origin = Vec::new();
-    from.engine.copy_origin(&mut origin);
-    to.engine.begin_copies(&origin).expect("an origin")
-}
-
-/// Copies what has changed. Returns what became of the records, and the ports of ended mappings.
-fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) -> (Vec<Copied>, Vec<PairPort>) {
-    let (mut changes, mut copied, mut ended) = (Vec::new(), Vec::new(), Vec::new());
-    from.engine.take_changes(&mut changes);
-    for change in changes {
-        let (CopyChange::Changed(key)
-        | CopyChange::Ended(key, _)
-        | CopyChange::StaticEnded(key, _)) = change;
-        let mut record = Vec::new();
-        match from.engine.copy_record(key, &NoNumbers, &mut record) {
-            Some(_) => {
-                let made = to.engine.copy(copies, &mut NoNumbers, (key, &record));
-                copied.push(made.expect("a whole record"));
-            }
-            None => to.engine.end_copy(copies, key),
-        }
-        if let CopyChange::Ended(_, port) = change {
-            ended.push(port);
-        }
-    }
-    (copied, ended)
 }
 
 fn gre(source: &str) -> Vec<u8> {

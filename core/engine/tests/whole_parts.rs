@@ -5,8 +5,8 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    Allocation, Change, Config, Copies, CopyChange, Cursor, DropReason, Duty, Endpoint, Filter,
-    NoNumbers, PairPort, PoolConfig, Side, StaticMapping,
+    Allocation, Config, CopyChange, Cursor, DropReason, Duty, Endpoint, Filter, PairPort,
+    PoolConfig, Side, StaticMapping,
 };
 use natgate_wire::protocol::{DCCP, GRE};
 use std::net::Ipv4Addr;
@@ -33,21 +33,6 @@ fn worker(gives: bool, duty: Duty) -> Lab {
     lab.engine.join_pair();
     lab.engine.set_duty(range("203.0.113.1"), duty);
     lab
-}
-
-/// The last numbers of the addresses of those who got the address since the last call, and of those
-/// whose address was released.
-fn told(lab: &mut Lab) -> (Vec<u8>, Vec<u8>) {
-    lab.wait_s(0.0);
-    let mut told = (Vec::new(), Vec::new());
-    for event in lab.events.drain(..) {
-        match event.change {
-            Change::BlockAssigned(id) => told.0.push(id.subscriber.octets()[3]),
-            Change::BlockReleased(id) => told.1.push(id.subscriber.octets()[3]),
-            _ => {}
-        }
-    }
-    told
 }
 
 fn udp_of(host: u8) -> Vec<u8> {
@@ -96,35 +81,6 @@ fn is_marked(lab: &Lab) -> bool {
     let mut taken = [0; 1024];
     assert_eq!(lab.engine.taken_ports(0, MARK.0, &mut taken), Some(A));
     taken[0] >> MARK.1 & 1 != 0
-}
-
-fn begin(from: &Lab, to: &mut Lab) -> Copies {
-    let mut origin = Vec::new();
-    from.engine.copy_origin(&mut origin);
-    to.engine.begin_copies(&origin).expect("an origin")
-}
-
-/// Copies what has changed. Returns the ports of ended mappings.
-fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) -> Vec<PairPort> {
-    let (mut changes, mut ended) = (Vec::new(), Vec::new());
-    from.engine.take_changes(&mut changes);
-    for change in changes {
-        let (CopyChange::Changed(key)
-        | CopyChange::Ended(key, _)
-        | CopyChange::StaticEnded(key, _)) = change;
-        let mut record = Vec::new();
-        match from.engine.copy_record(key, &NoNumbers, &mut record) {
-            Some(_) => {
-                let made = to.engine.copy(copies, &mut NoNumbers, (key, &record));
-                made.expect("a whole record");
-            }
-            None => to.engine.end_copy(copies, key),
-        }
-        if let CopyChange::Ended(_, port) = change {
-            ended.push(port);
-        }
-    }
-    ended
 }
 
 /// The engine of the one worker of the partner, which owns the address.

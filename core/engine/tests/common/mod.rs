@@ -3,8 +3,9 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use natgate_engine::{
-    AddressRange, Change, Config, DropReason, Duty, Engine, Event, MappingId, Packet, PoolConfig,
-    Prefix, Reconfiguration, ReconfigureError, Side, SideConfig, Timestamp, Verdict,
+    AddressRange, Change, Config, Copied, Copies, CopyChange, DropReason, Duty, Engine, Event,
+    MappingId, NoNumbers, Packet, PairPort, PoolConfig, Prefix, Reconfiguration, ReconfigureError,
+    Side, SideConfig, Timestamp, Verdict,
 };
 use natgate_wire::{Dccp, Icmp, Ipv4, Tcp, Udp, checksum, protocol};
 use std::net::Ipv4Addr;
@@ -467,4 +468,49 @@ impl Lab {
         assert_eq!(self.engine.mappings().count(), 0, "the mapping goes");
         last.since(start).as_secs_f64()
     }
+}
+
+/// The last numbers of the addresses of those who got blocks or whole addresses since the last
+/// call, and of those who have them no more.
+pub fn told(lab: &mut Lab) -> (Vec<u8>, Vec<u8>) {
+    lab.wait_s(0.0);
+    let mut told = (Vec::new(), Vec::new());
+    for event in lab.events.drain(..) {
+        match event.change {
+            Change::BlockAssigned(id) => told.0.push(id.subscriber.octets()[3]),
+            Change::BlockReleased(id) => told.1.push(id.subscriber.octets()[3]),
+            _ => {}
+        }
+    }
+    told
+}
+
+/// Begins the copy of an engine's mappings.
+pub fn begin(from: &Lab, to: &mut Lab) -> Copies {
+    let mut origin = Vec::new();
+    from.engine.copy_origin(&mut origin);
+    to.engine.begin_copies(&origin).expect("an origin")
+}
+
+/// Copies what has changed. Returns what became of the records, and the ports of ended mappings.
+pub fn follow(from: &mut Lab, to: &mut Lab, copies: &mut Copies) -> (Vec<Copied>, Vec<PairPort>) {
+    let (mut changes, mut copied, mut ended) = (Vec::new(), Vec::new(), Vec::new());
+    from.engine.take_changes(&mut changes);
+    for change in changes {
+        let (CopyChange::Changed(key)
+        | CopyChange::Ended(key, _)
+        | CopyChange::StaticEnded(key, _)) = change;
+        let mut record = Vec::new();
+        match from.engine.copy_record(key, &NoNumbers, &mut record) {
+            Some(_) => {
+                let made = to.engine.copy(copies, &mut NoNumbers, (key, &record));
+                copied.push(made.expect("a whole record"));
+            }
+            None => to.engine.end_copy(copies, key),
+        }
+        if let CopyChange::Ended(_, port) = change {
+            ended.push(port);
+        }
+    }
+    (copied, ended)
 }
