@@ -6,10 +6,10 @@ use common::{A, EXTERNAL, START, Spec, Sum, end, error_about};
 use natgate_compare::{Divergence, Pair};
 use natgate_engine::{
     AddressRange, Behavior, Config, DropReason, Endpoint, Limits, Match, PoolConfig, Prefix, Rule,
-    RuleAction, Side, Timeouts, Verdict,
+    RuleAction, Side, StaticMapping, Timeouts, Verdict,
 };
 use natgate_wire::Ipv4;
-use natgate_wire::protocol::{ICMP, UDP};
+use natgate_wire::protocol::{DCCP, ICMP, UDP};
 use std::time::Duration;
 
 /// UDP mappings that go after four seconds.
@@ -210,6 +210,36 @@ fn an_address_of_another_pool_is_no_pair() -> Result<(), Divergence> {
         let (done, _) = pair.process(now, Side::Inside, &[out(from)])?;
         assert_eq!(done[0].verdict, Verdict::Forward(Side::Outside));
         pair.check_state()?;
+    }
+    Ok(())
+}
+
+/// A static mapping of a whole address translates no port 0 of DCCP: not for its host, nor for
+/// packets to it, also of another host inside.
+#[test]
+fn the_reserved_port_of_a_whole_address_has_no_mapping() -> Result<(), Divergence> {
+    let whole = Endpoint { address: [203, 0, 113, 80].into(), port: 0 };
+    let server = Endpoint { address: [10, 0, 0, 9].into(), port: 0 };
+    let statics = vec![StaticMapping {
+        external: (whole.address, None),
+        internal: (server.address, None),
+        ..StaticMapping::default()
+    }];
+    let mut pair = Pair::new(&Config { statics, ..config() }, [0; 32], START)?;
+    let cases = [
+        (Side::Inside, server, remote(80)),
+        (Side::Outside, remote(80), whole),
+        (Side::Inside, A, whole),
+    ];
+    for (protocol, port) in [(DCCP, 0), (DCCP, 5001), (UDP, 0)] {
+        let at = |end: Endpoint| if end.port == 0 { Endpoint { port, ..end } } else { end };
+        for (from, source, destination) in cases {
+            let packet = Spec::new(protocol, at(source), at(destination)).bytes();
+            let (done, _) = pair.process(START, from, &[packet])?;
+            pair.check_state()?;
+            let is_refused = done[0].verdict == Verdict::Drop(DropReason::NoMapping);
+            assert_eq!(is_refused, (protocol, port) == (DCCP, 0), "{:?}", done[0].verdict);
+        }
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::{Host, Key, Mapping, Model, Session};
 use natgate_engine::{
     Behavior, Change, Config, DropReason, Endpoint, MappingKind, PoolConfig, Resource, Side,
 };
+use natgate_wire::protocol::DCCP;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -100,10 +101,13 @@ impl Model {
         remote: Endpoint,
         from: Side,
     ) -> Result<(), DropReason> {
+        let mapping = &self.mappings[&key];
+        if !mapping.is_listed() && (key.protocol, mapping.external.port) == (DCCP, 0) {
+            return Err(DropReason::NoMapping); // 3.25
+        }
         if self.is_ambiguous(key, remote) {
             return Err(DropReason::Ambiguous); // 3.36
         }
-        let mapping = &self.mappings[&key];
         if !mapping.is_listed() {
             return self.room_for_whole(key);
         }
