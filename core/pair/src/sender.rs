@@ -29,7 +29,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use losses::Losses;
-use pace::Pace;
+use pace::{Ended, Pace};
 
 /// Most keys that one call of [`Sender::write`] looks at.
 const LOOKS: usize = 4096;
@@ -71,6 +71,8 @@ pub enum Written {
 struct Flying {
     keys: Vec<u32>,
     sent: u64,
+    /// Packets that had ended then.
+    ended: Ended,
     /// None of its keys has been waiting for longer than since this time, but those of `again`.
     since: u64,
     /// Keys that an earlier packet has lost, with the times since which they have been waiting.

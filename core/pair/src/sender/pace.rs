@@ -2,13 +2,24 @@
 //!
 //! A partner that copies more slowly than this node sends confirms later and later. A whole window
 //! would wait at the partner, new changes would wait behind it, and it would count as lost by its
-//! time. So the number shrinks while confirmations come late, and grows while they come soon.
+//! time. A late confirmation tells the partner's rate: packets that have arrived in the time that
+//! this one took. No more are allowed then than arrive in a shorter time. The number grows while
+//! confirmations come soon. A confirmation that is late although few packets were on their way
+//! changes nothing.
 
 use super::Sender;
 use crate::packet::WINDOW;
 
-/// Packets that are always allowed.
+/// Packets that are always allowed, and that are at first.
 const LEAST: u64 = 64;
+const FIRST: u64 = 1024;
+
+/// Packets that have arrived so far, and those that have arrived or are lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ended {
+    arrived: u64,
+    all: u64,
+}
 
 /// The packets that are allowed, and those that are on their way.
 #[derive(Debug)]
@@ -19,13 +30,17 @@ pub(super) struct Pace {
     on_way: u64,
     /// Time of a confirmation that comes late, nanoseconds.
     late: u64,
+    ended: Ended,
+    /// Packets for which the partner is quick enough, by the late packets of this confirmation.
+    found: Option<u64>,
     /// Time that the packet took which has arrived last, nanoseconds.
     took: u64,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { allowed: WINDOW, others: 0, on_way: 0, late: u64::MAX, took: 0 }
+        let ended = Ended::default();
+        Self { allowed: FIRST, others: 0, on_way: 0, late: u64::MAX, ended, found: None, took: 0 }
     }
 }
 
@@ -35,22 +50,31 @@ impl Pace {
         self.on_way >= self.allowed
     }
 
-    pub(super) fn note_sent(&mut self) {
+    /// A packet goes. Returns what has ended so far.
+    pub(super) fn note_sent(&mut self) -> Ended {
         self.on_way += 1;
+        self.ended
     }
 
     pub(super) fn note_lost(&mut self) {
         self.on_way -= 1;
+        self.ended.all += 1;
     }
 
-    /// A packet has arrived at all readers, after this time. `None`: a long one, whose time tells
-    /// nothing about others.
-    pub(super) fn note_arrived(&mut self, took: Option<u64>) {
+    /// A packet has arrived at all readers, after this time. `before`: what had ended when it went.
+    /// `took` is `None` for a long one, whose time tells nothing about others.
+    pub(super) fn note_arrived(&mut self, before: Ended, took: Option<u64>) {
         self.on_way -= 1;
+        self.ended.arrived += 1;
+        self.ended.all += 1;
         let Some(took) = took else { return };
         self.took = took;
         if took > self.late {
-            self.allowed = (self.allowed - 1).max(LEAST);
+            if self.ended.all - before.all >= self.allowed / 2 {
+                let arrived = u128::from(self.ended.arrived - before.arrived);
+                let in_time = arrived * u128::from(self.late) * 3 / 4 / u128::from(took);
+                self.found = self.found.max(Some(in_time as u64));
+            }
         } else if took < self.late / 2 {
             self.allowed = (self.allowed + 1).min(WINDOW);
         } else {
@@ -58,6 +82,15 @@ impl Pace {
             if self.others >= self.allowed {
                 (self.others, self.allowed) = (0, (self.allowed + 1).min(WINDOW));
             }
+        }
+    }
+}
+
+impl Pace {
+    /// All packets of a confirmation have been noted: the last ones tell the rate best.
+    pub(super) fn end_confirmation(&mut self) {
+        if let Some(found) = self.found.take() {
+            self.allowed = self.allowed.min(LEAST.max(found));
         }
     }
 }
@@ -133,7 +166,7 @@ mod tests {
     fn a_slow_partner_has_fewer_packets_before_it_and_a_quick_one_has_more() {
         let mut slow = Slow::new();
         (0..200_000).for_each(|key| _ = slow.sender.change(key, 0));
-        assert_eq!(slow.send(), WINDOW);
+        assert_eq!(slow.send(), FIRST);
         for _ in 0..20_000 {
             slow.confirm(EACH);
             slow.send();
@@ -147,5 +180,47 @@ mod tests {
         }
         assert_eq!(slow.send(), WINDOW, "the partner is quick again");
         assert_eq!(slow.sender.counters().lost, 0);
+    }
+
+    #[test]
+    fn a_slow_partner_always_has_packets_before_it() {
+        let mut slow = Slow::new();
+        (0..200_000).for_each(|key| _ = slow.sender.change(key, 0));
+        let mut least = slow.send();
+        for _ in 0..20_000 {
+            slow.confirm(EACH);
+            least = least.min(slow.send());
+        }
+        assert!(least >= LATE / EACH / 2, "{least} packets");
+    }
+
+    #[test]
+    fn one_late_confirmation_of_few_packets_changes_nothing() {
+        let mut slow = Slow::new();
+        (0..10).for_each(|key| _ = slow.sender.change(key, 0));
+        assert_eq!(slow.send(), 10);
+        (0..10).for_each(|_| slow.confirm(2 * LATE));
+        (10..200_000).for_each(|key| _ = slow.sender.change(key, slow.now));
+        assert_eq!(slow.send(), FIRST);
+    }
+
+    #[test]
+    fn a_slow_partner_has_fewer_packets_before_it_also_if_most_are_lost() {
+        let mut slow = Slow::new();
+        (0..200_000).for_each(|key| _ = slow.sender.change(key, 0));
+        for _ in 0..100 {
+            let all = slow.send();
+            // Of all that are on their way one of four arrives.
+            slow.sender.note_unsent(all as usize * 3 / 4, slow.now);
+            slow.confirmed = slow.sent - all + all / 4;
+            slow.now += 2 * LATE;
+            let number = slow.confirmed;
+            let below = number + 1;
+            let confirmation =
+                Confirmation { number, missing: 0, is_swept: true, below, bits: Vec::new() };
+            slow.sender.confirm(0, &confirmation, slow.now);
+            slow.confirmed = slow.sent;
+        }
+        assert!(slow.send() < FIRST / 2);
     }
 }

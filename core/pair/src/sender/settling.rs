@@ -54,6 +54,7 @@ impl Sender {
                 }
             }
         }
+        self.pace.end_confirmation();
         self.lose_overtaken(now);
         self.advance(now);
     }
@@ -78,7 +79,7 @@ impl Sender {
 
     /// A packet has arrived at all readers.
     fn settle(&mut self, at: usize, number: u64, now: u64) {
-        let Flying { sent, long, .. } = self.flying[at];
+        let Flying { sent, ended, long, .. } = self.flying[at];
         if long.is_some() {
             let took = now.saturating_sub(sent);
             let needed = (0..self.patience).find(|doublings| LONG << doublings >= 2 * took);
@@ -86,7 +87,8 @@ impl Sender {
         }
         self.shorten(at);
         self.losses.note_arrived(now);
-        self.pace.note_arrived(long.is_none().then_some(now.saturating_sub(sent)));
+        let took = long.is_none().then_some(now.saturating_sub(sent));
+        self.pace.note_arrived(ended, took);
         let flying = &mut self.flying[at];
         flying.is_settled = true;
         let (keys, again) = (take(&mut flying.keys), take(&mut flying.again));

@@ -129,6 +129,7 @@ impl Sender {
         let flying = Flying {
             keys,
             sent: now,
+            ended: self.pace.note_sent(),
             since,
             again,
             confirmed: 0,
@@ -138,7 +139,6 @@ impl Sender {
         };
         self.flying.push_back(flying);
         self.next += 1;
-        self.pace.note_sent();
         bytes
     }
 }
