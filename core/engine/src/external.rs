@@ -318,6 +318,15 @@ impl ExternalPorts {
         }
     }
 
+    /// Prefetches what the copy of a mapping needs of an external port, if the protocol has ports.
+    pub(crate) fn fetch_to_restore(&self, protocol: u8, external: External) {
+        self.fetch_owner(protocol, external);
+        if has_ports(protocol) {
+            let ports = &self.ports[protocol_index(protocol)];
+            ports.prefetch_free(external.index, external.port);
+        }
+    }
+
     /// The slot of the mapping that has the port of this entry, of TCP or UDP.
     #[inline(always)]
     pub(crate) fn owner_at(&self, protocol: u8, entry: usize) -> Option<u32> {

@@ -8,6 +8,7 @@
 use super::index_set::{IndexSet, Members};
 use super::{GROUP_WORDS, GROUPS, PORTS, WORDS};
 use crate::calendar::{Calendar, lane};
+use crate::prefetch::prefetch_within;
 use crate::random::Generator;
 use crate::time::{TICK, nanos};
 use alloc::vec;
@@ -116,6 +117,11 @@ impl Ports {
     #[inline(always)]
     pub(super) fn is_free(&self, address: u32, port: u16) -> bool {
         self.free[address as usize * WORDS + usize::from(port) / 64] >> (port % 64) & 1 != 0
+    }
+
+    /// Prefetches the bit that says whether a port is free.
+    pub(super) fn prefetch_free(&self, address: u32, port: u16) {
+        prefetch_within(&self.free, address as usize * WORDS + usize::from(port) / 64);
     }
 
     /// Makes a port free that is not.

@@ -263,7 +263,7 @@ impl Engine {
         let Some(fields) = MappingFields::read(&mut Reader::new(record)) else { return };
         let AddressPort { address, port } = fields.external;
         if let Some(index) = self.external.index(address) {
-            self.external.fetch_owner(fields.protocol, External::new(index, port));
+            self.external.fetch_to_restore(fields.protocol, External::new(index, port));
         }
         // Most records are of realm 0. For others this is in vain.
         let host = Host::new(0, fields.internal.address);
