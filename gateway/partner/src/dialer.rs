@@ -1,21 +1,25 @@
-//! The node that dials: tries again after pauses, and opens a new connection beside the present one
-//! when certificates have changed.
+//! The node that dials: tries again after pauses or when the partner knocks, and opens a new
+//! connection beside the present one when certificates have changed or the partner has started
+//! again.
 
 use crate::inbound;
-use crate::limits::{HANDSHAKE, LASTED, REDIAL, RENEWAL_GAP};
+use crate::limits::{HANDSHAKE, KNOCKED, LASTED, RENEWAL_GAP};
 use crate::shared::{Active, Shared};
 use crate::transport::{NO_VERSION, version};
 use quinn::{ClientConfig, ConnectError, ConnectionError, Endpoint};
+use std::future::ready;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::select;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Duration, Instant, sleep, timeout};
 
 /// Address and name of the partner.
 pub(crate) struct Destination {
     pub(crate) address: SocketAddr,
     pub(crate) name: String,
+    /// The first and the longest pause between attempts.
+    pub(crate) redial: (Duration, Duration),
 }
 
 /// Dials until the endpoint has ended.
@@ -25,7 +29,8 @@ pub(crate) async fn dial(
     destination: Destination,
     mut tls: watch::Receiver<ClientConfig>,
 ) {
-    let mut pause = REDIAL.0;
+    let (first, longest) = destination.redial;
+    let mut pause = first;
     loop {
         let config = tls.borrow_and_update().clone();
         let dialed = timeout(HANDSHAKE, connect(&shared, &endpoint, &destination, config)).await;
@@ -34,7 +39,7 @@ pub(crate) async fn dial(
                 let began = Instant::now();
                 let is_renewal = wait(&shared, &active, &mut tls).await;
                 if is_renewal || began.elapsed() >= LASTED {
-                    pause = REDIAL.0;
+                    pause = first;
                 }
                 if is_renewal {
                     continue;
@@ -43,29 +48,49 @@ pub(crate) async fn dial(
             Ok(Err(Failure::Endpoint)) => return,
             // The reason is in the report.
             Ok(Err(Failure::Attempt)) => {}
-            Err(_) => shared.failed_because(&format!("{} does not answer", destination.address)),
+            Ok(Err(Failure::Knocked)) => {
+                shared.failed_because(&silent(&destination));
+                continue;
+            }
+            Err(_) => shared.failed_because(&silent(&destination)),
         }
-        sleep(pause).await;
-        pause = (2 * pause).min(REDIAL.1);
+        select! {
+            () = sleep(pause) => pause = (2 * pause).min(longest),
+            () = shared.knocked.notified() => {}
+        }
     }
+}
+
+fn silent(destination: &Destination) -> String {
+    format!("{} does not answer", destination.address)
 }
 
 enum Failure {
     /// This attempt has failed; another may succeed.
     Attempt,
+    /// The partner has not answered, and knocks.
+    Knocked,
     /// The endpoint has ended.
     Endpoint,
 }
 
-/// Waits for a reason to dial. True: certificates have changed. False: the connection has ended.
+/// Waits for a reason to dial. True: certificates have changed, or the partner knocks. False: the
+/// connection has ended.
 async fn wait(shared: &Shared, active: &Active, tls: &mut watch::Receiver<ClientConfig>) -> bool {
     select! {
         biased;
         _ = active.connection.closed() => false,
         () = async {
             sleep(RENEWAL_GAP).await;
+            // A knock until now was for this connection.
+            select! {
+                biased;
+                () = shared.knocked.notified() => {}
+                () = ready(()) => {}
+            }
             select! {
                 () = shared.renewal.notified() => {}
+                () = shared.knocked.notified() => {}
                 _ = tls.changed() => {}
             }
         } => true,
@@ -80,7 +105,7 @@ async fn connect(
     destination: &Destination,
     config: ClientConfig,
 ) -> Result<Arc<Active>, Failure> {
-    let Destination { address, name } = destination;
+    let Destination { address, name, .. } = destination;
     let failed = |error: ConnectionError| {
         shared.failed(*address, &error);
         Failure::Attempt
@@ -89,11 +114,22 @@ async fn connect(
         shared.failed_because(&format!("{address}: {reason}"));
         Failure::Attempt
     };
-    let connecting =
+    let mut connecting =
         endpoint.connect_with(config, *address, name).map_err(|error| match error {
             ConnectError::EndpointStopping => Failure::Endpoint,
             error => other(&error.to_string()),
         })?;
+    let knocked = async {
+        sleep(KNOCKED).await;
+        shared.knocked.notified().await;
+    };
+    // An attempt that has an answer goes on: the partner may have taken the connection already.
+    select! {
+        biased;
+        // The connection tells an error.
+        _ = connecting.handshake_data() => {}
+        () = knocked => return Err(Failure::Knocked),
+    }
     let connection = connecting.await.map_err(failed)?;
     let Some(version) = version(&connection) else {
         connection.close(NO_VERSION, b"");

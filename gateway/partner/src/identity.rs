@@ -5,7 +5,7 @@
 //! every connection checks certificates again.
 
 use crate::error::LinkError;
-use crate::transport::{self, GUARDIAN};
+use crate::transport::{self, GUARDIAN, KNOCK};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
@@ -36,13 +36,6 @@ pub(crate) struct Papers {
     pub(crate) versions: Vec<u16>,
 }
 
-/// The side that a node has in the handshake of the link.
-#[derive(Clone, Debug)]
-pub(crate) enum Side {
-    Dial(quinn::ClientConfig),
-    Listen,
-}
-
 /// Authorities that are trusted, this node's chain, the authorities' certificates, the key.
 type Contents = (
     Arc<RootCertStore>,
@@ -56,8 +49,10 @@ type Contents = (
 pub(crate) struct Identity {
     chain: Vec<CertificateDer<'static>>,
     authorities: Vec<CertificateDer<'static>>,
-    pub(crate) side: Side,
-    /// TLS for those that dial this node: the partner, or its guardian alone.
+    /// TLS for what this node dials: the link, or knocks.
+    pub(crate) client: quinn::ClientConfig,
+    /// TLS for those that dial this node: the partner's guardian, and the partner with the link or
+    /// with knocks.
     pub(crate) server: quinn::ServerConfig,
 }
 
@@ -72,20 +67,15 @@ impl Papers {
     /// Reads and checks the files.
     pub(crate) fn read(&self) -> Result<Identity, LinkError> {
         let (roots, chain, authorities, key) = self.files()?;
-        let mut served = vec![GUARDIAN.to_vec()];
-        let versions = transport::protocols(&self.versions);
-        let side = match self.is_dialer() {
-            true => {
-                let key = key.clone_key();
-                Side::Dial(self.client(Arc::clone(&roots), chain.clone(), key, versions)?)
-            }
-            false => {
-                served.extend(versions);
-                Side::Listen
-            }
+        let (versions, knocks) = (transport::protocols(&self.versions), vec![KNOCK.to_vec()]);
+        let (dialed, mut served) = match self.is_dialer() {
+            true => (versions, knocks),
+            false => (knocks, versions),
         };
+        served.push(GUARDIAN.to_vec());
+        let client = self.client(Arc::clone(&roots), chain.clone(), key.clone_key(), dialed)?;
         let server = self.server(roots, chain.clone(), key, served)?;
-        Ok(Identity { chain, authorities, side, server })
+        Ok(Identity { chain, authorities, client, server })
     }
 
     /// TLS of this node's guardian towards the partner.

@@ -6,8 +6,10 @@
 //! its slices: it arrives, or a newer one does. Their meaning is in `core/pair`, the reasons are in
 //! `docs/design/pair.md`. **Packets of the tunnel** go behind messages, and may be lost as well.
 //!
-//! - **Roles:** the first node by name dials, with pauses from 100 ms to 2 s; the other listens. A
-//!   packet is sent every 500 ms. After 2 s without a packet the connection has ended.
+//! - **Roles:** the first node by name dials, with pauses from 100 ms to 2 s; the other listens.
+//!   While there is no connection, the other knocks (protocol `natgate-knock/1`), and the first
+//!   dials at once. A packet is sent every 500 ms. After 2 s without a packet the connection has
+//!   ended.
 //! - **Trust:** TLS 1.3. Each side checks that an authority of the file has signed the other's
 //!   certificate, and that the certificate names the partner as a DNS name (a wildcard may match).
 //!   There is no resumption of sessions and no data before the handshake (0-RTT). If a certificate
@@ -72,6 +74,7 @@ mod frame;
 mod guardian;
 mod identity;
 mod inbound;
+mod knock;
 mod lead;
 mod limits;
 mod link;

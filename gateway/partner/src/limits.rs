@@ -90,6 +90,11 @@ pub(crate) const FAILED_HANDSHAKE: Duration = Duration::from_secs(1);
 /// Pause before a connection is tried again: the first, and the longest.
 pub(crate) const REDIAL: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(2));
+/// Pauses between knocks, from the first to the longest; and the age of an attempt to dial that a
+/// knock may end: it has repeated its first packet by then.
+pub(crate) const KNOCKS: (Duration, Duration) =
+    (Duration::from_millis(500), Duration::from_secs(4));
+pub(crate) const KNOCKED: Duration = Duration::from_millis(300);
 /// After a connection that lasted this long the pause is the first again.
 pub(crate) const LASTED: Duration = Duration::from_secs(2);
 /// A replaced connection is read for this time, then closed.

@@ -4,9 +4,10 @@ use crate::clock;
 use crate::dialer::{self, Destination};
 use crate::error::LinkError;
 use crate::frame::Kind;
-use crate::identity::{Identity, Papers, Side};
+use crate::identity::{Identity, Papers};
+use crate::knock;
 use crate::lead::ReadClock;
-use crate::limits::{FAREWELL, FILE_CHECK, QUESTION_TIME, TURN_TIME};
+use crate::limits::{FAREWELL, FILE_CHECK, QUESTION_TIME, REDIAL, TURN_TIME};
 use crate::question::{self, AskError};
 use crate::questions::Answerer;
 use crate::shared::{Outbound, Shared, Wake};
@@ -56,13 +57,15 @@ pub(crate) struct Tuning {
     /// Versions of the messages, greatest first.
     pub(crate) versions: Vec<u16>,
     pub(crate) file_check: Duration,
+    /// The first and the longest pause between attempts to dial.
+    pub(crate) redial: (Duration, Duration),
     /// This node's clock; `None`: clocks are not compared.
     pub(crate) clock: Option<ReadClock>,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { versions: VERSIONS.to_vec(), file_check: FILE_CHECK, clock: None }
+        Self { versions: VERSIONS.to_vec(), file_check: FILE_CHECK, redial: REDIAL, clock: None }
     }
 }
 
@@ -115,7 +118,8 @@ pub(crate) fn start_tuned(settings: &Settings, tuning: Tuning) -> Result<Link, L
         // The state is new.
         let _ = shared.questions.clock.set(clock);
     }
-    let partner = Destination { address: settings.address, name: settings.partner.clone() };
+    let name = settings.partner.clone();
+    let partner = Destination { address: settings.address, name, redial: tuning.redial };
     let files = Files { papers, stamps, identity, check: tuning.file_check };
     let tasks = runtime.handle().clone();
     let work = Work { shared: Arc::clone(&shared), queues, endpoint, partner, files };
@@ -189,18 +193,16 @@ async fn run(work: Work) {
     parts.spawn(outbound::views(Arc::clone(&shared)));
     let address = partner.address.ip();
     parts.spawn(listener::listen(Arc::clone(&shared), endpoint.clone(), address));
-    let dialing = match &files.identity.side {
-        Side::Dial(tls) => {
-            let (dialing, tls) = watch::channel(tls.clone());
-            parts.spawn(dialer::dial(Arc::clone(&shared), endpoint.clone(), partner, tls));
-            Some(dialing)
-        }
-        Side::Listen => None,
+    let (dialing, tls) = watch::channel(files.identity.client.clone());
+    let dials = files.papers.is_dialer();
+    match dials {
+        true => parts.spawn(dialer::dial(Arc::clone(&shared), endpoint.clone(), partner, tls)),
+        false => parts.spawn(knock::knock(Arc::clone(&shared), endpoint.clone(), partner, tls)),
     };
     if let Some(clock) = shared.questions.clock.get() {
         parts.spawn(clock::compare(Arc::clone(&shared), *clock));
     }
-    let in_force = InForce { endpoint: endpoint.clone(), dialing };
+    let in_force = InForce { endpoint: endpoint.clone(), dialing, dials };
     parts.spawn(watch_files(Arc::clone(&shared), files, in_force));
     select! {
         () = shared.stop.notified() => {}
@@ -217,8 +219,9 @@ async fn run(work: Work) {
 /// The place of the certificates in use.
 struct InForce {
     endpoint: Endpoint,
-    /// For the node that dials.
-    dialing: Option<watch::Sender<ClientConfig>>,
+    dialing: watch::Sender<ClientConfig>,
+    /// True if this node dials the link.
+    dials: bool,
 }
 
 /// The files of certificates, and what was in them.
@@ -260,16 +263,11 @@ async fn watch_files(shared: Arc<Shared>, mut files: Files, in_force: InForce) {
 
 async fn put_in_force(shared: &Shared, in_force: &InForce, identity: &Identity) {
     in_force.endpoint.set_server_config(Some(identity.server.clone()));
-    match (&in_force.dialing, &identity.side) {
-        (Some(dialing), Side::Dial(tls)) => drop(dialing.send_replace(tls.clone())),
-        (None, Side::Listen) => {
-            let active = shared.current.borrow().clone();
-            if let Some(active) = active {
-                // An error means that the connection has ended, so that the partner dials anyway.
-                let _ = outbound::signal(&active, Kind::Renewal).await;
-            }
-        }
-        _ => unreachable!("names, and so the sides, do not change"),
+    in_force.dialing.send_replace(identity.client.clone());
+    let active = shared.current.borrow().clone();
+    if let Some(active) = active.filter(|_| !in_force.dials) {
+        // An error means that the connection has ended, so that the partner dials anyway.
+        let _ = outbound::signal(&active, Kind::Renewal).await;
     }
 }
 

@@ -1,15 +1,16 @@
 //! Connections that come in: addresses are checked before anything is kept of a packet, handshakes
 //! are bounded, and the newest partner that proves itself is the one in use. The node that dials
-//! hears the partner's guardian alone.
+//! hears the partner's knocks and its guardian alone.
 
 use crate::frame::Kind;
 use crate::guardian;
 use crate::inbound;
+use crate::knock;
 use crate::limits::{FAILED_HANDSHAKE, HANDSHAKE, HANDSHAKES};
 use crate::outbound::signal;
 use crate::shared::{Shared, count};
 use crate::transport::{NO_VERSION, version};
-use quinn::{Endpoint, Incoming};
+use quinn::{ConnectionError, Endpoint, Incoming, TransportErrorCode};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -44,6 +45,10 @@ async fn greet(shared: Arc<Shared>, incoming: Incoming, place: OwnedSemaphorePer
             guardian::hear(&shared, &connection).await;
             return;
         }
+        Ok(Ok(connection)) if knock::is_one(&connection) => {
+            knock::hear(&shared, &connection);
+            return;
+        }
         Ok(Ok(connection)) => match version(&connection) {
             Some(version) => {
                 let active = shared.adopt(connection, version);
@@ -54,6 +59,12 @@ async fn greet(shared: Arc<Shared>, incoming: Incoming, place: OwnedSemaphorePer
             }
             None => connection.close(NO_VERSION, b""),
         },
+        // The other node has begun anew, or needs it no more.
+        Ok(Err(ConnectionError::ConnectionClosed(close)))
+            if close.error_code == TransportErrorCode::APPLICATION_ERROR =>
+        {
+            return;
+        }
         Ok(Err(error)) => shared.failed(address, &error),
         Err(_) => shared.failed_because(&format!("{address}: the handshake took too long")),
     }

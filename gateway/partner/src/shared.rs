@@ -153,6 +153,8 @@ pub(crate) struct Shared {
     pub(crate) reload: Notify,
     /// The partner asks for a new connection.
     pub(crate) renewal: Notify,
+    /// The partner, which listens, is there.
+    pub(crate) knocked: Notify,
     /// End the thread.
     pub(crate) stop: Notify,
     pub(crate) questions: Questions,
@@ -195,6 +197,7 @@ impl Shared {
             report: Mutex::default(),
             reload: Notify::new(),
             renewal: Notify::new(),
+            knocked: Notify::new(),
             stop: Notify::new(),
             questions: Questions::default(),
         };

@@ -4,6 +4,7 @@ mod clock;
 mod exchange;
 mod guardian;
 mod hostile;
+mod knock;
 mod loss;
 mod questions;
 mod relay;

@@ -35,6 +35,9 @@ const PROTOCOL: &str = "natgate-pair/";
 /// Name of the protocol by which a guardian tells the end of a process.
 pub(crate) const GUARDIAN: &[u8] = b"natgate-guardian/1";
 
+/// Name of the protocol by which the node that listens asks the other to dial.
+pub(crate) const KNOCK: &[u8] = b"natgate-knock/1";
+
 /// Names of versions in the handshake.
 pub(crate) fn protocols(versions: &[u16]) -> Vec<Vec<u8>> {
     versions.iter().map(|version| format!("{PROTOCOL}{version}").into_bytes()).collect()

@@ -1,6 +1,6 @@
 //! What the tests share: authorities, certificates in files, and links that wait for each other.
 
-use crate::identity::{Papers, Side};
+use crate::identity::Papers;
 use crate::link::{Tuning, start_tuned};
 use crate::{Link, Settings};
 use rcgen::{
@@ -116,10 +116,7 @@ impl Rig {
             partner: "b".try_into().unwrap(),
             versions: versions.to_vec(),
         };
-        match papers.read().expect("usable files").side {
-            Side::Dial(tls) => tls,
-            Side::Listen => unreachable!("a is the first by name"),
-        }
+        papers.read().expect("usable files").client
     }
 }
 
