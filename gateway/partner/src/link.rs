@@ -375,6 +375,13 @@ impl Link {
         self.handle.shared.status()
     }
 
+    /// Datagrams that have left QUIC's buffer, on the connection in use.
+    #[cfg(test)]
+    pub(crate) fn datagrams_gone(&self) -> u64 {
+        let current = self.handle.shared.current.borrow();
+        current.as_ref().map_or(0, |active| active.connection.stats().frame_tx.datagram)
+    }
+
     /// The address that the link has.
     pub fn local_address(&self) -> SocketAddr {
         self.handle.address

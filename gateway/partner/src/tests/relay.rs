@@ -1,4 +1,5 @@
-//! A relay of datagrams between two links, which loses some of them.
+//! A relay of datagrams between two links, which loses some of them. The system loses others, which
+//! nobody counts: a burst that is longer than the buffer of the relay's socket.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
