@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::api::{Gateway, refused, unreachable};
+use crate::show::duration;
 use anyhow::anyhow;
 use natgate_cli::print;
 use natgate_control::socket::{Response, ask};
@@ -112,6 +113,11 @@ impl Args {
     }
 }
 
+/// The slices of a state.
+fn slices(body: &Value) -> &[Value] {
+    body["slices"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
 /// The tunnel for people.
 fn tunnel_text(tunnel: &Value) -> String {
     let sum = |key: &str| {
@@ -127,9 +133,51 @@ fn tunnel_text(tunnel: &Value) -> String {
     )
 }
 
+fn row([slice, owner, role, assigns, complete, age, lag, addresses]: [String; 8]) -> String {
+    format!(
+        "{slice:<6} {owner:<10} {role:<9} {assigns:<8} {complete:<9} {age:<8} {lag:<9} \
+         {addresses}\n"
+    )
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().unwrap_or("-").to_owned()
+}
+
+/// The row of a slice.
+fn slice_text(slice: &Value) -> String {
+    let is = |key: &str| if slice[key] == true { "yes" } else { "no" }.to_owned();
+    let age = slice["age_s"].as_f64().map(|age| format!("{age:.1} s"));
+    let lag = slice["sent"]["lag_p99_s"].as_f64().map(|lag| format!("{:.1} ms", lag * 1e3));
+    let addresses: Vec<String> =
+        slice["addresses"].as_array().into_iter().flatten().map(word).collect();
+    row([
+        slice["slice"].to_string(),
+        word(&slice["owner"]),
+        word(&slice["role"]),
+        is("assigns"),
+        is("complete"),
+        age.unwrap_or("-".into()),
+        lag.unwrap_or("-".into()),
+        addresses.join(", "),
+    ])
+}
+
+/// What will change in a slice by itself.
+fn change_text(slice: &Value) -> String {
+    let (number, mut text) = (&slice["slice"], String::new());
+    // Writing to a string does not fail.
+    if let Some(time) = slice["rests_s"].as_f64().map(duration) {
+        let _ = writeln!(
+            text,
+            "slice {number} rests after a take-over: new mappings get its ports in {time}"
+        );
+    }
+    text
+}
+
 /// The state for people.
 fn text(body: &Value) -> String {
-    let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let link = &body["link"];
     let mut text = match link["connected"] == true {
         true => format!(
@@ -157,32 +205,55 @@ fn text(body: &Value) -> String {
     if let Some(fault) = link["flows_fault"].as_str() {
         let _ = writeln!(text, "{fault}");
     }
-    let _ = writeln!(text, "ports that rest: {}", body["resting_ports"]);
+    let _ = writeln!(text, "ports of ended mappings that rest: {}", body["resting_ports"]);
     let _ = writeln!(text, "{}", tunnel_text(&body["tunnel"]));
-    let heads = ["slice", "owner", "role", "assigns", "complete", "age", "addresses"];
-    let [slice, owner, role, assigns, complete, age, addresses] = heads;
-    let _ = writeln!(
-        text,
-        "{slice:<6} {owner:<10} {role:<9} {assigns:<8} {complete:<9} {age:<8} {addresses}"
-    );
-    for slice in body["slices"].as_array().into_iter().flatten() {
-        let age = slice["age_s"].as_f64().map_or("-".into(), |age| format!("{age:.1} s"));
-        let is = |key: &str| if slice[key] == true { "yes" } else { "no" };
-        let addresses: Vec<String> =
-            slice["addresses"].as_array().into_iter().flatten().map(word).collect();
-        let _ = writeln!(
-            text,
-            "{:<6} {:<10} {:<9} {:<8} {:<9} {age:<8} {}",
-            slice["slice"].to_string(),
-            word(&slice["owner"]),
-            word(&slice["role"]),
-            is("assigns"),
-            is("complete"),
-            addresses.join(", ")
-        );
-    }
+    let heads = ["slice", "owner", "role", "assigns", "complete", "age", "lag", "addresses"];
+    text += &row(heads.map(str::to_owned));
+    text.extend(slices(body).iter().map(slice_text));
+    text.extend(slices(body).iter().map(change_text));
     for fault in body["faults"].as_array().into_iter().flatten() {
         let _ = writeln!(text, "{}", word(fault));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> Value {
+        json!({
+            "node": "b", "partner": "a", "resting_ports": 7,
+            "link": { "connected": true, "round_trip_s": 0.000_31 },
+            "slices": [
+                {
+                    "slice": 0, "owner": "b", "role": "owner", "assigns": false, "complete": true,
+                    "age_s": 0.62, "rests_s": 87.4, "addresses": ["203.0.113.0/29"],
+                    "sent": { "lag_p99_s": 0.002_42 },
+                },
+                {
+                    "slice": 1, "owner": "a", "role": "partner", "assigns": false, "complete": true,
+                    "age_s": 0.5, "rests_s": null, "addresses": ["203.0.113.8/29"],
+                },
+            ],
+            "faults": [],
+        })
+    }
+
+    #[test]
+    fn the_state_tells_the_lag_and_what_rests() {
+        let text = text(&state());
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = text.lines().map(words).collect();
+        for line in [
+            "ports of ended mappings that rest: 7",
+            "slice owner role assigns complete age lag addresses",
+            "0 b owner no yes 0.6 s 2.4 ms 203.0.113.0/29",
+            "1 a partner no yes 0.5 s - 203.0.113.8/29",
+            "slice 0 rests after a take-over: new mappings get its ports in 1m27s",
+        ] {
+            assert!(lines.iter().any(|known| known == line), "no {line:?} in\n{text}");
+        }
+        assert_eq!(text.matches("after a take-over").count(), 1, "{text}");
+    }
 }

@@ -5,7 +5,7 @@
 
 mod tables;
 
-pub(crate) use tables::{b4, health};
+pub(crate) use tables::{b4, duration, health};
 
 use crate::Failure;
 use crate::api::{Filters, Gateway};

@@ -266,7 +266,7 @@ fn cell(key: &str, value: &Value) -> String {
 }
 
 /// Seconds in a short form for people.
-fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds as u64;
     match whole {
         0..60 => format!("{seconds:.1}s"),
