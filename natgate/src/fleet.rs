@@ -100,7 +100,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     print(&if args.json { format!("{body}\n") } else { text(&body) })?;
     if matches!(args.what, What::Check) && body["ok"] != true {
-        return Err(anyhow!("the pair is not whole").into());
+        let why = match only_moves(&body) {
+            true => "the pair is not whole before a move is complete",
+            false => "the pair is not whole",
+        };
+        return Err(anyhow!(why).into());
     }
     Ok(())
 }
@@ -116,6 +120,11 @@ impl Args {
 /// The slices of a state.
 fn slices(body: &Value) -> &[Value] {
     body["slices"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// True if all faults are those of slices that move.
+fn only_moves(body: &Value) -> bool {
+    slices(body).iter().all(|slice| slice["fault"].is_null() || slice["moves_to"].is_string())
 }
 
 /// The tunnel for people.
@@ -172,6 +181,9 @@ fn change_text(slice: &Value) -> String {
             text,
             "slice {number} rests after a take-over: new mappings get its ports in {time}"
         );
+    }
+    if let Some(node) = slice["moves_to"].as_str().filter(|_| slice["fault"].is_null()) {
+        let _ = writeln!(text, "slice {number} moves to node {node}");
     }
     text
 }
@@ -255,5 +267,21 @@ mod tests {
             assert!(lines.iter().any(|known| known == line), "no {line:?} in\n{text}");
         }
         assert_eq!(text.matches("after a take-over").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_move_is_told_once() {
+        let mut state = state();
+        state["slices"][0]["moves_to"] = "a".into();
+        assert!(text(&state).contains("\nslice 0 moves to node a\n"));
+        let fault = "it moves to node a; its copy is not complete yet";
+        state["slices"][0]["fault"] = fault.into();
+        state["faults"] = json!([format!("slice 0: {fault}")]);
+        let text = text(&state);
+        assert_eq!(text.matches("moves").count(), 1, "{text}");
+        assert!(text.ends_with(&format!("\nslice 0: {fault}\n")), "{text}");
+        assert!(only_moves(&state));
+        state["slices"][1]["fault"] = "its copy is older than 5 s".into();
+        assert!(!only_moves(&state));
     }
 }
