@@ -344,7 +344,31 @@ pub(crate) fn health(object: &Value) -> String {
         let state = word(&worker["state"]) + &busy.unwrap_or_default();
         row("worker", word(&worker["worker"]), state);
     }
+    if let Some((partner, state)) = of_pair(&object["pair"]) {
+        row("pair", partner, state);
+    }
     text
+}
+
+/// The partner of a node of a pair, and what the node knows about the pair.
+fn of_pair(pair: &Value) -> Option<(String, String)> {
+    let [node, partner, state] =
+        ["node", "partner", "state"].map(|key| pair[key].as_str().unwrap_or_default());
+    let owned = pair["owned"].as_array()?;
+    let numbers: Vec<String> = owned.iter().map(Value::to_string).collect();
+    let mut text = state.to_owned();
+    text += &match &numbers[..] {
+        [] if state == "connected" => format!(", node {node} is standby: owns no slice"),
+        [] => format!(", node {node} owns no slice"),
+        [one] => format!(", node {node} owns slice {one}"),
+        some if some.len() <= 8 => format!(", node {node} owns slices {}", some.join(", ")),
+        many => format!(", node {node} owns {} slices", many.len()),
+    };
+    for slice in pair["resting"].as_array().into_iter().flatten() {
+        let time = duration(slice["rests_s"].as_f64().unwrap_or_default());
+        text += &format!(", slice {} rests for {time}", slice["slice"]);
+    }
+    Some((format!("with node {partner}"), text))
 }
 
 /// Counters: packets and bytes of each direction, then drops by reason, largest first.
@@ -400,6 +424,26 @@ mod tests {
         let shown: Vec<&str> = row.split_whitespace().collect();
         let expected = "udp 10.0.0.5:4000 203.0.113.1:5000 dynamic 2 1m15s never 12 7".split(' ');
         assert_eq!(shown, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn health_tells_what_a_node_of_a_pair_owns() {
+        let told = |owned: &[u32], state: &str, resting: Value| {
+            let pair = json!({
+                "node": "a", "partner": "b", "state": state, "owned": owned, "resting": resting,
+            });
+            let text = health(&json!({ "ok": true, "pair": pair }));
+            let line = text.lines().find(|line| line.starts_with("pair ")).expect("a line");
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let standby = told(&[], "connected", json!([]));
+        assert_eq!(standby, "pair with node b connected, node a is standby: owns no slice");
+        let unknown = told(&[], "away", json!([]));
+        assert_eq!(unknown, "pair with node b away, node a owns no slice");
+        let resting = told(&[0, 3], "ended", json!([{ "slice": 3, "rests_s": 87.2 }]));
+        let expected = "pair with node b ended, node a owns slices 0, 3, slice 3 rests for 1m27s";
+        assert_eq!(resting, expected);
+        assert!(!health(&json!({ "ok": true, "pair": null })).contains("pair"));
     }
 
     #[test]

@@ -37,7 +37,7 @@ fn unreadable(name: &str, reply: Result<NodeReply, String>) -> (World, PathBuf) 
     let reply = reply.map(|reply| reply.write());
     let log = Arc::new(move |_: Vec<u8>, _: &dyn Fn() -> bool| reply.clone());
     let (owners, clock_fault) = (Arc::new(Vec::<SliceOwner>::new), Arc::new(|| None::<String>));
-    let pair = PairAsker { owners, clock_fault, log };
+    let pair = PairAsker { state: Arc::new(|| None), owners, clock_fault, log };
     (World::of_pair(folder, &file, &settings, 0, Some(pair)), spool)
 }
 
