@@ -24,9 +24,10 @@ refused while the nodes are connected. A restart of the other node says the same
 does its guardian after the end of its process.
 
 The exit code of `check` is 0 if every slice has one owner, and its copy is complete and younger
-than 5 s; otherwise 1. It names realms and gateways that a node lacks, and keys of pools, [nat64]
-and [dslite] in which the nodes differ: their mappings have no copy. It tells of hosts of NAT64 and
-DS-Lite for which the other node has no number.
+than 5 s; otherwise 1, also during a move until the copy is complete. A slice that rests after a
+take-over is no fault. `check` names realms and gateways that a node lacks, and keys of pools,
+[nat64] and [dslite] in which the nodes differ: their mappings have no copy. It tells of hosts of
+NAT64 and DS-Lite for which the other node has no number.
 
 Examples:
 natgate fleet status
