@@ -99,7 +99,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => args.gateway.get("/v1/fleet")?,
         Some(command) => args.command(&command)?,
     };
-    print(&if args.json { format!("{body}\n") } else { text(&body) })?;
+    print(&match &args.what {
+        _ if args.json => format!("{body}\n"),
+        What::Drain { node } if owns_nothing(&body) => {
+            format!("node {node} owns no slice: nothing to do\n")
+        }
+        _ => text(&body),
+    })?;
     if matches!(args.what, What::Check) && body["ok"] != true {
         let why = match only_moves(&body) {
             true => "the pair is not whole before a move is complete",
@@ -121,6 +127,11 @@ impl Args {
 /// The slices of a state.
 fn slices(body: &Value) -> &[Value] {
     body["slices"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// True if the node that answers is the owner of no slice. A slice that drains is still its own.
+fn owns_nothing(body: &Value) -> bool {
+    slices(body).iter().all(|slice| slice["role"] != "owner")
 }
 
 /// True if all faults are those of slices that move.

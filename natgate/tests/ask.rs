@@ -123,6 +123,8 @@ fn what_is_asked_is_printed() {
         ("show mappings --limit 0", 2, "0 is not in 1.."),
         ("fleet status", 0, "node a, partner b: connected"),
         ("fleet --json check", 0, "\"node\":\"a\""),
+        ("fleet drain a", 0, "node a owns no slice: nothing to do\n"),
+        ("fleet drain a --json", 0, "\"node\":\"a\""),
         ("show everything", 2, "mappings, sessions, subscribers"),
     ] {
         let (got, stdout, stderr) = natgate(&path, args);
