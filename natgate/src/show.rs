@@ -36,6 +36,8 @@ packets that came together, on average and at most since the start; packets a se
 over to other workers, that it took over, and that were lost because the other worker had no room
 (all since the start); external ports that it borrowed and lent since the start.
 
+In a pair, the mappings of a node say which are copies of the other node's.
+
 With --json, standard output has one object, as docs/control.md describes it: {\"mappings\": [...],
 \"more\": false} and the like; counters are {\"packets\", \"bytes\", \"drops\", ...}; workers are
 the counters of each worker since the start.
