@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(clap::Args)]
 pub(crate) struct Gateway {
     /// The gateway's control socket
-    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT_PATH)]
+    #[arg(long, global = true, value_name = "PATH", default_value = socket::DEFAULT_PATH)]
     pub(crate) socket: PathBuf,
 }
 

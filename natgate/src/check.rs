@@ -4,22 +4,25 @@
 //! configuration; this file has the arguments, the streams and the exit code.
 
 use crate::Failure;
-use crate::run::devices;
+use crate::run::{devices, link_settings};
 use natgate_cli::print;
 use natgate_control::config::{self, Configuration, Problem};
 use natgate_control::meaning::Meaning;
+use natgate_control::socket::{Tls, Validity};
+use natgate_gateway::fleet::FleetSettings;
 use serde_json::json;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
 The exit code is 0 for a configuration that can be run, 2 for one that cannot: then standard error
-has every problem, one a line, as FILE:LINE:COLUMN: KEY: MESSAGE. Warnings do not change it.
+has every problem, one a line, as FILE:LINE:COLUMN: KEY: MESSAGE. Warnings do not change it. The
+certificates and the key of a pair may be missing here, so their faults are warnings, too.
 
 With --json, standard output has one object:
   {\"ok\": true, \"pools\": [...], \"mappings\": N, \"sessions\": N, \"twice_sessions\": N,
    \"memory_bytes\": N, \"classes\": [...], \"realms\": [...], \"logs\": [...],
-   \"pcp\": {...} or null, \"algs\": [...], \"access\": {...}, \"ipv6\": {...} or null,
-   \"warnings\": [...]}
+   \"pcp\": {...} or null, \"algs\": [...], \"access\": {...}, \"pair\": {...} or null,
+   \"ipv6\": {...} or null, \"warnings\": [...]}
   {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"key\", \"message\"}]}
 
 Examples:
@@ -42,7 +45,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match config::read(&args.file).and_then(|configuration| runnable(&args, configuration)) {
-        Ok(configuration) => {
+        Ok(mut configuration) => {
+            let faults = configuration.settings.fleet.as_ref().map(faults).unwrap_or_default();
+            let file = args.file.display().to_string();
+            configuration.warnings.extend(faults.into_iter().map(|message| Problem {
+                key: "fleet".to_owned(),
+                ..Problem::of_file(&file, message)
+            }));
             let meaning = Meaning::of(configuration);
             let text = if args.json {
                 let mut object = json!(meaning);
@@ -69,4 +78,25 @@ fn runnable(args: &Args, configuration: Configuration) -> Result<Configuration, 
         Ok(()) => Ok(configuration),
         Err(lack) => Err(vec![Problem::of_file(&name, lack)]),
     }
+}
+
+/// What keeps a node of a pair from being heard by the other one: faults of its certificate, its
+/// key and its authorities.
+fn faults(fleet: &FleetSettings) -> Vec<String> {
+    let mut faults: Vec<String> =
+        natgate_partner::faults(&link_settings(fleet)).iter().map(ToString::to_string).collect();
+    for path in [&fleet.certificate, &fleet.authorities] {
+        // A file that cannot be read is a fault already.
+        let lapsed = match Tls::validity(path) {
+            Ok(Validity::Until(time)) => format!("was valid until {time}"),
+            Ok(Validity::From(time)) => format!("is valid from {time} on"),
+            Ok(Validity::Now) | Err(_) => continue,
+        };
+        let path = path.display();
+        faults.push(format!(
+            "the certificate in {path} {lapsed}, so the nodes do not connect; put another in its \
+             place"
+        ));
+    }
+    faults
 }

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::api::{Gateway, refused, unreachable};
+use crate::show::duration;
 use anyhow::anyhow;
 use natgate_cli::print;
 use natgate_control::socket::{Response, ask};
@@ -23,9 +24,10 @@ refused while the nodes are connected. A restart of the other node says the same
 does its guardian after the end of its process.
 
 The exit code of `check` is 0 if every slice has one owner, and its copy is complete and younger
-than 5 s; otherwise 1. It names realms and gateways that a node lacks, and keys of pools, [nat64]
-and [dslite] in which the nodes differ: their mappings have no copy. It tells of hosts of NAT64 and
-DS-Lite for which the other node has no number.
+than 5 s; otherwise 1, also during a move until the copy is complete. A slice that rests after a
+take-over is no fault. `check` names realms and gateways that a node lacks, and keys of pools,
+[nat64] and [dslite] in which the nodes differ: their mappings have no copy. It tells of hosts of
+NAT64 and DS-Lite for which the other node has no number.
 
 Examples:
 natgate fleet status
@@ -97,9 +99,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => args.gateway.get("/v1/fleet")?,
         Some(command) => args.command(&command)?,
     };
-    print(&if args.json { format!("{body}\n") } else { text(&body) })?;
+    print(&match &args.what {
+        _ if args.json => format!("{body}\n"),
+        What::Drain { node } if owns_nothing(&body) => {
+            format!("node {node} owns no slice: nothing to do\n")
+        }
+        _ => text(&body),
+    })?;
     if matches!(args.what, What::Check) && body["ok"] != true {
-        return Err(anyhow!("the pair is not whole").into());
+        let why = match only_moves(&body) {
+            true => "the pair is not whole before a move is complete",
+            false => "the pair is not whole",
+        };
+        return Err(anyhow!(why).into());
     }
     Ok(())
 }
@@ -110,6 +122,21 @@ impl Args {
         let Response { status, body } = answer.map_err(unreachable)?;
         if status == 200 { Ok(body) } else { Err(refused(status, &body)) }
     }
+}
+
+/// The slices of a state.
+fn slices(body: &Value) -> &[Value] {
+    body["slices"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// True if the node that answers is the owner of no slice. A slice that drains is still its own.
+fn owns_nothing(body: &Value) -> bool {
+    slices(body).iter().all(|slice| slice["role"] != "owner")
+}
+
+/// True if all faults are those of slices that move.
+fn only_moves(body: &Value) -> bool {
+    slices(body).iter().all(|slice| slice["fault"].is_null() || slice["moves_to"].is_string())
 }
 
 /// The tunnel for people.
@@ -127,9 +154,54 @@ fn tunnel_text(tunnel: &Value) -> String {
     )
 }
 
+fn row([slice, owner, role, assigns, complete, age, lag, addresses]: [String; 8]) -> String {
+    format!(
+        "{slice:<6} {owner:<10} {role:<9} {assigns:<8} {complete:<9} {age:<8} {lag:<9} \
+         {addresses}\n"
+    )
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().unwrap_or("-").to_owned()
+}
+
+/// The row of a slice.
+fn slice_text(slice: &Value) -> String {
+    let is = |key: &str| if slice[key] == true { "yes" } else { "no" }.to_owned();
+    let age = slice["age_s"].as_f64().map(|age| format!("{age:.1} s"));
+    let lag = slice["sent"]["lag_p99_s"].as_f64().map(|lag| format!("{:.1} ms", lag * 1e3));
+    let addresses: Vec<String> =
+        slice["addresses"].as_array().into_iter().flatten().map(word).collect();
+    row([
+        slice["slice"].to_string(),
+        word(&slice["owner"]),
+        word(&slice["role"]),
+        is("assigns"),
+        is("complete"),
+        age.unwrap_or("-".into()),
+        lag.unwrap_or("-".into()),
+        addresses.join(", "),
+    ])
+}
+
+/// What will change in a slice by itself.
+fn change_text(slice: &Value) -> String {
+    let (number, mut text) = (&slice["slice"], String::new());
+    // Writing to a string does not fail.
+    if let Some(time) = slice["rests_s"].as_f64().map(duration) {
+        let _ = writeln!(
+            text,
+            "slice {number} rests after a take-over: new mappings get its ports in {time}"
+        );
+    }
+    if let Some(node) = slice["moves_to"].as_str().filter(|_| slice["fault"].is_null()) {
+        let _ = writeln!(text, "slice {number} moves to node {node}");
+    }
+    text
+}
+
 /// The state for people.
 fn text(body: &Value) -> String {
-    let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let link = &body["link"];
     let mut text = match link["connected"] == true {
         true => format!(
@@ -157,32 +229,71 @@ fn text(body: &Value) -> String {
     if let Some(fault) = link["flows_fault"].as_str() {
         let _ = writeln!(text, "{fault}");
     }
-    let _ = writeln!(text, "ports that rest: {}", body["resting_ports"]);
+    let _ = writeln!(text, "ports of ended mappings that rest: {}", body["resting_ports"]);
     let _ = writeln!(text, "{}", tunnel_text(&body["tunnel"]));
-    let heads = ["slice", "owner", "role", "assigns", "complete", "age", "addresses"];
-    let [slice, owner, role, assigns, complete, age, addresses] = heads;
-    let _ = writeln!(
-        text,
-        "{slice:<6} {owner:<10} {role:<9} {assigns:<8} {complete:<9} {age:<8} {addresses}"
-    );
-    for slice in body["slices"].as_array().into_iter().flatten() {
-        let age = slice["age_s"].as_f64().map_or("-".into(), |age| format!("{age:.1} s"));
-        let is = |key: &str| if slice[key] == true { "yes" } else { "no" };
-        let addresses: Vec<String> =
-            slice["addresses"].as_array().into_iter().flatten().map(word).collect();
-        let _ = writeln!(
-            text,
-            "{:<6} {:<10} {:<9} {:<8} {:<9} {age:<8} {}",
-            slice["slice"].to_string(),
-            word(&slice["owner"]),
-            word(&slice["role"]),
-            is("assigns"),
-            is("complete"),
-            addresses.join(", ")
-        );
-    }
+    let heads = ["slice", "owner", "role", "assigns", "complete", "age", "lag", "addresses"];
+    text += &row(heads.map(str::to_owned));
+    text.extend(slices(body).iter().map(slice_text));
+    text.extend(slices(body).iter().map(change_text));
     for fault in body["faults"].as_array().into_iter().flatten() {
         let _ = writeln!(text, "{}", word(fault));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> Value {
+        json!({
+            "node": "b", "partner": "a", "resting_ports": 7,
+            "link": { "connected": true, "round_trip_s": 0.000_31 },
+            "slices": [
+                {
+                    "slice": 0, "owner": "b", "role": "owner", "assigns": false, "complete": true,
+                    "age_s": 0.62, "rests_s": 87.4, "addresses": ["203.0.113.0/29"],
+                    "sent": { "lag_p99_s": 0.002_42 },
+                },
+                {
+                    "slice": 1, "owner": "a", "role": "partner", "assigns": false, "complete": true,
+                    "age_s": 0.5, "rests_s": null, "addresses": ["203.0.113.8/29"],
+                },
+            ],
+            "faults": [],
+        })
+    }
+
+    #[test]
+    fn the_state_tells_the_lag_and_what_rests() {
+        let text = text(&state());
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = text.lines().map(words).collect();
+        for line in [
+            "ports of ended mappings that rest: 7",
+            "slice owner role assigns complete age lag addresses",
+            "0 b owner no yes 0.6 s 2.4 ms 203.0.113.0/29",
+            "1 a partner no yes 0.5 s - 203.0.113.8/29",
+            "slice 0 rests after a take-over: new mappings get its ports in 1m27s",
+        ] {
+            assert!(lines.iter().any(|known| known == line), "no {line:?} in\n{text}");
+        }
+        assert_eq!(text.matches("after a take-over").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_move_is_told_once() {
+        let mut state = state();
+        state["slices"][0]["moves_to"] = "a".into();
+        assert!(text(&state).contains("\nslice 0 moves to node a\n"));
+        let fault = "it moves to node a; its copy is not complete yet";
+        state["slices"][0]["fault"] = fault.into();
+        state["faults"] = json!([format!("slice 0: {fault}")]);
+        let text = text(&state);
+        assert_eq!(text.matches("moves").count(), 1, "{text}");
+        assert!(text.ends_with(&format!("\nslice 0: {fault}\n")), "{text}");
+        assert!(only_moves(&state));
+        state["slices"][1]["fault"] = "its copy is older than 5 s".into();
+        assert!(!only_moves(&state));
+    }
 }

@@ -5,7 +5,7 @@
 
 mod tables;
 
-pub(crate) use tables::{b4, health};
+pub(crate) use tables::{b4, duration, health};
 
 use crate::Failure;
 use crate::api::{Filters, Gateway};
@@ -35,6 +35,8 @@ a second from devices; the shares of time in which it had packets, searched for 
 packets that came together, on average and at most since the start; packets a second that it handed
 over to other workers, that it took over, and that were lost because the other worker had no room
 (all since the start); external ports that it borrowed and lent since the start.
+
+In a pair, the mappings of a node say which are copies of the other node's.
 
 With --json, standard output has one object, as docs/control.md describes it: {\"mappings\": [...],
 \"more\": false} and the like; counters are {\"packets\", \"bytes\", \"drops\", ...}; workers are

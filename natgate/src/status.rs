@@ -9,7 +9,9 @@ use serde_json::Value;
 
 const AFTER_HELP: &str = "\
 The exit code is 0 if the gateway is well, and 1 if a link, next hop, log, route or worker needs
-attention.
+attention. A node of a pair needs attention, too, if it does not hear the other node, or if a slice
+has no complete copy or no owner. It is well as standby, when it owns no slice, and while a slice
+rests or moves.
 
 With --json, standard output has one object: that of GET /v1/status, with that of GET /v1/health as
 \"health\".

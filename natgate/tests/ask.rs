@@ -53,9 +53,21 @@ fn router() -> Router {
             false => Response::failure(404, "203.0.113.1:9: nobody has that port"),
         }
     };
+    let fleet = async || {
+        Response::done(json!({
+            "ok": true, "node": "a", "partner": "b",
+            "link": { "connected": true, "round_trip_s": 0.001 }, "resting_ports": 0,
+            "slices": [{
+                "slice": 0, "owner": "b", "role": "partner", "assigns": false, "complete": true,
+                "age_s": 0.5, "addresses": ["203.0.113.0/28"], "fault": null,
+            }],
+            "faults": [],
+        }))
+    };
     let pools = async || Response::failure(400, "there is no parameter \"subscriber\"");
     let router = Router::new()
         .route("/v1/mappings", get(mappings))
+        .route("/v1/fleet", get(fleet).post(fleet))
         .route("/v1/pools", get(pools))
         .route("/v1/who", get(who))
         .route("/v1/clear", post(clear));
@@ -109,11 +121,27 @@ fn what_is_asked_is_printed() {
         ("show mappings --external 203.0.113.1:x", 2, "such as 203.0.113.1:2300"),
         ("show mappings --protocol tpc", 2, "must be tcp, udp"),
         ("show mappings --limit 0", 2, "0 is not in 1.."),
+        ("fleet status", 0, "node a, partner b: connected"),
+        ("fleet --json check", 0, "\"node\":\"a\""),
+        ("fleet drain a", 0, "node a owns no slice: nothing to do\n"),
+        ("fleet drain a --json", 0, "\"node\":\"a\""),
         ("show everything", 2, "mappings, sessions, subscribers"),
     ] {
         let (got, stdout, stderr) = natgate(&path, args);
         let all = format!("{stdout}{stderr}");
         assert!(got == Some(code) && all.contains(said), "natgate {args}: {got:?}\n{all}");
+    }
+}
+
+#[test]
+fn the_socket_stands_before_or_behind_a_subcommand() {
+    let path = socket("place");
+    let _server = Server::start(Listen::unix(&path), router()).expect("a socket can be made");
+    for words in [["--socket", "PATH", "status"], ["status", "--socket", "PATH"]] {
+        let words = words.map(|word| if word == "PATH" { path.as_os_str() } else { word.as_ref() });
+        let mut command = Command::new(env!("CARGO_BIN_EXE_natgate"));
+        let output = command.arg("fleet").args(words).output().expect("natgate runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
 

@@ -1,5 +1,6 @@
 //! `natgate check` from the user's view: exit codes, streams, text and JSON.
 
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -111,6 +112,68 @@ fn json_of_a_bad_file() {
     assert_eq!((&error["file"], &error["key"]), (&path.as_str().into(), &"timeouts.udp".into()));
     assert!(error["message"].as_str().is_some_and(|message| message.contains("is no duration")));
     assert!(text(&output.stderr).contains(":8:7: "));
+}
+
+/// Node a of a pair, with its certificate, its key and the authorities.
+fn pair([certificate, key, authorities]: [&str; 3]) -> String {
+    include_str!("../../packaging/examples/pair-a.toml")
+        .replace("/etc/natgate/a.pem", certificate)
+        .replace("/etc/natgate/a.key", key)
+        .replace("/etc/natgate/ca.pem", authorities)
+}
+
+/// A certificate in a file, and its key in another one.
+fn certificate(file_name: &str, name: &str, last_year: i32) -> [String; 2] {
+    let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+    params.not_after = date_time_ymd(last_year, 1, 1);
+    let key = KeyPair::generate().expect("a key");
+    let pem = params.self_signed(&key).expect("a certificate").pem();
+    [
+        file(&format!("{file_name}.pem"), &pem),
+        file(&format!("{file_name}.key"), &key.serialize_pem()),
+    ]
+}
+
+#[test]
+fn a_pair_is_explained_with_the_price_of_a_hold_down() {
+    let [own, key] = certificate("own", "a", 2099);
+    let path = file("pair.toml", &pair([&own, &key, &own]));
+    let output = check(&[&path]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    for line in [
+        "  this is node a at 10.99.0.1:7600, the other one is b at 10.99.0.2:7600",
+        "  slice 0 of node a: 203.0.113.0/29, 516,096 ports a protocol",
+        "  slice 1 of node b: 203.0.113.8/29, 516,096 ports a protocol",
+        "  after the end of node b its slices rest for 2m: new mappings get none of 516,096 ports \
+         a protocol; they get the 516,096 ports of node a",
+    ] {
+        assert!(said.lines().any(|known| known == line), "no {line:?} in\n{said}");
+    }
+    assert!(!said.contains("warning: "), "{said}");
+    let object: Value = serde_json::from_slice(&check(&["--json", &path]).stdout).expect("JSON");
+    assert_eq!(object["pair"]["node"], "a");
+    assert_eq!(object["pair"]["partner_ports"], 516_096);
+    assert_eq!(object["pair"]["hold_down_ms"], 120_000);
+}
+
+#[test]
+fn faulty_certificates_of_a_pair_are_warnings() {
+    let [of_b, key] = certificate("of-b", "b", 2020);
+    let absent = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("absent.pem");
+    let absent = absent.display().to_string();
+    let path = file("faulty-pair.toml", &pair([&of_b, &key, &absent]));
+    let output = check(&[&path]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    for fault in [
+        format!("{absent} cannot be read"),
+        format!("the certificate in {of_b} does not name the node a"),
+        format!("the certificate in {of_b} was valid until Jan  1 00:00:00 2020"),
+    ] {
+        let warning = format!("warning: {path}: fleet: {fault}");
+        assert!(said.contains(&warning), "no {warning:?} in\n{said}");
+    }
 }
 
 #[test]

@@ -78,6 +78,19 @@ impl Papers {
         Ok(Identity { chain, authorities, client, server })
     }
 
+    /// All faults of the files that keep a link from starting.
+    pub(crate) fn faults(&self) -> Vec<LinkError> {
+        let chain = certificates(&self.certificate);
+        let unnamed = chain.as_ref().ok().and_then(|chain| self.check_own_name(chain).err());
+        let of_files =
+            [chain.err(), read_key(&self.key).err(), certificates(&self.authorities).err()];
+        let faults: Vec<_> = of_files.into_iter().flatten().chain(unnamed).collect();
+        match faults.is_empty() {
+            true => self.read().err().into_iter().collect(),
+            false => faults,
+        }
+    }
+
     /// TLS of this node's guardian towards the partner.
     pub(crate) fn guardian(&self) -> Result<quinn::ClientConfig, LinkError> {
         let (roots, chain, _, key) = self.files()?;
@@ -86,8 +99,7 @@ impl Papers {
 
     fn files(&self) -> Result<Contents, LinkError> {
         let chain = certificates(&self.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|error| unusable(&self.key, "private key", error))?;
+        let key = read_key(&self.key)?;
         let authorities = certificates(&self.authorities)?;
         self.check_own_name(&chain)?;
         let mut roots = RootCertStore::empty();
@@ -247,6 +259,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, LinkError> 
         true => Err(wrong(pem::Error::NoItemsFound)),
         false => Ok(all),
     }
+}
+
+fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, LinkError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(path, "private key", error))
 }
 
 fn unusable(path: &Path, what: &'static str, error: pem::Error) -> LinkError {

@@ -95,7 +95,7 @@ pub use limits::{
     FLOWS, KEYS, MAX_ANSWER, MAX_MESSAGE, MAX_QUESTION, MAX_VIEW, MIN_DATAGRAM_ROOM, QUEUE_BYTES,
     QUEUE_MESSAGES, TUNNEL_HEAD, TUNNEL_PACKETS,
 };
-pub use link::{Link, Settings, start};
+pub use link::{Link, Settings, faults, start};
 pub use memory::Memory;
 pub use question::AskError;
 pub use questions::Answerer;

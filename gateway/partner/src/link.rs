@@ -128,6 +128,11 @@ pub(crate) fn start_tuned(settings: &Settings, tuning: Tuning) -> Result<Link, L
     Ok(Link { handle: Arc::new(Handle { shared, address, tasks, thread }) })
 }
 
+/// All faults of names and files that keep a link from starting. Nothing is started.
+pub fn faults(settings: &Settings) -> Vec<LinkError> {
+    papers(settings, VERSIONS.to_vec()).map_or_else(|error| vec![error], |papers| papers.faults())
+}
+
 fn spawn(runtime: Runtime, work: Work) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name("partner".into()).spawn(move || {
         let _ended = Ended(Arc::clone(&work.shared));

@@ -48,7 +48,7 @@ pub(super) fn interface(
 
 /// The means to ask about slices, and to ask the other node.
 fn pair_asker((fleet, link): (&FleetAsker, &Link)) -> PairAsker {
-    let (link, of_clocks) = (link.clone(), fleet.clone());
+    let (link, of_clocks, of_state) = (link.clone(), fleet.clone(), fleet.clone());
     let ask = move |question, go_on: &dyn Fn() -> bool| {
         link.ask(question, go_on).map_err(|error| error.to_string())
     };
@@ -57,7 +57,12 @@ fn pair_asker((fleet, link): (&FleetAsker, &Link)) -> PairAsker {
         move || fleet.ask(FleetRequest::Status).map_or_else(|_| Vec::new(), |it| it.owners);
     let clock_fault =
         move || of_clocks.ask(FleetRequest::Status).ok().and_then(|it| it.link.clock_fault());
-    PairAsker { owners: Arc::new(owners), clock_fault: Arc::new(clock_fault), log: Arc::new(ask) }
+    PairAsker {
+        state: Arc::new(move || of_state.ask(FleetRequest::Status).ok()),
+        owners: Arc::new(owners),
+        clock_fault: Arc::new(clock_fault),
+        log: Arc::new(ask),
+    }
 }
 
 /// Starts the servers of the control socket and of what else the configuration asks for. If the

@@ -15,8 +15,8 @@ struct Column {
 }
 
 impl Column {
-    fn is_b4(&self) -> bool {
-        (self.title, self.key) == (B4.title, B4.key)
+    fn is(&self, other: &Self) -> bool {
+        (self.title, self.key) == (other.title, other.key)
     }
 }
 
@@ -173,6 +173,8 @@ const SERVERS: &[Column] = &[
 /// The column behind that of internal endpoints, if there are subscribers of DS-Lite.
 const B4: Column = column("b4", "subscriber", 15);
 
+const COPY: Column = column("copy", "copy", 4);
+
 /// The B4, or its prefix, of an entry whose host is behind the B4 of DS-Lite.
 pub(crate) fn b4(entry: &Value) -> Option<&str> {
     let is_ipv4 = entry["internal"].as_str().is_some_and(|internal| !internal.starts_with('['));
@@ -203,14 +205,24 @@ impl Table {
         Self(columns.to_vec())
     }
 
-    /// Adds the column of B4s before the first row that has one. Returns true if the head changes.
+    /// Adds columns before the first row that needs them: B4s, and copies of a pair. Returns true
+    /// if the head changes.
     pub(super) fn prepare(&mut self, entry: &Value) -> bool {
-        let internal = self.0.iter().position(|column| column.key == "internal");
-        let Some(place) = internal.filter(|_| b4(entry).is_some()) else { return false };
-        if self.0.iter().any(Column::is_b4) {
-            return false;
-        }
-        self.0.insert(place + 1, B4);
+        let of_b4 = self.place("internal").filter(|_| b4(entry).is_some()).map(|at| (at + 1, B4));
+        let is_wider = self.add(of_b4);
+        let of_copy = self.place("realm").filter(|_| entry["copy"].is_boolean());
+        self.add(of_copy.map(|at| (at, COPY))) || is_wider
+    }
+
+    fn place(&self, key: &str) -> Option<usize> {
+        self.0.iter().position(|column| column.key == key)
+    }
+
+    /// Adds a column at a place, if the table does not have it. Returns true if so.
+    fn add(&mut self, column: Option<(usize, Column)>) -> bool {
+        let is_there = |new: &Column| self.0.iter().any(|known| known.is(new));
+        let Some((place, column)) = column.filter(|(_, new)| !is_there(new)) else { return false };
+        self.0.insert(place, column);
         true
     }
 
@@ -222,7 +234,7 @@ impl Table {
     pub(super) fn row(&mut self, entry: &Value) -> String {
         let cells = self.0.iter_mut().map(|column| {
             let value = column.key.split('/').fold(entry, |value, key| &value[key]);
-            let text = match column.is_b4() {
+            let text = match column.is(&B4) {
                 true => b4(entry).unwrap_or_default().to_owned(),
                 false => cell(column.key, value),
             };
@@ -266,7 +278,7 @@ fn cell(key: &str, value: &Value) -> String {
 }
 
 /// Seconds in a short form for people.
-fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds as u64;
     match whole {
         0..60 => format!("{seconds:.1}s"),
@@ -344,7 +356,31 @@ pub(crate) fn health(object: &Value) -> String {
         let state = word(&worker["state"]) + &busy.unwrap_or_default();
         row("worker", word(&worker["worker"]), state);
     }
+    if let Some((partner, state)) = of_pair(&object["pair"]) {
+        row("pair", partner, state);
+    }
     text
+}
+
+/// The partner of a node of a pair, and what the node knows about the pair.
+fn of_pair(pair: &Value) -> Option<(String, String)> {
+    let [node, partner, state] =
+        ["node", "partner", "state"].map(|key| pair[key].as_str().unwrap_or_default());
+    let owned = pair["owned"].as_array()?;
+    let numbers: Vec<String> = owned.iter().map(Value::to_string).collect();
+    let mut text = state.to_owned();
+    text += &match &numbers[..] {
+        [] if state == "connected" => format!(", node {node} is standby: owns no slice"),
+        [] => format!(", node {node} owns no slice"),
+        [one] => format!(", node {node} owns slice {one}"),
+        some if some.len() <= 8 => format!(", node {node} owns slices {}", some.join(", ")),
+        many => format!(", node {node} owns {} slices", many.len()),
+    };
+    for slice in pair["resting"].as_array().into_iter().flatten() {
+        let time = duration(slice["rests_s"].as_f64().unwrap_or_default());
+        text += &format!(", slice {} rests for {time}", slice["slice"]);
+    }
+    Some((format!("with node {partner}"), text))
 }
 
 /// Counters: packets and bytes of each direction, then drops by reason, largest first.
@@ -400,6 +436,41 @@ mod tests {
         let shown: Vec<&str> = row.split_whitespace().collect();
         let expected = "udp 10.0.0.5:4000 203.0.113.1:5000 dynamic 2 1m15s never 12 7".split(' ');
         assert_eq!(shown, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn health_tells_what_a_node_of_a_pair_owns() {
+        let told = |owned: &[u32], state: &str, resting: Value| {
+            let pair = json!({
+                "node": "a", "partner": "b", "state": state, "owned": owned, "resting": resting,
+            });
+            let text = health(&json!({ "ok": true, "pair": pair }));
+            let line = text.lines().find(|line| line.starts_with("pair ")).expect("a line");
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let standby = told(&[], "connected", json!([]));
+        assert_eq!(standby, "pair with node b connected, node a is standby: owns no slice");
+        let unknown = told(&[], "away", json!([]));
+        assert_eq!(unknown, "pair with node b away, node a owns no slice");
+        let resting = told(&[0, 3], "ended", json!([{ "slice": 3, "rests_s": 87.2 }]));
+        let expected = "pair with node b ended, node a owns slices 0, 3, slice 3 rests for 1m27s";
+        assert_eq!(resting, expected);
+        assert!(!health(&json!({ "ok": true, "pair": null })).contains("pair"));
+    }
+
+    #[test]
+    fn mappings_of_a_pair_tell_which_are_copies() {
+        let mut table = Table::of(What::Mappings);
+        let mapping = |copy: bool| json!({ "protocol": "udp", "copy": copy, "realm": "homes" });
+        assert!(!table.prepare(&json!({ "protocol": "udp" })));
+        assert!(table.prepare(&mapping(false)) && !table.prepare(&mapping(true)));
+        let head = table.head();
+        for (copy, expected) in [(false, "no"), (true, "yes")] {
+            let row = table.row(&mapping(copy));
+            let last: Vec<&str> = row.split_whitespace().rev().take(2).collect();
+            assert_eq!(last, ["homes", expected]);
+            assert_eq!(row.find(expected), head.find("copy"), "{head}{row}");
+        }
     }
 
     #[test]

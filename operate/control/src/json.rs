@@ -108,6 +108,8 @@ pub struct MappingLine<'n> {
     remote_inside: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copy: Option<bool>,
 }
 
 impl<'n> MappingLine<'n> {
@@ -128,7 +130,14 @@ impl<'n> MappingLine<'n> {
             remote: None,
             remote_inside: None,
             state: None,
+            copy: None,
         }
+    }
+
+    /// The line of a node of a pair: true if another node than this one owns the mapping's slice.
+    #[must_use]
+    pub fn in_pair(self, copy: Option<bool>) -> Self {
+        Self { copy, ..self }
     }
 
     /// The line with the name of a host of NAT64, if the mapping or session is one's.

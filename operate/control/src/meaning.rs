@@ -5,6 +5,7 @@
 //! mappings. Hold-down, which blocks UDP and ICMP ports for a while, is not counted.
 
 mod ipv6;
+mod pair;
 mod policy;
 mod realms;
 mod router6;
@@ -21,6 +22,7 @@ pub use ipv6::{
 };
 use natgate_engine::{AddressRange, Config, Engine, PoolConfig, Pooling, Rule, RuleAction};
 use natgate_gateway::Settings;
+pub use pair::{PairMeaning, SliceMeaning};
 pub use policy::ClassMeaning;
 pub use realms::RealmMeaning;
 pub use router6::{AdvertiseMeaning, Neighbor6Meaning, Route6Meaning, Router6Meaning};
@@ -101,6 +103,8 @@ pub struct Meaning {
     pub algs: Vec<AlgMeaning>,
     /// Sockets and listeners of the gateway.
     pub access: AccessMeaning,
+    /// The pair; `None`: the gateway is none of a pair.
+    pub pair: Option<PairMeaning>,
     /// IPv6; `None`: the configuration says nothing about it.
     pub ipv6: Option<Ipv6Meaning>,
     /// Legal but unwise values.
@@ -136,7 +140,7 @@ impl Meaning {
         let (classes, realms) = (classes.collect(), realms::meanings(&settings));
         let (logs, pcp) = (services::logs(&settings), services::pcp(&settings));
         let (algs, access) = (services::algs(&settings), services::access(&settings));
-        let ipv6 = Ipv6Meaning::of(&settings);
+        let (pair, ipv6) = (PairMeaning::of(&settings), Ipv6Meaning::of(&settings));
         Self {
             pools,
             mappings,
@@ -149,6 +153,7 @@ impl Meaning {
             pcp,
             algs,
             access,
+            pair,
             ipv6,
             warnings,
             settings,

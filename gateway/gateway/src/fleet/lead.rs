@@ -52,6 +52,8 @@ pub(super) struct Decisions {
     ends_from: Timestamp,
     /// The partner has given the slice, and no order has said so yet.
     is_given: bool,
+    /// The epoch that began with the last planned move, and the start of the partner at that time.
+    moved: Option<(Epoch, Boot)>,
     /// A change of owner that is reported when all workers have its streams.
     change: Option<SliceChange>,
     /// The latest owner that was reported, and the epoch.
@@ -188,6 +190,9 @@ impl Lead {
             let is_given = matches!(before, Role::Partner { .. })
                 && self.ownership.role(number) == Role::Owner { rests: false, drains: false };
             self.slices[number].is_given |= is_given;
+            if is_given {
+                self.slices[number].moved = Some((self.ownership.epoch(number), view.from));
+            }
         }
         if self.ownership.view() != former {
             self.next_view = Timestamp(0);
@@ -323,7 +328,9 @@ impl Lead {
                 && let Some(stream) = self.ownership.destination(number)
             {
                 self.ownership.copy_complete(number, stream);
-                self.slices[number].order.gave = Some((self.ownership.epoch(number), now));
+                let epoch = self.ownership.epoch(number);
+                self.slices[number].order.gave = Some((epoch, now));
+                self.slices[number].moved = Some((epoch, stream.to));
                 self.next_view = Timestamp(0);
                 is_given = true;
             }
@@ -386,10 +393,12 @@ impl Lead {
         tunnel: &Shared,
     ) -> FleetStatus {
         let slices = (0..self.slices.len()).zip(figures);
+        let is_connected = link.connected.is_some();
         let slice = |(number, figures)| {
             let slice = self.slice(number, figures, now);
             let passes = !self.ownership.owns(number) && tunnel.is_there(number, slice.epoch, now);
-            SliceStatus { passes, ..slice }
+            let moves_to = slice.moves_to.filter(|_| is_connected);
+            SliceStatus { passes, moves_to, ..slice }
         };
         let mut counters = tunnel.counters();
         counters.full += link.tunnel_lost;
@@ -413,10 +422,22 @@ impl Lead {
         let decisions = &self.slices[number];
         let role = ownership.role(number);
         let name = |node| settings.name(node).to_owned();
+        let owner = owner(settings.this(), role);
+        let other = match role {
+            Role::Unknown => None,
+            Role::Owner { .. } => ownership.destination(number).map(|stream| stream.to),
+            Role::Yielding { to: boot } | Role::Partner { of: boot } => Some(boot),
+        };
+        let with = other.map(|boot| (ownership.epoch(number), boot));
+        let has_moved = with.is_some() && decisions.moved == with && figures.completed.is_none();
+        let moves_to = match ownership.drains(number) {
+            true => Some(settings.this().other()),
+            false => owner.filter(|_| has_moved),
+        };
         SliceStatus {
             addresses: settings.slices[number].addresses.clone(),
             home: settings.slices[number].owner.clone(),
-            owner: owner(settings.this(), role).map(name),
+            owner: owner.map(name),
             role: match role {
                 Role::Unknown => "unknown",
                 Role::Owner { .. } => "owner",
@@ -427,6 +448,7 @@ impl Lead {
             assigns: decisions.order.assigns && ownership.may_assign(number),
             rests: decisions.rests_until.map(|until| until.since(now)),
             drains: ownership.drains(number),
+            moves_to: moves_to.map(name),
             passes: false,
             is_complete: figures.is_complete,
             age: figures.completed.map(|at| now.since(at)),

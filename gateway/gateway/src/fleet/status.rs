@@ -86,7 +86,7 @@ impl LinkStatus {
 }
 
 /// What a node knows about the pair.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetStatus {
     /// Name of this node.
     pub node: String,
@@ -113,7 +113,7 @@ pub struct FleetStatus {
 }
 
 /// What a node knows about a slice.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SliceStatus {
     /// Its addresses.
     pub addresses: Vec<AddressRange>,
@@ -131,6 +131,9 @@ pub struct SliceStatus {
     pub rests: Option<Duration>,
     /// True if the slice goes to the partner as soon as the copy is complete.
     pub drains: bool,
+    /// Name of the node that a planned move leads to; `None`: no move goes on. It ends when the
+    /// former owner has a complete copy.
+    pub moves_to: Option<String>,
     /// True if this node passes packets of the slice on to its owner.
     pub passes: bool,
     /// True if the copy is complete, as far as this node knows.
@@ -159,7 +162,8 @@ impl SliceStatus {
     /// Largest age of a copy that counts as present.
     const PRESENT: Duration = Duration::from_secs(5);
 
-    /// The first thing that is wrong with the slice; `None`: nothing is.
+    /// The first thing that is wrong with the slice; `None`: nothing is. During a move it is that
+    /// the copy is not complete yet.
     pub fn fault(&self) -> Option<String> {
         let is_present = self.age.is_some_and(|age| age < Self::PRESENT);
         let who = if self.role == "owner" { "the other node" } else { "this node" };
@@ -169,6 +173,8 @@ impl SliceStatus {
             Some("no node is known to own it".into())
         } else if let Some(refused) = self.refusal.text(who) {
             Some(refused)
+        } else if let Some(node) = self.moves_to.as_ref().filter(|_| !self.is_complete) {
+            Some(format!("it moves to node {node}; its copy is not complete yet"))
         } else if !self.is_complete {
             Some("its copy is not complete".into())
         } else if !is_present {

@@ -1,7 +1,7 @@
 //! A link that cannot start says why, and names the file or the address.
 
 use super::rig::{Authority, NOBODY, Rig};
-use crate::{LinkError, Settings, start};
+use crate::{LinkError, Settings, faults, start};
 use std::fs;
 
 fn refusal(settings: &Settings) -> LinkError {
@@ -30,6 +30,23 @@ fn names_and_addresses_are_checked() {
     assert!(matches!(refusal(&settings), LinkError::Family { .. }));
     let settings = Settings { listen: "192.0.2.1:9".parse().unwrap(), ..good };
     assert!(refusal(&settings).to_string().contains("192.0.2.1:9"));
+}
+
+#[test]
+fn all_faults_of_the_files_are_told_together() {
+    let (rig, good) = rig();
+    assert!(faults(&good).is_empty());
+    let nowhere = rig.file("nobody", "pem");
+    let [certificate, key, authorities] = [0; 3].map(|_| nowhere.clone());
+    let without = Settings { certificate, key: key.clone(), authorities, ..good.clone() };
+    assert_eq!(faults(&without).len(), 3);
+    let other = faults(&Settings { node: "c".to_owned(), key, ..good.clone() });
+    assert!(
+        matches!(&other[..], [LinkError::Unreadable(..), LinkError::NotNamed { .. }]),
+        "{other:?}"
+    );
+    let name = faults(&Settings { partner: "a b".to_owned(), ..good });
+    assert!(matches!(&name[..], [LinkError::Name(_)]), "{name:?}");
 }
 
 #[test]

@@ -134,6 +134,7 @@ fn slice((number, slice): (usize, &SliceStatus)) -> Value {
         "assigns": slice.assigns,
         "rests_s": slice.rests.map(|time| time.as_secs_f64()),
         "drains": slice.drains,
+        "moves_to": slice.moves_to,
         "passes": slice.passes,
         "complete": slice.is_complete,
         "age_s": slice.age.map(|time| time.as_secs_f64()),
@@ -188,8 +189,8 @@ mod tests {
         assert!(read(r#"{"do": "explode", "node": "a"}"#).is_err());
     }
 
-    #[test]
-    fn a_state_names_what_is_wrong() {
+    /// State of a node that knows no owner.
+    fn unknown() -> FleetStatus {
         let address = std::net::Ipv4Addr::new(203, 0, 113, 1);
         let slice = SliceStatus {
             addresses: vec![natgate_engine::AddressRange { first: address, last: address }],
@@ -200,6 +201,7 @@ mod tests {
             assigns: false,
             rests: None,
             drains: false,
+            moves_to: None,
             passes: false,
             is_complete: false,
             age: None,
@@ -211,7 +213,7 @@ mod tests {
             records_without_realm: None,
             ended_to_move: 0,
         };
-        let status = FleetStatus {
+        FleetStatus {
             node: "a".into(),
             partner: "b".into(),
             boot: 1 << 32,
@@ -223,8 +225,12 @@ mod tests {
             tunnel: TunnelCounters { passed: [7, 8, 9], foreign: 3, ..TunnelCounters::default() },
             slices: vec![slice],
             owners: Vec::new(),
-        };
-        let object = object(&status);
+        }
+    }
+
+    #[test]
+    fn a_state_names_what_is_wrong() {
+        let object = object(&unknown());
         assert_eq!(object["ok"], false);
         assert_eq!(object["faults"][0], "slice 0: no node is known to own it");
         assert_eq!(object["slices"][0]["addresses"][0], "203.0.113.1");
@@ -235,5 +241,21 @@ mod tests {
         assert_eq!(object["tunnel"]["refused"]["foreign"], 3);
         let near = LinkStatus { clock_lead: Some(1_000_000_000), ..LinkStatus::default() };
         assert_eq!(near.clock_fault(), None);
+    }
+
+    #[test]
+    fn a_slice_that_rests_with_a_complete_copy_is_no_fault() {
+        let mut status = unknown();
+        status.slices[0] = SliceStatus {
+            owner: Some("a".into()),
+            role: "owner",
+            rests: Some(Duration::from_secs(90)),
+            is_complete: true,
+            age: Some(Duration::from_secs(1)),
+            ..status.slices[0].clone()
+        };
+        let object = object(&status);
+        assert_eq!(object["slices"][0]["rests_s"], 90.0);
+        assert_eq!((&object["ok"], &object["faults"]), (&json!(true), &json!([])));
     }
 }

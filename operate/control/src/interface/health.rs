@@ -1,11 +1,12 @@
-//! Health of the gateway: links, next hops, event logs, routes, workers, bindings, identity. Each
-//! part has a state in one word. Every part that needs an operator raises an alarm with a sentence,
-//! a severity and a start time.
+//! Health of the gateway: links, next hops, event logs, routes, workers, bindings, the pair,
+//! identity. Each part has a state in one word. Every part that needs an operator raises an alarm
+//! with a sentence, a severity and a start time.
 //!
 //! A thread examines the gateway every few seconds without any client, so that the start time of an
 //! alarm is right for the first client.
 
 mod alarms;
+mod pair;
 
 use super::query::TableQuery;
 use super::{Answer, Interface, Of, figures};
@@ -15,6 +16,7 @@ use alarms::{Alarm, Alarms};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use natgate_engine::Side;
+use natgate_gateway::fleet::FleetStatus;
 use natgate_gateway::router::NeighborInfo;
 use natgate_gateway::router6::{NeighborInfo6, NeighborState6};
 use natgate_gateway::{
@@ -62,6 +64,7 @@ struct Answers {
     figures: Vec<Figures>,
     neighbors: Vec<Neighbor>,
     servers: Vec<ServerHealth>,
+    pair: Option<FleetStatus>,
 }
 
 /// A neighbour of a link.
@@ -141,6 +144,8 @@ async fn examine(interface: &Arc<Interface>, place: usize) -> Answer {
     let links = answers.as_ref().map(|all| links(&all.figures, &settings, &mut alarms));
     let hops = answers.as_ref().map(|all| next_hops(&all.neighbors, &settings, &mut alarms));
     let servers = answers.as_ref().map(|all| servers(&all.servers, &settings, &mut alarms));
+    let of_pair = answers.as_ref().and_then(|all| all.pair.as_ref());
+    let of_pair = of_pair.map(|status| pair::pair(status, &mut alarms));
     let announced = settings.kernel.announce.as_ref().map(|announce| {
         let routes = announced();
         if routes.missing > 0 {
@@ -173,6 +178,7 @@ async fn examine(interface: &Arc<Interface>, place: usize) -> Answer {
         "logs": logs,
         "routes": { "announced": announced, "learnt": learnt },
         "workers": workers,
+        "pair": of_pair,
     })))
 }
 
@@ -210,7 +216,8 @@ fn ask(interface: &Interface) -> Result<Answers, CommandError> {
     let of_ipv4 = interface.commander().neighbors()?.into_iter().flatten().map(Neighbor::from);
     let of_ipv6 = interface.commander().neighbors6()?.into_iter().map(Neighbor::from);
     let servers = interface.commander().servers()?;
-    Ok(Answers { figures, neighbors: of_ipv4.chain(of_ipv6).collect(), servers })
+    let pair = interface.pair.as_ref().and_then(|pair| (pair.state)());
+    Ok(Answers { figures, neighbors: of_ipv4.chain(of_ipv6).collect(), servers, pair })
 }
 
 /// The host name of the machine, from the kernel.

@@ -7,16 +7,17 @@ use super::query::TableQuery;
 use super::{Answer, Interface, Of, top, wants_lines};
 use crate::config::show_prefix;
 use crate::json::{self, Names};
-use crate::socket::{ClientGroup, Response, pieces};
+use crate::socket::{ClientGroup, Response, blocking, pieces};
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use natgate_engine::{
-    BlockInfo, MappingInfo, Match, Prefix, Rule, RuleAction, SessionInfo, Side, SubscriberInfo,
-    Timestamp,
+    AddressRange, BlockInfo, MappingInfo, Match, Prefix, Rule, RuleAction, SessionInfo, Side,
+    SubscriberInfo, Timestamp,
 };
+use natgate_gateway::fleet::FleetStatus;
 use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{List, Listed, Route, RuleAlgs, Settings};
 use natgate_ipv6::Prefix6;
@@ -41,12 +42,30 @@ pub(super) async fn mappings(
     RawQuery(query): RawQuery,
 ) -> Result<HttpResponse, Response> {
     let asked = TableQuery::parse(query.as_deref(), &KEYS)?;
+    let copied = copied(&interface).await?;
     let host = |info: &MappingInfo| (info.id.realm, info.id.internal.address);
-    let list = from_workers(&interface, &asked, host, |info, host, now, names, into| {
-        write(into, &json::MappingLine::of_mapping(info, now, names).of_host(host))
+    let list = from_workers(&interface, &asked, host, move |info, host, now, names, into| {
+        let is_in = |ranges: &Vec<AddressRange>| {
+            ranges.iter().any(|range| range.contains(info.id.external.address))
+        };
+        let line = json::MappingLine::of_mapping(info, now, names).of_host(host);
+        write(into, &line.in_pair(copied.as_ref().map(is_in)))
     })
     .await?;
     Ok(list.answer("mappings", asked.limit, &headers))
+}
+
+/// Addresses of the slices of a pair that this node does not own. `None`: there is no pair.
+async fn copied(interface: &Arc<Interface>) -> Result<Option<Vec<AddressRange>>, Response> {
+    let Some(state) = interface.pair.as_ref().map(|pair| Arc::clone(&pair.state)) else {
+        return Ok(None);
+    };
+    let status = blocking(move || state()).await?;
+    let others = |status: FleetStatus| -> Vec<AddressRange> {
+        let slices = status.slices.into_iter().filter(|slice| slice.role != "owner");
+        slices.flat_map(|slice| slice.addresses).collect()
+    };
+    Ok(status.map(others))
 }
 
 pub(super) async fn sessions(
@@ -230,7 +249,7 @@ pub(super) async fn routes(
 ) -> Result<HttpResponse, Response> {
     let asked = TableQuery::parse(query.as_deref(), &["limit"])?;
     let of = Arc::clone(&interface);
-    let learnt = crate::socket::blocking(move || of.commander().learnt()).await?;
+    let learnt = blocking(move || of.commander().learnt()).await?;
     let learnt = learnt.map_err(super::stopping)?;
     let settings = interface.settings();
     let own = configured(&settings);

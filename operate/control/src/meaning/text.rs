@@ -56,6 +56,7 @@ impl Display for Meaning {
         self.gateways(f)?;
         writeln!(f, "Access")?;
         self.access(f)?;
+        self.of_pair(f)?;
         writeln!(f, "Memory")?;
         let memory = bytesize::ByteSize(self.memory_bytes).display().iec();
         writeln!(

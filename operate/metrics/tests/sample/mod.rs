@@ -86,6 +86,7 @@ fn pair() -> FleetStatus {
         assigns: role == "owner",
         rests: None,
         drains: false,
+        moves_to: None,
         passes: false,
         is_complete: true,
         age: Some(Duration::from_millis(1500)),

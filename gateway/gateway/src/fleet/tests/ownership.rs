@@ -328,3 +328,41 @@ fn nodes_with_other_slices_share_nothing() {
     assert!(status.refused_views > 0, "{status:?}");
     assert!(pair.b().status().slices.iter().all(|slice| slice.owner.is_none()));
 }
+
+/// The fault of the first slice, as a node says it.
+fn fault_of(process: &Process) -> Option<String> {
+    process.status().slices[0].fault()
+}
+
+#[test]
+fn a_copy_that_is_not_complete_because_of_a_move_is_told_as_the_move() {
+    const MOVE: &str = "it moves to node b; its copy is not complete yet";
+    let mut pair = Pair::start();
+    pair.a().send((5, 1)).expect("sent");
+    pair.run(3.0);
+    pair.ask("a", FleetRequest::Move(0, "b".into())).expect("it moves");
+    assert_eq!(pair.a().status().slices[0].moves_to.as_deref(), Some("b"));
+    let mut told = [0; 2];
+    for _ in 0..300 {
+        pair.run(0.01);
+        for (count, process) in told.iter_mut().zip([&pair.a, &pair.b]) {
+            let fault = fault_of(process.as_ref().expect("it runs"));
+            assert!(fault.as_deref().is_none_or(|fault| fault == MOVE), "{fault:?}");
+            *count += u32::from(fault.is_some());
+        }
+    }
+    assert!(told.iter().all(|count| *count > 0), "{told:?}");
+    for process in [&pair.a, &pair.b].into_iter().flatten() {
+        let slice = process.status().slices[0].clone();
+        assert_eq!((slice.owner.as_deref(), slice.moves_to), (Some("b"), None));
+        assert_eq!(fault_of(process), None);
+    }
+    // A copy that is made for another reason in the same epoch is no move.
+    pair.restart_a();
+    for _ in 0..100 {
+        pair.run(0.01);
+        for process in [&pair.a, &pair.b].into_iter().flatten() {
+            assert!(fault_of(process).is_none_or(|fault| !fault.contains("moves")));
+        }
+    }
+}

@@ -10,7 +10,7 @@ use crate::partner_log::{NodeReply, PartnerLog, PastQuestion};
 use crate::past::{self, Unknown};
 use crate::socket::Response;
 use natgate_engine::{Filter, MappingInfo, MappingKind, Prefix, Timestamp};
-use natgate_gateway::fleet::SliceOwner;
+use natgate_gateway::fleet::{FleetStatus, SliceOwner};
 use natgate_gateway::{Clock, List, Settings};
 use natgate_logs::Tenure;
 use serde_json::{Value, json};
@@ -18,6 +18,8 @@ use std::sync::{Arc, Weak};
 
 /// The means of a node of a pair to ask about slices, and to ask the other node.
 pub struct PairAsker {
+    /// Returns the state of the pair. `None`: the gateway stops.
+    pub state: Arc<dyn Fn() -> Option<FleetStatus> + Send + Sync>,
     /// Returns the owners of all slices that this node knows of, the latest last.
     pub owners: Arc<dyn Fn() -> Vec<SliceOwner> + Send + Sync>,
     /// Says if the nodes' clocks differ, a clause.

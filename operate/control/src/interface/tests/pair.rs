@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::partner_log::{NodeReply, PastQuestion};
-use natgate_gateway::fleet::SliceOwner;
+use natgate_gateway::fleet::{FleetStatus, SliceOwner, SliceSettings, SliceStatus};
 use natgate_logs::Span;
 use serde_json::json;
+use std::net::SocketAddrV4;
 
 /// Configuration of node a. `spool` is where its log should be.
 fn configuration(folder: &Path, spool: &Path) -> String {
@@ -37,7 +38,7 @@ fn unreadable(name: &str, reply: Result<NodeReply, String>) -> (World, PathBuf) 
     let reply = reply.map(|reply| reply.write());
     let log = Arc::new(move |_: Vec<u8>, _: &dyn Fn() -> bool| reply.clone());
     let (owners, clock_fault) = (Arc::new(Vec::<SliceOwner>::new), Arc::new(|| None::<String>));
-    let pair = PairAsker { owners, clock_fault, log };
+    let pair = PairAsker { state: Arc::new(|| None), owners, clock_fault, log };
     (World::of_pair(folder, &file, &settings, 0, Some(pair)), spool)
 }
 
@@ -83,4 +84,52 @@ fn a_node_that_cannot_read_its_log_asks_the_other_one_and_tells_it_no_path() {
     let reply = NodeReply::read(&bytes, &question).expect("a reply");
     assert!(!reply.searched && reply.answers.is_empty(), "{reply:?}");
     assert_eq!(reply.reason.as_deref(), Some("its log cannot be read"));
+}
+
+/// State of node a, which owns the first of its slices.
+fn state(settings: &Settings) -> FleetStatus {
+    let fleet = settings.fleet.as_ref().expect("it is one of a pair");
+    let slice = |slice: &SliceSettings| SliceStatus {
+        addresses: slice.addresses.clone(),
+        owner: Some(slice.owner.clone()),
+        role: if slice.owner == "a" { "owner" } else { "partner" },
+        assigns: slice.owner == "a",
+        ..SliceStatus::default()
+    };
+    FleetStatus {
+        node: fleet.node.clone(),
+        partner: fleet.partner.node.clone(),
+        slices: fleet.slices.iter().map(slice).collect(),
+        ..FleetStatus::default()
+    }
+}
+
+#[test]
+fn a_node_tells_copies_and_an_absent_partner() {
+    let folder = folder("copies");
+    let (file, spool) = (folder.join("natgate.toml"), folder.join("spool"));
+    std::fs::write(&file, configuration(&folder, &spool)).expect("the file can be written");
+    let settings = config::load(&file).unwrap_or_else(|problems| panic!("{problems:?}"));
+    let state = state(&settings);
+    let pair = PairAsker {
+        state: Arc::new(move || Some(state.clone())),
+        owners: Arc::new(Vec::new),
+        clock_fault: Arc::new(|| None),
+        log: Arc::new(|_: Vec<u8>, _: &dyn Fn() -> bool| Err("it is away".to_owned())),
+    };
+    let world = World::of_pair(folder, &file, &settings, 40, Some(pair));
+    let mappings = world.lines("/v1/mappings");
+    let is_other = |mapping: &Value| {
+        let external: SocketAddrV4 = mapping["external"].as_str()?.parse().ok()?;
+        Some(external.ip().octets()[3] >= 8)
+    };
+    assert!(mappings.iter().all(|one| one["copy"].as_bool() == is_other(one)), "{mappings:?}");
+    for copy in [false, true] {
+        assert!(mappings.iter().any(|one| one["copy"] == copy), "{mappings:?}");
+    }
+    let health = world.get("/v1/health");
+    assert_eq!(health["pair"]["owned"], json!([0]));
+    let problems = health["problems"].as_array().expect("a list");
+    let away = json!("node b is not heard; `natgate fleet status` tells more");
+    assert!(problems.contains(&away), "{health}");
 }
