@@ -80,23 +80,21 @@ fn runnable(args: &Args, configuration: Configuration) -> Result<Configuration, 
     }
 }
 
-/// What keeps a node of a pair from being heard by the other one: faults of its certificate, its
-/// key and its authorities.
+/// Faults of a node's certificate, key and authorities: with them the nodes do not connect. The
+/// validity of authorities does not count.
 fn faults(fleet: &FleetSettings) -> Vec<String> {
     let mut faults: Vec<String> =
         natgate_partner::faults(&link_settings(fleet)).iter().map(ToString::to_string).collect();
-    for path in [&fleet.certificate, &fleet.authorities] {
-        // A file that cannot be read is a fault already.
-        let lapsed = match Tls::validity(path) {
-            Ok(Validity::Until(time)) => format!("was valid until {time}"),
-            Ok(Validity::From(time)) => format!("is valid from {time} on"),
-            Ok(Validity::Now) | Err(_) => continue,
-        };
-        let path = path.display();
-        faults.push(format!(
-            "the certificate in {path} {lapsed}, so the nodes do not connect; put another in its \
-             place"
-        ));
-    }
+    // A file that cannot be read is a fault already.
+    let validity = fleet.certificate.is_file().then(|| Tls::validity(&fleet.certificate));
+    let lapsed = match validity {
+        Some(Ok(Validity::Until(time))) => format!("was valid until {time}"),
+        Some(Ok(Validity::From(time))) => format!("is valid from {time} on"),
+        Some(Ok(Validity::Now) | Err(_)) | None => return faults,
+    };
+    let path = fleet.certificate.display();
+    faults.push(format!(
+        "the certificate in {path} {lapsed}, so the nodes do not connect; put another in its place"
+    ));
     faults
 }

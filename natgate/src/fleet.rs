@@ -6,6 +6,7 @@ use crate::show::duration;
 use anyhow::anyhow;
 use natgate_cli::print;
 use natgate_control::socket::{Response, ask};
+use natgate_gateway::fleet::SliceStatus;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -24,10 +25,12 @@ refused while the nodes are connected. A restart of the other node says the same
 does its guardian after the end of its process.
 
 The exit code of `check` is 0 if every slice has one owner, and its copy is complete and younger
-than 5 s; otherwise 1, also during a move until the copy is complete. A slice that rests after a
-take-over is no fault. `check` names realms and gateways that a node lacks, and keys of pools,
-[nat64] and [dslite] in which the nodes differ: their mappings have no copy. It tells of hosts of
-NAT64 and DS-Lite for which the other node has no number.
+than 5 s; otherwise 1. In a drain or move it can be 0 until the owner changes; then it is 1 until
+the former owner has a complete copy. So a script waits first until `status --json` has `drains`
+false and `moves_to` null in each slice. A slice that rests after a take-over is no fault as soon as
+the other node is back and has a complete copy. `check` names realms and gateways that a node lacks,
+and keys of pools, [nat64] and [dslite] in which the nodes differ: their mappings have no copy. It
+tells of hosts of NAT64 and DS-Lite for which the other node has no number.
 
 Examples:
 natgate fleet status
@@ -101,14 +104,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     print(&match &args.what {
         _ if args.json => format!("{body}\n"),
-        What::Drain { node } if owns_nothing(&body) => {
+        What::Drain { node } if is_standby(&body) => {
             format!("node {node} owns no slice: nothing to do\n")
         }
         _ => text(&body),
     })?;
     if matches!(args.what, What::Check) && body["ok"] != true {
         let why = match only_moves(&body) {
-            true => "the pair is not whole before a move is complete",
+            true => "the pair is not whole: a move is not complete yet",
             false => "the pair is not whole",
         };
         return Err(anyhow!(why).into());
@@ -129,14 +132,17 @@ fn slices(body: &Value) -> &[Value] {
     body["slices"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// True if the node that answers is the owner of no slice. A slice that drains is still its own.
-fn owns_nothing(body: &Value) -> bool {
-    slices(body).iter().all(|slice| slice["role"] != "owner")
+/// True if the other node owns all slices. A slice that drains still has its former owner.
+fn is_standby(body: &Value) -> bool {
+    slices(body).iter().all(|slice| slice["role"] == "partner")
 }
 
 /// True if all faults are those of slices that move.
 fn only_moves(body: &Value) -> bool {
-    slices(body).iter().all(|slice| slice["fault"].is_null() || slice["moves_to"].is_string())
+    slices(body).iter().all(|slice| {
+        let fault = slice["moves_to"].as_str().map(SliceStatus::move_fault);
+        slice["fault"].is_null() || slice["fault"].as_str() == fault.as_deref()
+    })
 }
 
 /// The tunnel for people.
@@ -184,7 +190,7 @@ fn slice_text(slice: &Value) -> String {
     ])
 }
 
-/// What will change in a slice by itself.
+/// Changes of a slice that need no command.
 fn change_text(slice: &Value) -> String {
     let (number, mut text) = (&slice["slice"], String::new());
     // Writing to a string does not fail.
@@ -196,6 +202,9 @@ fn change_text(slice: &Value) -> String {
     }
     if let Some(node) = slice["moves_to"].as_str().filter(|_| slice["fault"].is_null()) {
         let _ = writeln!(text, "slice {number} moves to node {node}");
+    }
+    if slice["drains"] == true && slice["moves_to"].is_null() {
+        let _ = writeln!(text, "slice {number} drains; it moves when the nodes are connected");
     }
     text
 }
@@ -295,5 +304,27 @@ mod tests {
         assert!(only_moves(&state));
         state["slices"][1]["fault"] = "its copy is older than 5 s".into();
         assert!(!only_moves(&state));
+        state["slices"][1]["fault"] = Value::Null;
+        state["slices"][0]["fault"] = "both nodes say that they own it".into();
+        assert!(!only_moves(&state));
+    }
+
+    #[test]
+    fn a_drain_without_the_other_node_is_told() {
+        let mut state = state();
+        state["slices"][0]["drains"] = true.into();
+        let line = "\nslice 0 drains; it moves when the nodes are connected\n";
+        assert!(text(&state).contains(line));
+        state["slices"][0]["moves_to"] = "a".into();
+        assert!(!text(&state).contains(line));
+    }
+
+    #[test]
+    fn a_drain_has_nothing_to_do_only_if_the_other_node_owns_all() {
+        let mut state = state();
+        for (role, expected) in [("partner", true), ("unknown", false), ("yielding", false)] {
+            state["slices"][0]["role"] = role.into();
+            assert_eq!(is_standby(&state), expected, "{role}");
+        }
     }
 }

@@ -20,6 +20,7 @@ use rustls::{
     SignatureScheme,
 };
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -253,6 +254,7 @@ fn provider() -> Arc<CryptoProvider> {
 /// The certificates of a file, of which there is at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, LinkError> {
     let wrong = |error| unusable(path, "certificate", error);
+    check_kind(path)?;
     let all = CertificateDer::pem_file_iter(path).map_err(wrong)?;
     let all: Vec<_> = all.collect::<Result<_, _>>().map_err(wrong)?;
     match all.is_empty() {
@@ -262,7 +264,16 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, LinkError> 
 }
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, LinkError> {
+    check_kind(path)?;
     PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(path, "private key", error))
+}
+
+/// Refuses what is no regular file: reading a FIFO does not end.
+fn check_kind(path: &Path) -> Result<(), LinkError> {
+    let refused = || io::Error::other("it is no regular file");
+    fs::metadata(path)
+        .and_then(|file| if file.is_file() { Ok(()) } else { Err(refused()) })
+        .map_err(|error| LinkError::Unreadable(path.to_owned(), error))
 }
 
 fn unusable(path: &Path, what: &'static str, error: pem::Error) -> LinkError {

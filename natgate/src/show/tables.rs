@@ -368,9 +368,11 @@ fn of_pair(pair: &Value) -> Option<(String, String)> {
         ["node", "partner", "state"].map(|key| pair[key].as_str().unwrap_or_default());
     let owned = pair["owned"].as_array()?;
     let numbers: Vec<String> = owned.iter().map(Value::to_string).collect();
+    let are_owned = pair["unowned"].as_array().is_some_and(Vec::is_empty);
+    let is_standby = state == "connected" && are_owned;
     let mut text = state.to_owned();
     text += &match &numbers[..] {
-        [] if state == "connected" => format!(", node {node} is standby: owns no slice"),
+        [] if is_standby => format!(", node {node} is standby: owns no slice"),
         [] => format!(", node {node} owns no slice"),
         [one] => format!(", node {node} owns slice {one}"),
         some if some.len() <= 8 => format!(", node {node} owns slices {}", some.join(", ")),
@@ -440,19 +442,22 @@ mod tests {
 
     #[test]
     fn health_tells_what_a_node_of_a_pair_owns() {
-        let told = |owned: &[u32], state: &str, resting: Value| {
+        let told = |owned: &[u32], state: &str, resting: Value, unowned: &[u32]| {
             let pair = json!({
-                "node": "a", "partner": "b", "state": state, "owned": owned, "resting": resting,
+                "node": "a", "partner": "b", "state": state, "owned": owned, "unowned": unowned,
+                "resting": resting,
             });
             let text = health(&json!({ "ok": true, "pair": pair }));
             let line = text.lines().find(|line| line.starts_with("pair ")).expect("a line");
             line.split_whitespace().collect::<Vec<_>>().join(" ")
         };
-        let standby = told(&[], "connected", json!([]));
+        let standby = told(&[], "connected", json!([]), &[]);
         assert_eq!(standby, "pair with node b connected, node a is standby: owns no slice");
-        let unknown = told(&[], "away", json!([]));
-        assert_eq!(unknown, "pair with node b away, node a owns no slice");
-        let resting = told(&[0, 3], "ended", json!([{ "slice": 3, "rests_s": 87.2 }]));
+        let away = told(&[], "away", json!([]), &[]);
+        assert_eq!(away, "pair with node b away, node a owns no slice");
+        let unknown = told(&[], "connected", json!([]), &[1]);
+        assert_eq!(unknown, "pair with node b connected, node a owns no slice");
+        let resting = told(&[0, 3], "ended", json!([{ "slice": 3, "rests_s": 87.2 }]), &[]);
         let expected = "pair with node b ended, node a owns slices 0, 3, slice 3 rests for 1m27s";
         assert_eq!(resting, expected);
         assert!(!health(&json!({ "ok": true, "pair": null })).contains("pair"));

@@ -30,6 +30,9 @@ const ATTEMPTS: Duration = Duration::from_secs(4);
 /// Interval of heartbeats.
 const BEATS: Duration = Duration::from_millis(100);
 
+/// Longest time for which a copy may be incomplete because of a planned move.
+const MOVE: Duration = Duration::from_secs(60);
+
 /// Starts of this node that a partner may know of and this node may not.
 const MOST_STARTS: u64 = 1 << 20;
 
@@ -54,6 +57,8 @@ pub(super) struct Decisions {
     is_given: bool,
     /// The epoch that began with the last planned move, and the start of the partner at that time.
     moved: Option<(Epoch, Boot)>,
+    /// The start of the latest drain, or the time of the latest planned move.
+    moves_from: Timestamp,
     /// A change of owner that is reported when all workers have its streams.
     change: Option<SliceChange>,
     /// The latest owner that was reported, and the epoch.
@@ -132,7 +137,7 @@ impl Lead {
             }
         }
         if let Some(view) = link.heard() {
-            self.hear_view(&view);
+            self.hear_view(now, &view);
         }
         // What the partner sent before its end counts.
         if !self.has_more
@@ -159,7 +164,7 @@ impl Lead {
     }
 
     /// Hears a view of the partner. If it changes this node's view, the partner is told at once.
-    fn hear_view(&mut self, bytes: &[u8]) {
+    fn hear_view(&mut self, now: Timestamp, bytes: &[u8]) {
         let Some(view) = View::read(bytes) else {
             self.refused_views += 1;
             return;
@@ -192,6 +197,7 @@ impl Lead {
             self.slices[number].is_given |= is_given;
             if is_given {
                 self.slices[number].moved = Some((self.ownership.epoch(number), view.from));
+                self.slices[number].moves_from = now;
             }
         }
         if self.ownership.view() != former {
@@ -279,6 +285,7 @@ impl Lead {
         match (ownership.drains(number), order.drain) {
             (true, 0) => {
                 slice.drains += 1;
+                slice.moves_from = now;
                 slice.ends_from = now;
                 order.drain = slice.drains;
             }
@@ -331,6 +338,7 @@ impl Lead {
                 let epoch = self.ownership.epoch(number);
                 self.slices[number].order.gave = Some((epoch, now));
                 self.slices[number].moved = Some((epoch, stream.to));
+                self.slices[number].moves_from = now;
                 self.next_view = Timestamp(0);
                 is_given = true;
             }
@@ -434,6 +442,9 @@ impl Lead {
             true => Some(settings.this().other()),
             false => owner.filter(|_| has_moved),
         };
+        // A drain that was just requested has not begun.
+        let is_begun = decisions.order.drain > 0 || !ownership.drains(number);
+        let is_old = is_begun && now.since(decisions.moves_from) > MOVE;
         SliceStatus {
             addresses: settings.slices[number].addresses.clone(),
             home: settings.slices[number].owner.clone(),
@@ -449,6 +460,7 @@ impl Lead {
             rests: decisions.rests_until.map(|until| until.since(now)),
             drains: ownership.drains(number),
             moves_to: moves_to.map(name),
+            is_move_overdue: moves_to.is_some() && is_old,
             passes: false,
             is_complete: figures.is_complete,
             age: figures.completed.map(|at| now.since(at)),

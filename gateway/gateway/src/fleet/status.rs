@@ -134,6 +134,8 @@ pub struct SliceStatus {
     /// Name of the node that a planned move leads to; `None`: no move goes on. It ends when the
     /// former owner has a complete copy.
     pub moves_to: Option<String>,
+    /// True if that move has gone on for longer than a minute.
+    pub is_move_overdue: bool,
     /// True if this node passes packets of the slice on to its owner.
     pub passes: bool,
     /// True if the copy is complete, as far as this node knows.
@@ -162,6 +164,16 @@ impl SliceStatus {
     /// Largest age of a copy that counts as present.
     const PRESENT: Duration = Duration::from_secs(5);
 
+    /// The fault of a slice whose only fault is a planned move to this node.
+    pub fn move_fault(node: &str) -> String {
+        format!("it moves to node {node}; its copy is not complete yet")
+    }
+
+    /// True if nothing is wrong but a planned move, which ends by itself.
+    pub fn only_moves(&self) -> bool {
+        self.moves_to.as_ref().is_some_and(|node| self.fault() == Some(Self::move_fault(node)))
+    }
+
     /// The first thing that is wrong with the slice; `None`: nothing is. During a move it is that
     /// the copy is not complete yet.
     pub fn fault(&self) -> Option<String> {
@@ -173,10 +185,9 @@ impl SliceStatus {
             Some("no node is known to own it".into())
         } else if let Some(refused) = self.refusal.text(who) {
             Some(refused)
-        } else if let Some(node) = self.moves_to.as_ref().filter(|_| !self.is_complete) {
-            Some(format!("it moves to node {node}; its copy is not complete yet"))
         } else if !self.is_complete {
-            Some("its copy is not complete".into())
+            let node = self.moves_to.as_ref().filter(|_| !self.is_move_overdue);
+            Some(node.map_or("its copy is not complete".into(), |node| Self::move_fault(node)))
         } else if !is_present {
             Some("its copy is older than 5 s".into())
         } else {

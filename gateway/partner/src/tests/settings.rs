@@ -3,6 +3,7 @@
 use super::rig::{Authority, NOBODY, Rig};
 use crate::{LinkError, Settings, faults, start};
 use std::fs;
+use std::process::Command;
 
 fn refusal(settings: &Settings) -> LinkError {
     start(settings).map(drop).expect_err("it cannot start")
@@ -45,6 +46,13 @@ fn all_faults_of_the_files_are_told_together() {
         matches!(&other[..], [LinkError::Unreadable(..), LinkError::NotNamed { .. }]),
         "{other:?}"
     );
+    // A file that is none is not read: reading a FIFO does not end.
+    let fifo = rig.file("fifo", "pem");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    let [certificate, key, authorities] = [0; 3].map(|_| fifo.clone());
+    let of_fifos = faults(&Settings { certificate, key, authorities, ..good.clone() });
+    let are_refused = of_fifos.iter().all(|fault| matches!(fault, LinkError::Unreadable(..)));
+    assert!(are_refused && of_fifos.len() == 3, "{of_fifos:?}");
     let name = faults(&Settings { partner: "a b".to_owned(), ..good });
     assert!(matches!(&name[..], [LinkError::Name(_)]), "{name:?}");
 }

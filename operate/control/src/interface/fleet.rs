@@ -202,6 +202,7 @@ mod tests {
             rests: None,
             drains: false,
             moves_to: None,
+            is_move_overdue: false,
             passes: false,
             is_complete: false,
             age: None,

@@ -17,7 +17,7 @@ use natgate_engine::{
     AddressRange, BlockInfo, MappingInfo, Match, Prefix, Rule, RuleAction, SessionInfo, Side,
     SubscriberInfo, Timestamp,
 };
-use natgate_gateway::fleet::FleetStatus;
+use natgate_gateway::fleet::{FleetStatus, SliceStatus};
 use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{List, Listed, Route, RuleAlgs, Settings};
 use natgate_ipv6::Prefix6;
@@ -55,15 +55,15 @@ pub(super) async fn mappings(
     Ok(list.answer("mappings", asked.limit, &headers))
 }
 
-/// Addresses of the slices of a pair that this node does not own. `None`: there is no pair.
+/// Addresses of the slices of a pair that the other node owns. `None`: there is no pair.
 async fn copied(interface: &Arc<Interface>) -> Result<Option<Vec<AddressRange>>, Response> {
     let Some(state) = interface.pair.as_ref().map(|pair| Arc::clone(&pair.state)) else {
         return Ok(None);
     };
     let status = blocking(move || state()).await?;
     let others = |status: FleetStatus| -> Vec<AddressRange> {
-        let slices = status.slices.into_iter().filter(|slice| slice.role != "owner");
-        slices.flat_map(|slice| slice.addresses).collect()
+        let is_other = |slice: &SliceStatus| matches!(slice.role, "partner" | "yielding");
+        status.slices.into_iter().filter(is_other).flat_map(|slice| slice.addresses).collect()
     };
     Ok(status.map(others))
 }

@@ -1,4 +1,4 @@
-//! The meaning of `[fleet]` and `[[slice]]`: the nodes, their slices, and the price of a hold-down.
+//! The meaning of `[fleet]` and `[[slice]]`: the nodes, their slices, and the ports that rest.
 
 use super::Meaning;
 use super::text::{grouped, list};
@@ -44,8 +44,10 @@ pub struct PairMeaning {
 impl PairMeaning {
     pub(super) fn of(settings: &Settings) -> Option<Self> {
         let fleet = settings.fleet.as_ref()?;
-        let slices: Vec<SliceMeaning> =
-            fleet.slices.iter().map(|slice| meaning(&settings.engine, slice)).collect();
+        let ports: Vec<u64> =
+            settings.engine.pools.iter().map(|pool| u64::from(pool.ports_used())).collect();
+        let meaning = |slice| meaning(&settings.engine, &ports, slice);
+        let slices: Vec<SliceMeaning> = fleet.slices.iter().map(meaning).collect();
         let ports = |node: &String| -> u64 {
             slices.iter().filter(|slice| slice.owner == *node).map(|slice| slice.ports).sum()
         };
@@ -60,11 +62,12 @@ impl PairMeaning {
     }
 }
 
-fn meaning(config: &Config, slice: &SliceSettings) -> SliceMeaning {
+/// The meaning of a slice. `ports`: those of each pool's addresses.
+fn meaning(config: &Config, ports: &[u64], slice: &SliceSettings) -> SliceMeaning {
     let is_in = |address: Ipv4Addr| slice.addresses.iter().any(|range| range.contains(address));
-    let ports = config.pools.iter().map(|pool| {
+    let ports = config.pools.iter().zip(ports).map(|(pool, ports)| {
         let serving = pool.each_address().filter(|address| !pool.is_draining(*address));
-        serving.filter(|address| is_in(*address)).count() as u64 * u64::from(pool.ports_used())
+        serving.filter(|address| is_in(*address)).count() as u64 * ports
     });
     SliceMeaning {
         addresses: slice.addresses.iter().copied().map(show_range).collect(),
@@ -74,7 +77,7 @@ fn meaning(config: &Config, slice: &SliceSettings) -> SliceMeaning {
 }
 
 impl Meaning {
-    /// Writes the nodes, the slices and the price of a hold-down, if the gateway is one of a pair.
+    /// Writes the nodes, the slices and the ports that rest, if the gateway is one of a pair.
     pub(super) fn of_pair(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (Some(pair), Some(fleet)) = (&self.pair, &self.settings.fleet) else { return Ok(()) };
         let FleetSettings { node, listen, partner, slices, .. } = fleet;
@@ -94,13 +97,15 @@ impl Meaning {
         match (pair.partner_ports, pair.own_ports) {
             (0, _) => writeln!(f, "  after the end of node {other} no slice rests: it owns none"),
             (ports, own) => {
-                let ports = grouped(ports);
                 write!(f, "  after the end of node {other} its slices rest for {hold_down}: ")?;
-                let rest = match own {
-                    0 => "there are no others".to_owned(),
-                    own => format!("they get the {} ports of node {node}", grouped(own)),
-                };
-                writeln!(f, "new mappings get none of {ports} ports a protocol; {rest}")
+                writeln!(f, "{} ports a protocol", grouped(ports))?;
+                match own {
+                    0 => writeln!(f, "  new mappings get no port meanwhile"),
+                    own => {
+                        let own = grouped(own);
+                        writeln!(f, "  new mappings get the {own} ports of node {node} meanwhile")
+                    }
+                }
             }
         }
     }

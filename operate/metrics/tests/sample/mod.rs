@@ -87,6 +87,7 @@ fn pair() -> FleetStatus {
         rests: None,
         drains: false,
         moves_to: None,
+        is_move_overdue: false,
         passes: false,
         is_complete: true,
         age: Some(Duration::from_millis(1500)),

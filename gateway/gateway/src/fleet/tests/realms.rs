@@ -123,6 +123,12 @@ fn a_copy_of_a_realm_that_the_partner_lacks_is_refused_and_comes_after_a_reload(
     pair.run(2.0);
     assert_eq!(pair.b().status().slices[0].role, "partner", "the slice waits for the realm");
     assert_eq!(said(&pair, 0), epoch | tunnel::CLOSED, "new mappings are better made elsewhere");
+    for is_overdue in [false, true] {
+        let slice = &pair.a().status().slices[0];
+        assert_eq!((slice.moves_to.as_deref(), slice.is_move_overdue), (Some("b"), is_overdue));
+        assert!(slice.fault().is_some_and(|fault| fault == told) && !slice.only_moves());
+        pair.run(60.0);
+    }
     pair.b().reload_realms(&["green", "red", "blue"]);
     pair.run(1.5);
     assert!(pair.b().answer(red, None).is_some_and(|(realm, _)| realm == "red"));

@@ -25,20 +25,22 @@ pub(super) fn pair(status: &FleetStatus, alarms: &mut Vec<Alarm>) -> Value {
         "away" => Some(format!("node {partner} is not heard")),
         _ => None,
     };
-    let are_assigned = slices.iter().any(|slice| slice.assigns);
-    alarms.extend(absence.as_ref().map(|absence| match are_assigned {
-        true => Alarm::warning(told(absence.clone())),
-        // New mappings find no port.
-        false => Alarm::critical(told(absence.clone())),
+    let owned = numbers(&|slice| slice.role == "owner");
+    let unowned = numbers(&|slice| slice.owner.is_none());
+    // New mappings find no port here, or no node may have the slice.
+    let is_critical =
+        !owned.is_empty() && !slices.iter().any(|slice| slice.assigns) || !unowned.is_empty();
+    alarms.extend(absence.as_ref().map(|absence| match is_critical {
+        true => Alarm::critical(told(absence.clone())),
+        false => Alarm::warning(told(absence.clone())),
     }));
     let disputed = numbers(&|slice| slice.is_disputed);
     alarms.extend(named(&disputed).map(|it| Alarm::critical(told(it + " two owners"))));
     // Without the partner, copies get old, and a node that has started knows no owner.
     if absence.is_none() {
-        let unowned = numbers(&|slice| slice.owner.is_none());
         alarms.extend(named(&unowned).map(|it| Alarm::critical(told(it + " no known owner"))));
         let incomplete = numbers(&|slice| {
-            let is_other = slice.is_disputed || slice.owner.is_none() || slice.moves_to.is_some();
+            let is_other = slice.is_disputed || slice.owner.is_none() || slice.only_moves();
             !is_other && slice.fault().is_some()
         });
         alarms.extend(named(&incomplete).map(|it| Alarm::warning(told(it + " no complete copy"))));
@@ -50,7 +52,8 @@ pub(super) fn pair(status: &FleetStatus, alarms: &mut Vec<Alarm>) -> Value {
         "node": node,
         "partner": partner,
         "state": state,
-        "owned": numbers(&|slice| slice.role == "owner"),
+        "owned": owned,
+        "unowned": unowned,
         "resting": resting.collect::<Vec<_>>(),
     })
 }
@@ -70,7 +73,7 @@ fn named(slices: &[usize]) -> Option<String> {
 mod tests {
     use super::super::alarms::Severity;
     use super::*;
-    use natgate_gateway::fleet::LinkStatus;
+    use natgate_gateway::fleet::{LinkStatus, Refusal};
     use std::time::Duration;
 
     fn slice(owner: &str, assigns: bool) -> SliceStatus {
@@ -112,7 +115,8 @@ mod tests {
     fn a_pair_without_trouble_is_well_also_in_standby_and_while_slices_rest_and_move() {
         let standby = raises(&node(vec![slice("b", false)]), &[]);
         let expected = json!({
-            "node": "a", "partner": "b", "state": "connected", "owned": [], "resting": [],
+            "node": "a", "partner": "b", "state": "connected", "owned": [], "unowned": [],
+            "resting": [],
         });
         assert_eq!(standby, expected);
         let rests = Some(Duration::from_secs(90));
@@ -133,9 +137,32 @@ mod tests {
         assert_eq!(object["state"], "away");
         status.slices[0].assigns = false;
         raises(&status, &[(Severity::Critical, "node b is not heard")]);
+        let mut standby = node(vec![slice("b", false); 2]);
+        standby.link.connected = None;
+        raises(&standby, &[(Severity::Warning, "node b is not heard")]);
+        standby.slices[1].owner = None;
+        let object = raises(&standby, &[(Severity::Critical, "node b is not heard")]);
+        assert_eq!(object["unowned"], json!([1]));
         status.has_partner_ended = true;
         let object = raises(&status, &[(Severity::Critical, "the process of node b has ended")]);
         assert_eq!(object["state"], "ended");
+    }
+
+    #[test]
+    fn a_drain_that_does_not_end_and_one_that_is_refused_raise_an_alarm() {
+        let moving = SliceStatus {
+            moves_to: Some("b".into()),
+            is_complete: false,
+            drains: true,
+            ..slice("a", true)
+        };
+        raises(&node(vec![moving.clone()]), &[]);
+        let overdue = SliceStatus { is_move_overdue: true, ..moving.clone() };
+        let refusal = Refusal { without_realm: 1, ..Refusal::default() };
+        for slice in [overdue, SliceStatus { refusal, ..moving }] {
+            let alarm = (Severity::Warning, "slice 0 has no complete copy");
+            raises(&node(vec![slice]), &[alarm]);
+        }
     }
 
     #[test]
