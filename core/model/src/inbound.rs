@@ -98,8 +98,11 @@ impl Model {
         if packet.direction != Direction::Hairpin {
             self.hop(packet, self.mtu(Side::Inside, key.realm))?; // 4.19
         }
-        if !known {
-            self.room_for_session(key, remote, Side::Outside)?;
+        if !known && let Err(reason) = self.room_for_session(key, remote, Side::Outside) {
+            if reason == DropReason::NoMapping {
+                self.note_refused(packet, external, remote); // 3.25
+            }
+            return Err(reason);
         }
         self.touch(key, (remote, seen), Side::Outside, Segment::of(&packet.bytes));
         set_near(&mut packet.bytes, Side::Outside, key.internal); // 4.24
