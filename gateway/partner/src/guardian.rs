@@ -6,14 +6,9 @@
 
 use crate::limits::GUARDIAN_TIME;
 use crate::shared::{Shared, count};
-use crate::transport::{GUARDIAN, NOTED, protocol};
+use crate::transport::NOTED;
 use quinn::Connection;
 use tokio::time::timeout;
-
-/// True for a connection of a guardian.
-pub(crate) fn is_of(connection: &Connection) -> bool {
-    protocol(connection).is_some_and(|name| name == GUARDIAN)
-}
 
 /// Hears a guardian of the partner.
 pub(crate) async fn hear(shared: &Shared, connection: &Connection) {

@@ -10,17 +10,12 @@
 use crate::dialer::Destination;
 use crate::limits::{HANDSHAKE, KNOCKS};
 use crate::shared::Shared;
-use crate::transport::{KNOCK, NOTED, protocol, refusal};
+use crate::transport::{NOTED, refusal};
 use quinn::{ClientConfig, ConnectError, Connection, Endpoint};
 use std::sync::Arc;
 use tokio::select;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-
-/// True for a connection that is a knock.
-pub(crate) fn is_one(connection: &Connection) -> bool {
-    protocol(connection).is_some_and(|name| name == KNOCK)
-}
 
 /// Hears a knock of the partner.
 pub(crate) fn hear(shared: &Shared, connection: &Connection) {

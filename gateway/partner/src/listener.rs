@@ -9,7 +9,7 @@ use crate::knock;
 use crate::limits::{FAILED_HANDSHAKE, HANDSHAKE, HANDSHAKES};
 use crate::outbound::signal;
 use crate::shared::{Shared, count};
-use crate::transport::{NO_VERSION, version};
+use crate::transport::{GUARDIAN, KNOCK, NO_VERSION, is_of, version};
 use quinn::{ConnectionError, Endpoint, Incoming, TransportErrorCode};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -41,11 +41,11 @@ async fn greet(shared: Arc<Shared>, incoming: Incoming, place: OwnedSemaphorePer
     let address = incoming.remote_address();
     let handshake = async { incoming.accept()?.await };
     match timeout(HANDSHAKE, handshake).await {
-        Ok(Ok(connection)) if guardian::is_of(&connection) => {
+        Ok(Ok(connection)) if is_of(&connection, GUARDIAN) => {
             guardian::hear(&shared, &connection).await;
             return;
         }
-        Ok(Ok(connection)) if knock::is_one(&connection) => {
+        Ok(Ok(connection)) if is_of(&connection, KNOCK) => {
             knock::hear(&shared, &connection);
             return;
         }

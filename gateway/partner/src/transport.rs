@@ -54,6 +54,11 @@ pub(crate) fn protocol(connection: &Connection) -> Option<Vec<u8>> {
     connection.handshake_data()?.downcast::<HandshakeData>().ok()?.protocol
 }
 
+/// True if both sides have agreed on a protocol with this name.
+pub(crate) fn is_of(connection: &Connection, name: &[u8]) -> bool {
+    protocol(connection).is_some_and(|agreed| agreed == name)
+}
+
 pub(crate) fn transport() -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport

@@ -84,9 +84,7 @@ impl Pace {
             }
         }
     }
-}
 
-impl Pace {
     /// All packets of a confirmation have been noted: the last ones tell the rate best.
     pub(super) fn end_confirmation(&mut self) {
         if let Some(found) = self.found.take() {
@@ -152,11 +150,14 @@ mod tests {
 
         /// The partner confirms the next packet after some time.
         fn confirm(&mut self, after: u64) {
+            self.confirm_all(self.confirmed + 1, after);
+        }
+
+        /// The partner confirms the packets up to this number after some time.
+        fn confirm_all(&mut self, number: u64, after: u64) {
             self.now += after;
-            self.confirmed += 1;
-            let below = self.confirmed + 1;
-            let number = self.confirmed;
-            let bits = Vec::new();
+            self.confirmed = number;
+            let (below, bits) = (number + 1, Vec::new());
             let confirmation = Confirmation { number, missing: 0, is_swept: true, below, bits };
             self.sender.confirm(0, &confirmation, self.now);
         }
@@ -212,13 +213,7 @@ mod tests {
             let all = slow.send();
             // Of all that are on their way one of four arrives.
             slow.sender.note_unsent(all as usize * 3 / 4, slow.now);
-            slow.confirmed = slow.sent - all + all / 4;
-            slow.now += 2 * LATE;
-            let number = slow.confirmed;
-            let below = number + 1;
-            let confirmation =
-                Confirmation { number, missing: 0, is_swept: true, below, bits: Vec::new() };
-            slow.sender.confirm(0, &confirmation, slow.now);
+            slow.confirm_all(slow.sent - all + all / 4, 2 * LATE);
             slow.confirmed = slow.sent;
         }
         assert!(slow.send() < FIRST / 2);
