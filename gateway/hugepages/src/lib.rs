@@ -7,6 +7,9 @@
 //! allocations, and those that the kernel refuses. Memory is taken when it is first touched, except
 //! for reserved huge pages, which the kernel sets aside at once.
 //!
+//! A large allocation that grows is moved to its new place, not copied, unless the program has
+//! reserved huge pages: the kernel does not extend these.
+//!
 //! ```
 //! use natgate_hugepages::{HUGE_PAGE, LARGE, LargePages, prefetch};
 //!
@@ -21,11 +24,13 @@
 
 use libc::{
     MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FAILED, MAP_HUGE_2MB, MAP_HUGETLB, MAP_NORESERVE,
-    MAP_PRIVATE, PROT_READ, PROT_WRITE, madvise, mmap, munmap,
+    MAP_PRIVATE, MREMAP_FIXED, MREMAP_MAYMOVE, PROT_READ, PROT_WRITE, madvise, mmap, mremap,
+    munmap,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Size of a huge page, bytes.
 pub const HUGE_PAGE: usize = 2 << 20;
@@ -39,6 +44,9 @@ pub struct LargePages;
 
 /// Called with the size of an allocation that failed, bytes, before the program learns of it.
 static EXHAUSTED: OnceLock<fn(usize)> = OnceLock::new();
+
+/// True if a block has reserved huge pages.
+static HAS_RESERVED: AtomicBool = AtomicBool::new(false);
 
 /// Sets the function that is called when an allocation fails, with its size in bytes. The function
 /// may end the process; it must not allocate. Further calls change nothing.
@@ -104,9 +112,9 @@ fn rounded(size: usize) -> Option<usize> {
     size.checked_next_multiple_of(HUGE_PAGE)
 }
 
-// SAFETY: a block belongs to the system allocator, or is a private mapping that is at least as long
-// as asked for, aligned to a huge page, zero, and unmapped exactly once, by `dealloc`. The layout
-// alone decides which of the two it is.
+// SAFETY: a block belongs to the system allocator, or is one private mapping that is at least as
+// long as asked for, aligned to a huge page, and zero where it was never written. `dealloc` unmaps
+// it; `realloc` cuts or moves it. The layout alone decides which of the two it is.
 unsafe impl GlobalAlloc for LargePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout) {
@@ -134,6 +142,69 @@ unsafe impl GlobalAlloc for LargePages {
         // SAFETY: the caller's promises are passed on.
         unsafe { System.dealloc(block, layout) }
     }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller promises that the size, rounded up to the alignment, is no overflow.
+        let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        // SAFETY: the caller's promises are passed on. A block that is moved or cut is a mapping of
+        // this size, and the caller does not use its former address any more.
+        unsafe {
+            let moved = match (is_large(layout), is_large(new)) {
+                (false, false) => return checked(System.realloc(block, layout, size), new),
+                (true, true) => resize(block, layout.size(), size),
+                _ => null_mut(),
+            };
+            if moved.is_null() { self.copy(block, layout, new) } else { moved }
+        }
+    }
+}
+
+impl LargePages {
+    /// Copies a block to one of another size.
+    ///
+    /// # Safety
+    /// As for [`GlobalAlloc::realloc`].
+    unsafe fn copy(&self, block: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
+        // SAFETY: the new block is another one, and both are as long as the shorter of them.
+        unsafe {
+            let other = self.alloc(new);
+            if !other.is_null() {
+                other.copy_from_nonoverlapping(block, layout.size().min(new.size()));
+                self.dealloc(block, layout);
+            }
+            other
+        }
+    }
+}
+
+/// Gives a mapping another size: cuts it, or moves its pages to a place where it can be longer.
+/// What is new is zero. Returns its address; null, with the block as before, if the kernel refuses.
+///
+/// # Safety
+/// The block is a mapping of [`map`] with the former size, and nobody uses its address afterwards.
+unsafe fn resize(block: *mut u8, former: usize, size: usize) -> *mut u8 {
+    let former = rounded(former).expect("it was allocated");
+    let Some(size) = rounded(size) else { return null_mut() };
+    if size <= former {
+        if size < former {
+            // SAFETY: what is cut off lies within the mapping.
+            unsafe { munmap(block.add(size).cast(), former - size) };
+        }
+        return block;
+    }
+    if HAS_RESERVED.load(Ordering::Relaxed) {
+        return null_mut();
+    }
+    let place = map_ordinary(size);
+    if place.is_null() {
+        return place;
+    }
+    let flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+    // SAFETY: the target is a mapping of this size that nobody else has.
+    let moved = unsafe { mremap(block.cast(), former, size, flags, place) };
+    // If it fails, the kernel may have unmapped the target, and another thread may have got the
+    // addresses. So the target is left: it is no memory, because nobody has touched it.
+    if moved == MAP_FAILED { null_mut() } else { place }
 }
 
 /// Creates a zeroed mapping at a huge page's boundary; null if there is no such memory.
@@ -141,8 +212,14 @@ fn map(size: usize) -> *mut u8 {
     let Some(size) = rounded(size) else { return null_mut() };
     let reserved = map_anonymous(size, MAP_HUGETLB | MAP_HUGE_2MB);
     if !reserved.is_null() {
+        HAS_RESERVED.store(true, Ordering::Relaxed);
         return reserved;
     }
+    map_ordinary(size)
+}
+
+/// As [`map`], without reserved huge pages, for a multiple of a huge page's size.
+fn map_ordinary(size: usize) -> *mut u8 {
     let Some(longer) = size.checked_add(HUGE_PAGE) else { return null_mut() };
     let start = map_anonymous(longer, MAP_NORESERVE);
     if start.is_null() {
@@ -205,6 +282,62 @@ mod tests {
             let grown = LargePages.realloc(block, layout(old), new);
             assert!((0..old).step_by(4096).all(|at| *grown.add(at) == 9));
             LargePages.dealloc(grown, layout(new));
+        }
+    }
+
+    /// Page faults of this thread so far that read nothing from a disk.
+    fn faults() -> i64 {
+        // SAFETY: the structure is plain numbers, and the call fills it.
+        unsafe {
+            let mut usage = std::mem::zeroed::<libc::rusage>();
+            assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
+            usage.ru_minflt
+        }
+    }
+
+    /// A copy would touch each page of the new block.
+    #[test]
+    fn a_large_block_is_moved_when_it_grows() {
+        let sizes = [16, 17, 64, 63, 20, 128].map(|pages| pages * HUGE_PAGE + 12345);
+        let mut size = sizes[0];
+        // SAFETY: as above; the block is written within.
+        unsafe {
+            let mut block = LargePages.alloc(layout(size));
+            block.write_bytes(9, size);
+            let mut written = size;
+            for new in sizes {
+                let before = faults();
+                block = LargePages.realloc(block, layout(size), new);
+                assert!(faults() - before < 8, "{size} to {new}");
+                (size, written) = (new, written.min(new));
+                assert_eq!(block.addr() % HUGE_PAGE, 0);
+                assert!((0..written).step_by(4096).all(|at| *block.add(at) == 9));
+                block.add(written).write_bytes(9, size - written);
+                written = size;
+            }
+            LargePages.dealloc(block, layout(size));
+        }
+    }
+
+    #[test]
+    fn a_block_keeps_its_bytes_on_its_way_from_small_to_large_and_back() {
+        let sizes = [100, 1 << 20, LARGE, LARGE + HUGE_PAGE, 5000, 3 * LARGE, LARGE - 1, 10];
+        let mut vector: Vec<u8> = vec![7; 10];
+        // SAFETY: as above.
+        unsafe {
+            let mut block = LargePages.alloc(layout(10));
+            block.copy_from_nonoverlapping(vector.as_ptr(), 10);
+            let mut size = 10;
+            for (mark, new) in (1..).zip(sizes) {
+                block = LargePages.realloc(block, layout(size), new);
+                vector.resize(new, mark);
+                if new > size {
+                    block.add(size).write_bytes(mark, new - size);
+                }
+                size = new;
+                assert!(std::slice::from_raw_parts(block, size) == vector, "{size}");
+            }
+            LargePages.dealloc(block, layout(size));
         }
     }
 
