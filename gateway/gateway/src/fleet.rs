@@ -248,6 +248,7 @@ impl Fleet {
         self.ports.take_blocks(engine);
         let requests = self.slices.iter_mut().flat_map(|slice| slice.renew(engine, hosts));
         requests.for_each(|request| _ = self.link.send(request));
+        self.link.flush();
         self.next_settle = Timestamp(0);
     }
 
@@ -298,6 +299,7 @@ impl Fleet {
             lead.be_present(now, &mut *self.link, &self.board);
         }
         self.release_flows(now);
+        self.link.flush();
         *algs = self.ports.algs.take();
     }
 

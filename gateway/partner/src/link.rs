@@ -191,7 +191,7 @@ struct Work {
 async fn run(work: Work) {
     let Work { shared, queues, endpoint, partner, files } = work;
     let mut parts = JoinSet::new();
-    parts.spawn(outbound::datagrams(Arc::clone(&shared), queues.datagrams));
+    parts.spawn(outbound::datagrams(Arc::clone(&shared)));
     parts.spawn(outbound::long(Arc::clone(&shared), queues.long));
     parts.spawn(outbound::packets(Arc::clone(&shared), queues.packets));
     parts.spawn(outbound::words(Arc::clone(&shared), queues.words));
@@ -285,7 +285,21 @@ impl Link {
     /// [`MAX_MESSAGE`](crate::MAX_MESSAGE) (counted).
     #[must_use]
     pub fn send(&self, message: impl Into<Bytes>) -> bool {
-        self.handle.shared.send(message.into())
+        let is_queued = self.queue(message);
+        self.flush();
+        is_queued
+    }
+
+    /// As [`send`](Self::send), but the message may wait for [`flush`](Self::flush). One call of
+    /// that for several messages costs less than one for each.
+    #[must_use]
+    pub fn queue(&self, message: impl Into<Bytes>) -> bool {
+        self.handle.shared.queue(message.into())
+    }
+
+    /// Sends the queued messages.
+    pub fn flush(&self) {
+        self.handle.shared.flush();
     }
 
     /// The next message of the partner, in the order of arrival.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::select;
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::{consume_budget, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// Code of a stream that is not sent to its end.
@@ -26,10 +27,13 @@ const UNSENT: VarInt = VarInt::from_u32(1);
 const VIEW_PRIORITY: i32 = 1;
 
 /// Sends the queued datagrams.
-pub(crate) async fn datagrams(shared: Arc<Shared>, mut queue: mpsc::Receiver<Queued>) {
+pub(crate) async fn datagrams(shared: Arc<Shared>) {
     let mut current = shared.current.subscribe();
-    while let Some(message) = queue.recv().await {
+    loop {
+        let message = shared.next_datagram().await;
         datagram(&shared, &mut current, message).await;
+        // QUIC's tasks have the same thread.
+        consume_budget().await;
     }
 }
 
@@ -119,6 +123,11 @@ pub(crate) async fn words(shared: Arc<Shared>, mut queue: mpsc::Receiver<Passing
 async fn pass(shared: &Shared, packet: Passing) -> bool {
     let len = packet.bytes.len() + DATAGRAM_OVERHEAD;
     let began = Instant::now();
+    if shared.has_messages() {
+        // A worker may have queued some that it has not flushed yet.
+        shared.flush();
+        yield_now().await;
+    }
     loop {
         let Some(active) = shared.current.borrow().clone() else { return false };
         let connection = &active.connection;

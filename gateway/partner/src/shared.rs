@@ -40,7 +40,6 @@ pub(crate) struct Passing {
 
 /// Ends of the queues that the link's thread reads.
 pub(crate) struct Outbound {
-    pub(crate) datagrams: mpsc::Receiver<Queued>,
     pub(crate) long: mpsc::Receiver<Queued>,
     pub(crate) packets: mpsc::Receiver<Passing>,
     pub(crate) words: mpsc::Receiver<Passing>,
@@ -121,7 +120,9 @@ impl Drop for StreamPending {
 
 /// The state.
 pub(crate) struct Shared {
-    datagrams: mpsc::Sender<Queued>,
+    /// Short messages, and whether there are new ones.
+    datagrams: ArrayQueue<Queued>,
+    new_datagrams: Notify,
     long: mpsc::Sender<Queued>,
     /// Packets of the tunnel, in both directions.
     packets: mpsc::Sender<Passing>,
@@ -168,12 +169,12 @@ impl fmt::Debug for Shared {
 
 impl Shared {
     pub(crate) fn new() -> (Arc<Self>, Outbound) {
-        let (datagrams, datagrams_out) = mpsc::channel(QUEUE_MESSAGES);
         let (long, long_out) = mpsc::channel(LONG_QUEUE);
         let (packets, packets_out) = mpsc::channel(TUNNEL_PACKETS);
         let (words, words_out) = mpsc::channel(TUNNEL_WORDS);
         let shared = Self {
-            datagrams,
+            datagrams: ArrayQueue::new(QUEUE_MESSAGES),
+            new_datagrams: Notify::new(),
             long,
             packets,
             passed: ArrayQueue::new(TUNNEL_PACKETS),
@@ -201,17 +202,14 @@ impl Shared {
             stop: Notify::new(),
             questions: Questions::default(),
         };
-        let outbound = Outbound {
-            datagrams: datagrams_out,
-            long: long_out,
-            packets: packets_out,
-            words: words_out,
-        };
+        let outbound = Outbound { long: long_out, packets: packets_out, words: words_out };
         (Arc::new(shared), outbound)
     }
 
-    /// Queues a message. False: there is no connection, or no room.
-    pub(crate) fn send(&self, message: Bytes) -> bool {
+    /// Queues a message. A short one may wait for [`Shared::flush`]: each call of that wakes the
+    /// link's thread, which takes longer than to queue a message. False: there is no connection, or
+    /// no room.
+    pub(crate) fn queue(&self, message: Bytes) -> bool {
         if !self.is_connected.load(Ordering::Acquire) {
             return false;
         }
@@ -219,13 +217,35 @@ impl Shared {
             if message.len() > MAX_MESSAGE { None } else { self.outbound.take(message.len()) };
         let is_queued = share.is_some_and(|share| {
             let is_short = message.len() <= self.datagram_room();
-            let queue = if is_short { &self.datagrams } else { &self.long };
-            queue.try_send(Queued { bytes: message, _share: share }).is_ok()
+            let queued = Queued { bytes: message, _share: share };
+            if is_short {
+                self.datagrams.push(queued).is_ok()
+            } else {
+                self.long.try_send(queued).is_ok()
+            }
         });
         if !is_queued {
             count(&self.counters.send_overflow);
+            self.flush();
         }
         is_queued
+    }
+
+    /// Sends the queued messages.
+    pub(crate) fn flush(&self) {
+        if self.has_messages() {
+            self.new_datagrams.notify_one();
+        }
+    }
+
+    /// The next short message, as soon as there is one.
+    pub(crate) async fn next_datagram(&self) -> Queued {
+        loop {
+            match self.datagrams.pop() {
+                Some(message) => return message,
+                None => self.new_datagrams.notified().await,
+            }
+        }
     }
 
     /// Queues a packet of the tunnel. False: there is no connection, no room, or it is too long.
@@ -260,7 +280,7 @@ impl Shared {
 
     /// True if a message of replication waits for QUIC.
     pub(crate) fn has_messages(&self) -> bool {
-        self.datagrams.capacity() < self.datagrams.max_capacity()
+        !self.datagrams.is_empty()
     }
 
     /// Queues a message that no longer fits a datagram.
@@ -410,6 +430,9 @@ impl Shared {
         self.is_connected.store(false, Ordering::Release);
         self.current.send_replace(None);
         self.is_running.store(false, Ordering::Release);
+        while self.datagrams.pop().is_some() {
+            count(&self.counters.abandoned);
+        }
         let mut report = self.report();
         report.connected_since = None;
         report.alive.clear();

@@ -385,11 +385,15 @@ struct Carrier(Link, Memory);
 
 impl PartnerLink for Carrier {
     fn send(&mut self, message: Vec<u8>) -> bool {
-        self.0.send(message)
+        self.0.queue(message)
     }
 
     fn send_copy(&mut self, message: &[u8]) -> bool {
-        self.0.send(self.1.copy(message))
+        self.0.queue(self.1.copy(message))
+    }
+
+    fn flush(&mut self) {
+        self.0.flush();
     }
 
     fn receive(&mut self) -> Option<Vec<u8>> {

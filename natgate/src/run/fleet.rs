@@ -51,11 +51,15 @@ struct Carrier {
 
 impl PartnerLink for Carrier {
     fn send(&mut self, message: Vec<u8>) -> bool {
-        self.link.send(message)
+        self.link.queue(message)
     }
 
     fn send_copy(&mut self, message: &[u8]) -> bool {
-        self.link.send(self.memory.copy(message))
+        self.link.queue(self.memory.copy(message))
+    }
+
+    fn flush(&mut self) {
+        self.link.flush();
     }
 
     fn receive(&mut self) -> Option<Vec<u8>> {

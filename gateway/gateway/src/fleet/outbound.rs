@@ -87,7 +87,7 @@ pub(super) struct Outbound {
     /// True if the last state told that the copy was whole.
     told_whole: bool,
     young: Young,
-    /// Packets of a turn, which go together: one after the other, each would wake the link.
+    /// Packets of a turn, which go together.
     packets: Vec<Vec<u8>>,
     /// Time up to which records are gathered.
     next_packets: Timestamp,

@@ -8,13 +8,15 @@ pub const TUNNEL_HEAD: usize = 4;
 
 /// Carries messages to and from the partner. No call waits.
 pub trait PartnerLink: Send {
-    /// Sends a message of replication, which may be lost. Returns `false` if there is no connection
-    /// or no room.
+    /// Sends a message of replication, which may be lost, and which may wait for
+    /// [`PartnerLink::flush`]. Returns `false` if there is no connection or no room.
     fn send(&mut self, message: Vec<u8>) -> bool;
     /// As [`PartnerLink::send`]. The caller keeps the memory of the message.
     fn send_copy(&mut self, message: &[u8]) -> bool {
         self.send(message.to_vec())
     }
+    /// Messages of replication that wait go now.
+    fn flush(&mut self);
     /// The next message of replication that has come.
     fn receive(&mut self) -> Option<Vec<u8>>;
     /// Bytes of a message that can be sent whole.

@@ -33,6 +33,26 @@ fn short_and_long_messages_arrive_in_both_directions() {
 }
 
 #[test]
+fn one_flush_sends_all_queued_messages() {
+    let (_rig, [a, b]) = connected();
+    let mut number = 0_u32;
+    for count in [1, 0, 2, 100, 1].into_iter().cycle().take(200) {
+        for queued in 0..count {
+            assert!(a.queue((number + queued).to_le_bytes().to_vec()));
+        }
+        a.flush();
+        for _ in 0..count {
+            assert_eq!(receive(&b), number.to_le_bytes());
+            number += 1;
+        }
+    }
+    assert!(a.queue(b"by the next message".to_vec()));
+    send(&a, b"which wakes the link");
+    assert_eq!(receive(&b), b"by the next message");
+    assert_eq!(receive(&b), b"which wakes the link");
+}
+
+#[test]
 fn a_node_that_is_connected_can_send() {
     let rig = Rig::new();
     for round in 0..40 {

@@ -51,7 +51,8 @@ pub(super) struct Cable {
     pub(super) is_old: bool,
 }
 
-struct LinkEnd(Arc<Mutex<Cable>>, usize);
+/// The end of a node, and messages that wait for a flush.
+struct LinkEnd(Arc<Mutex<Cable>>, usize, Vec<Vec<u8>>);
 
 impl LinkEnd {
     fn cable(&self) -> MutexGuard<'_, Cable> {
@@ -61,11 +62,16 @@ impl LinkEnd {
 
 impl PartnerLink for LinkEnd {
     fn send(&mut self, message: Vec<u8>) -> bool {
-        let mut cable = self.cable();
-        if !cable.is_cut {
-            cable.messages[1 - self.1].push_back(message);
+        let is_cut = self.cable().is_cut;
+        if !is_cut {
+            self.2.push(message);
         }
-        !cable.is_cut
+        !is_cut
+    }
+
+    fn flush(&mut self) {
+        let messages = std::mem::take(&mut self.2);
+        self.cable().messages[1 - self.1].extend(messages);
     }
 
     fn receive(&mut self) -> Option<Vec<u8>> {
@@ -199,8 +205,9 @@ impl Pair {
         };
         self.cable().messages[node].clear();
         self.cable().packets[node].clear();
-        let links = (0..count)
-            .map(|_| -> Box<dyn PartnerLink> { Box::new(LinkEnd(Arc::clone(&self.cable), node)) });
+        let links = (0..count).map(|_| -> Box<dyn PartnerLink> {
+            Box::new(LinkEnd(Arc::clone(&self.cable), node, vec![]))
+        });
         let fleet = self.fleet_settings(node);
         let (parts, asker) = Fleet::team(fleet, links.collect(), 7).expect("it begins");
         workers.iter_mut().zip(parts).for_each(|(worker, part)| worker.join_fleet(part, now));
