@@ -209,7 +209,9 @@ impl Engine {
         for session in self.table.sessions(slot) {
             self.session_fields(slot, session).write(record);
         }
-        self.holds_of(slot).for_each(|hold| hold.write(record));
+        if fields.holds > 0 {
+            self.holds_of(slot).for_each(|hold| hold.write(record));
+        }
     }
 
     pub(super) fn mapping_fields(&self, slot: u32) -> MappingFields {
@@ -234,7 +236,7 @@ impl Engine {
             created: self.time_of(self.created(mapping)),
             remote: mapping.first.remote(),
             sessions: mapping.sessions,
-            holds: self.holds_of(slot).count() as u16,
+            holds: if mapping.is_explicit() { self.holds_of(slot).count() as u16 } else { 0 },
         }
     }
 

@@ -103,13 +103,22 @@ impl Sender {
             {
                 checkpoint.owed.remove(key);
             }
-            self.awaited.settle(key, number);
-            let ended = (key, 0, 0)..=(key, number, u128::MAX);
-            while let Some(end) = self.resting.range(ended.clone()).next().copied() {
-                self.resting.remove(&end);
-                let to = if self.is_swept { &mut self.released } else { &mut self.early };
-                to.push(end.2);
+            if !self.awaited.is_empty() {
+                self.awaited.settle(key, number);
             }
+            if !self.resting.is_empty() {
+                self.end_rests(key, number);
+            }
+        }
+    }
+
+    /// A packet that tells of the end of a key's mapping has arrived, or a later one with the key.
+    fn end_rests(&mut self, key: u32, number: u64) {
+        let ended = (key, 0, 0)..=(key, number, u128::MAX);
+        while let Some(end) = self.resting.range(ended.clone()).next().copied() {
+            self.resting.remove(&end);
+            let to = if self.is_swept { &mut self.released } else { &mut self.early };
+            to.push(end.2);
         }
     }
 

@@ -198,7 +198,7 @@ impl Engine {
             paths.iter().for_each(|(remote, path)| _ = record.u32(*remote).u8(*path));
         }
         let once = || self.holds_of(key).map(|hold| hold.filters.once());
-        if once().any(|bits| bits != 0) {
+        if fields.holds > 0 && once().any(|bits| bits != 0) {
             once().for_each(|bits| _ = record.u16(bits));
         }
         let record = &out[start..];
