@@ -16,27 +16,27 @@ use std::net::Ipv4Addr;
 
 /// Sends a question to the partner, and returns its reply. The function that is passed returns
 /// false when the reply is needed no longer. An error is the reason, as a clause about the partner.
-pub type PartnerLog =
+pub type AskPartner =
     dyn Fn(Vec<u8>, &dyn Fn() -> bool) -> Result<Vec<u8>, String> + Send + Sync + 'static;
 
 /// First byte of a question.
 const VERSION: u8 = 1;
 
 /// Most holders in a reply.
-const MOST_ANSWERS: usize = 1000;
+pub(crate) const MOST_ANSWERS: usize = 1000;
 
 /// Most spans and gaps in a reply.
 const MOST_SPANS: usize = 64;
 
 /// Longest text of a field, and of the reason, characters.
 const LONGEST_TEXT: usize = 128;
-const LONGEST_REASON: usize = 2000;
+pub(crate) const LONGEST_REASON: usize = 2000;
 
 /// Seconds by which times of a holder may miss the time of the question: they are rounded, and the
 /// clocks of the nodes differ.
 const TOLERANCE: f64 = 1.0;
 
-/// Latest time in a reply, seconds since 1970.
+/// Latest time in a reply, seconds since 1970, and longest age.
 const LATEST: f64 = 1e10;
 
 /// Fields of a holder: texts, and numbers.
@@ -155,22 +155,7 @@ impl NodeReply {
 fn holders(answers: &[Value], question: &PastQuestion) -> Option<Vec<Value>> {
     let holder = |answer: &Value| {
         let answer = answer.as_object()?;
-        let mut holder = Map::new();
-        for key in TEXTS {
-            if let Some(value) = answer.get(key) {
-                holder.insert(key.to_owned(), printable(value.as_str()?, LONGEST_TEXT).into());
-            }
-        }
-        for key in TIMES {
-            match answer.get(key) {
-                Some(Value::Null) => drop(holder.insert(key.to_owned(), Value::Null)),
-                Some(time) => {
-                    let time = time.as_f64()?.clamp(0.0, LATEST);
-                    holder.insert(key.to_owned(), time.into());
-                }
-                None => {}
-            }
-        }
+        let mut holder = known(answer, &TIMES)?;
         if let Some(missing) = answer.get("missing") {
             holder.insert("missing".to_owned(), missing.as_u64()?.into());
         }
@@ -180,6 +165,27 @@ fn holders(answers: &[Value], question: &PastQuestion) -> Option<Vec<Value>> {
         (is_of && text("subscriber").is_some()).then_some(Value::Object(holder))
     };
     answers.iter().take(MOST_ANSWERS).map(holder).collect()
+}
+
+/// The known texts of an answer, and its `times`; `None` if one has another type.
+pub(crate) fn known(answer: &Map<String, Value>, times: &[&str]) -> Option<Map<String, Value>> {
+    let mut known = Map::new();
+    for key in TEXTS {
+        if let Some(value) = answer.get(key).filter(|value| !value.is_null()) {
+            known.insert(key.to_owned(), printable(value.as_str()?, LONGEST_TEXT).into());
+        }
+    }
+    for key in times {
+        match answer.get(*key) {
+            Some(Value::Null) => drop(known.insert((*key).to_owned(), Value::Null)),
+            Some(time) => {
+                let time = time.as_f64()?.clamp(0.0, LATEST);
+                known.insert((*key).to_owned(), time.into());
+            }
+            None => {}
+        }
+    }
+    Some(known)
 }
 
 /// True if a holder had the endpoint at the time of the question, and for its protocol.
@@ -193,7 +199,7 @@ fn had_then(answer: &Value, question: &PastQuestion) -> bool {
 }
 
 /// True if a text as "2300" or "2048-2559" includes a port.
-fn includes(ports: &str, port: u16) -> bool {
+pub(crate) fn includes(ports: &str, port: u16) -> bool {
     let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
     match (first.parse::<u16>(), last.parse::<u16>()) {
         (Ok(first), Ok(last)) => (first..=last).contains(&port),
@@ -202,7 +208,7 @@ fn includes(ports: &str, port: u16) -> bool {
 }
 
 /// A text of the partner: short, and without control characters.
-fn printable(text: &str, most: usize) -> String {
+pub(crate) fn printable(text: &str, most: usize) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(most).collect()
 }
 

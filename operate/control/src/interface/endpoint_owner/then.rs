@@ -6,7 +6,7 @@
 //! endpoint at the time.
 
 use super::{Answer, Interface, MOST, answer, by, nobody};
-use crate::partner_log::{NodeReply, PartnerLog, PastQuestion};
+use crate::partner_log::{AskPartner, NodeReply, PastQuestion};
 use crate::past::{self, Unknown};
 use crate::socket::Response;
 use natgate_engine::{Filter, MappingInfo, MappingKind, Prefix, Timestamp};
@@ -14,18 +14,14 @@ use natgate_gateway::fleet::{FleetStatus, SliceOwner};
 use natgate_gateway::{Clock, List, Settings};
 use natgate_logs::Tenure;
 use serde_json::{Value, json};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// The means of a node of a pair to ask about slices, and to ask the other node.
 pub struct PairAsker {
     /// Returns the state of the pair. `None`: the gateway stops.
     pub state: Arc<dyn Fn() -> Option<FleetStatus> + Send + Sync>,
-    /// Returns the owners of all slices that this node knows of, the latest last.
-    pub owners: Arc<dyn Fn() -> Vec<SliceOwner> + Send + Sync>,
-    /// Says if the nodes' clocks differ, a clause.
-    pub clock_fault: Arc<dyn Fn() -> Option<String> + Send + Sync>,
-    /// The other node's log.
-    pub log: Arc<PartnerLog>,
+    /// Asks the other node.
+    pub ask: Arc<AskPartner>,
 }
 
 /// What this node says about a question.
@@ -38,6 +34,8 @@ pub(super) struct OwnReply {
     unreadable: Option<String>,
     /// Owner of the endpoint's slice at the time.
     owner: Option<SliceOwner>,
+    /// Says if the nodes' clocks differ now, a clause.
+    clock_fault: Option<String>,
 }
 
 /// Finds the holders at an earlier time, after this node has searched its log. The other node is
@@ -48,22 +46,21 @@ pub(super) fn find_then(
     own: Result<OwnReply, Response>,
     go_on: &dyn Fn() -> bool,
 ) -> Answer {
-    let OwnReply { reply: mut own, status, unreadable, owner } = own?;
+    let OwnReply { reply: mut own, status, unreadable, owner, clock_fault } = own?;
     let settings = interface.settings();
     let Some(fleet) = &settings.fleet else { return Ok(alone(own, status)) };
     let is_unreadable = unreadable.is_some();
     own.reason = unreadable.or(own.reason);
     let asked = match &interface.pair {
-        Some(pair) => (pair.log)(question.write(), go_on),
+        Some(pair) => (pair.ask)(question.write(), go_on),
         None => Err("it cannot be asked".to_owned()),
     };
     let other = asked.and_then(|bytes| {
         NodeReply::read(&bytes, question).ok_or_else(|| "its answer is malformed".to_owned())
     });
     let names = [&fleet.node[..], &fleet.partner.node];
-    let clocks = interface.pair.as_ref().and_then(|pair| (pair.clock_fault)());
     // The clocks of the time of the question are not known.
-    let clocks = clocks.map(|clause| format!("{clause} now"));
+    let clocks = clock_fault.map(|clause| format!("{clause} now"));
     let mut response = merged(names, question.at, own, other, owner.as_ref(), clocks);
     // A log that cannot be read does not say that nobody had the endpoint.
     if is_unreadable && response.status == 404 {
@@ -72,23 +69,19 @@ pub(super) fn find_then(
     Ok(response)
 }
 
-/// Answers a question of the other node: the bytes of a reply. `None`: the question is malformed,
-/// or the gateway is stopping.
-pub(crate) fn answer_partner(
-    interface: &Weak<Interface>,
-    question: &[u8],
+/// The reply to a question of the other node.
+pub(super) fn answer_past(
+    interface: &Interface,
+    question: &PastQuestion,
     go_on: &dyn Fn() -> bool,
-) -> Option<Vec<u8>> {
-    let question = PastQuestion::read(question)?;
-    let interface = interface.upgrade()?;
-    let reply = match search_own(&interface, &question, go_on) {
+) -> NodeReply {
+    match search_own(interface, question, go_on) {
         Ok(own) => own.reply,
         Err(Response { body, .. }) => {
             let reason = body["message"].as_str().map(str::to_owned);
             NodeReply { reason, ..NodeReply::default() }
         }
-    };
-    Some(reply.write())
+    }
 }
 
 /// Searches this node's log, then its table.
@@ -105,7 +98,9 @@ pub(super) fn search_own(
     {
         catch_up.wait(at, go_on);
     }
-    let mut owners = owners(interface, settings, question);
+    let state = interface.pair.as_ref().and_then(|pair| (pair.state)());
+    let clock_fault = state.as_ref().and_then(|state| state.link.clock_fault());
+    let mut owners = owners(state, settings, question);
     let node = settings.fleet.as_ref().map(|fleet| &fleet.node[..]);
     let tenure = node.map_or_else(Tenure::default, |node| tenure(&owners, node, at));
     owners.retain(|owner| owner.since <= at);
@@ -150,7 +145,7 @@ pub(super) fn search_own(
         let further = beside_log(found, &reply.answers);
         reply.answers.extend(further);
     }
-    Ok(OwnReply { reply, status, unreadable, owner })
+    Ok(OwnReply { reply, status, unreadable, owner, clock_fault })
 }
 
 /// True if the log may lack holders: it names none, or the question is about all protocols and no
@@ -208,11 +203,15 @@ fn slice_of(settings: &Settings, question: &PastQuestion) -> Option<usize> {
 }
 
 /// Owners of the endpoint's slice that this node knows of, the latest last.
-fn owners(interface: &Interface, settings: &Settings, question: &PastQuestion) -> Vec<SliceOwner> {
-    let (Some(pair), Some(slice)) = (&interface.pair, slice_of(settings, question)) else {
+fn owners(
+    state: Option<FleetStatus>,
+    settings: &Settings,
+    question: &PastQuestion,
+) -> Vec<SliceOwner> {
+    let (Some(state), Some(slice)) = (state, slice_of(settings, question)) else {
         return Vec::new();
     };
-    let mut owners = (pair.owners)();
+    let mut owners = state.owners;
     owners.retain(|owner| owner.slice == slice);
     owners
 }
