@@ -3,8 +3,10 @@
 use super::*;
 use crate::partner_log::{AskPartner, NodeReply, PastQuestion};
 use crate::partner_table::{TableReply, question, read_question};
+use natgate_engine::{Endpoint, MappingId, MappingKind};
+use natgate_gateway::SpoolSettings;
 use natgate_gateway::fleet::{FleetStatus, SliceSettings, SliceStatus};
-use natgate_logs::Span;
+use natgate_logs::{Record, Sink, Span, SpoolSink};
 use serde_json::json;
 use std::net::SocketAddrV4;
 
@@ -84,6 +86,70 @@ fn a_node_that_cannot_read_its_log_asks_the_other_one_and_tells_it_no_path() {
     let reply = NodeReply::read(&bytes, &question).expect("a reply");
     assert!(!reply.searched && reply.answers.is_empty(), "{reply:?}");
     assert_eq!(reply.reason.as_deref(), Some("its log cannot be read"));
+}
+
+/// Writes the log of node a: a mapping since 2 s, and a start at 4 s.
+fn write_log(spool: &Path) {
+    let to = SpoolSettings {
+        folder: spool.to_owned(),
+        max_size: 1 << 20,
+        max_age: Duration::from_secs(1 << 30),
+    };
+    let mapping = |number, port| MappingId {
+        protocol: 17,
+        realm: 0,
+        internal: Endpoint { address: Ipv4Addr::new(10, 0, 0, number), port: 4000 },
+        external: Endpoint { address: Ipv4Addr::new(203, 0, 113, 1), port },
+        kind: MappingKind::Dynamic,
+    };
+    for (start, time, mapping) in [(1, 2, mapping(5, 2300)), (4, 6, mapping(6, 2301))] {
+        let at = |seconds: u64| Timestamp(seconds * 1_000_000_000);
+        let mut sink = SpoolSink::open(&to, true).expect("a spool");
+        sink.connect(at(start)).expect("a start");
+        let change = natgate_engine::Change::MappingCreated(mapping);
+        let record = Record::Event(Event { time: at(time), change });
+        let (written, result) = sink.write(&[record], &natgate_logs::Names::default(), at(time));
+        assert!(written == 1 && result.is_ok());
+        sink.flush(at(time)).expect("it is written");
+    }
+}
+
+#[test]
+fn a_mapping_that_a_stop_cut_is_a_doubt_or_was_continued() {
+    let holder = json!({
+        "subscriber": "10.0.0.5", "protocol": "udp", "internal": "10.0.0.5:4000",
+        "external": "203.0.113.1", "ports": "2300", "since": null, "until": 9.0,
+    });
+    let path = "/v1/who?external=203.0.113.1:2300&protocol=udp&at=5.0";
+    for (name, ended) in [("cut", vec![]), ("continued", vec![holder])] {
+        let is_continued = !ended.is_empty();
+        let reply = NodeReply { searched: true, ended, ..NodeReply::default() }.write();
+        let world = node(name, Arc::new(move |_, _| Ok(reply.clone())));
+        write_log(&world.path.with_file_name("spool"));
+        let Response { status, body } = world.ask("GET", path);
+        let said = "node a stopped at 1970-01-01T00:00:02.000Z while 10.0.0.5 had it, and node b \
+            may have continued it";
+        let doubts = body["doubts"].as_array().expect("a list");
+        assert_eq!(doubts.contains(&json!(said)), !is_continued, "{body}");
+        if is_continued {
+            let answer = &body["answers"][0];
+            assert_eq!((&answer["since"], &answer["until"]), (&json!(2.0), &json!(9.0)), "{body}");
+            assert_eq!((&answer["subscriber"], &answer["node"]), (&json!("10.0.0.5"), &json!("a")));
+        } else {
+            assert!(status == 404 && body["message"].as_str().is_some_and(|it| it.contains(said)));
+        }
+        // As the other node gets it.
+        let question = PastQuestion {
+            external: (Ipv4Addr::new(203, 0, 113, 1), 2300),
+            protocol: Some(17),
+            at: Timestamp(5_000_000_000),
+        };
+        let interface = world.interface.upgrade().expect("it serves");
+        let bytes = interface.answerer()(&question.write(), &|| true).expect("a reply");
+        let reply = NodeReply::read(&bytes, &question).expect("a reply");
+        assert_eq!((reply.answers.len(), reply.cut.len()), (0, 1), "{reply:?}");
+        assert_eq!((&reply.cut[0]["cut"], &reply.cut[0]["until"]), (&json!(2.0), &Value::Null));
+    }
 }
 
 /// State of node a, which owns the first of its slices.
