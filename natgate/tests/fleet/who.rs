@@ -139,6 +139,7 @@ fn who_asks_both_nodes_before_and_after_a_kill() {
     .expect("the log names the subscriber");
     assert_eq!(object(&network, "b", &long, after)["subscriber"], "10.0.0.11");
 
+    let restarted = now();
     let a = start(&network, "a");
     wait_until(&a, "a has the copy", is_whole);
     for external in [&long, &short] {
@@ -146,6 +147,11 @@ fn who_asks_both_nodes_before_and_after_a_kill() {
         assert_eq!((&answer["subscriber"], &answer["node"]), (&json!("10.0.0.11"), &json!("a")));
         assert!(answer["since"].as_f64().is_some_and(|since| since <= before), "{answer}");
     }
+    // The start of node a did not end the mapping that node b continued: node b has the end.
+    let answer = object(&network, "b", &long, before);
+    let until = answer["until"].as_f64().unwrap_or_default();
+    assert!(after < until && until < restarted, "{answer}");
+    assert_eq!(answer["doubts"], Value::Null, "{answer}");
     // The log of node a lacks the time after the kill, and says so.
     let (code, said) = who(&network, "a", &long, after);
     assert_eq!(code, Some(0), "{said}");

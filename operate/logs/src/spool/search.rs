@@ -4,9 +4,10 @@
 //! set back, several places had the time, and the answer covers all of them. From a place the
 //! search goes back through the entries, whatever their times: the latest entry about a holding
 //! decides whether the holding existed. A start ends all holdings before it; of one of several
-//! gateways it cuts them ([`Traces`]). If no entry is found before, and entries are missing there, the first holding that ends after the place existed at
-//! it. Only frames whose time and filter match are decompressed. Files are not mapped into memory,
-//! and are read also while the gateway writes them.
+//! gateways it cuts them ([`Traces`]). If no entry is found before, and entries are missing there,
+//! the first holding that ends after the place existed at it. Only frames whose time and filter
+//! match are decompressed. Files are not mapped into memory, and are read also while the gateway
+//! writes them.
 
 mod cut;
 mod holder;
@@ -66,8 +67,8 @@ pub enum SearchError {
         traces: Box<Traces>,
     },
     /// The log does not cover the time, and the endpoint had no holder at the last time that it
-    /// covers.
-    #[error("the log does not cover that time; nobody had it before{}", after(.last, *.missing))]
+    /// covers, or one that another gateway may have continued.
+    #[error("the log does not cover that time{}{}", before(.traces), after(.last, *.missing))]
     Uncovered {
         /// The last holder before.
         last: Option<Box<Holder>>,
@@ -112,6 +113,11 @@ pub struct Holders {
     pub coverage: Coverage,
     /// What else the log says.
     pub traces: Traces,
+}
+
+/// The last time that the log covers, in an answer without a holder.
+fn before(traces: &Traces) -> &'static str {
+    if traces.cut.is_empty() { "; nobody had it before" } else { "" }
 }
 
 /// Further information for an answer without a holder.

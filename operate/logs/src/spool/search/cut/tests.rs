@@ -67,6 +67,9 @@ fn a_start_of_a_pair_cuts_what_there_was() {
         assert!(holders.is_empty(), "at {time}: {holders:?}");
         assert_eq!((only(&traces.cut), traces.ended.len()), (cut, 0), "at {time}");
     }
+    let error = holders_of(world.folder.path(), (POOL, 5000), None, at(17), PAIR, &|| true);
+    let error = error.expect_err("no holder").to_string();
+    assert_eq!(error, "the log does not cover that time");
 }
 
 #[test]
