@@ -18,6 +18,7 @@ use natgate_engine::{BlockInfo, BlockKind, Filter, HeldPort, MappingInfo, Mappin
 use natgate_gateway::List;
 use natgate_gateway::ipv6::HostName;
 use natgate_logs::OwnersInForce;
+pub(super) use now::Asking;
 use now::find_now;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -61,7 +62,14 @@ pub(super) fn answer_partner(
     }
     let asked = read_question(question)?;
     let reply = match look_up(&interface, &asked) {
-        Ok(reply) => reply,
+        Ok(mut reply) => {
+            // A host whose name is known no more would be one of IPv4 there.
+            let is_named = |answer: &Value| {
+                answer["subscriber"].as_str().is_some_and(|name| name.contains(':'))
+            };
+            reply.answers.retain(|answer| asked.subscriber6.is_none() || is_named(answer));
+            reply
+        }
         Err(Response { body, .. }) => {
             let reason = body["message"].as_str().map(str::to_owned);
             TableReply { reason, ..TableReply::default() }
@@ -265,7 +273,8 @@ fn add_statics(
     answers.extend(by(&beside(&in_force(interface), external, &answered)));
 }
 
-/// The owners of the block that contains a port without a mapping.
+/// The owners of the block that contains a port without a mapping, or some blocks of subscribers:
+/// if there are more than [`MOST`], not all of them.
 fn owners(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response> {
     let (names, settings) = (interface.names(), interface.settings());
     let mut list: List<BlockInfo> = interface.commander().list(filter, MOST);
@@ -281,6 +290,9 @@ fn owners(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response>
             object["by"] = "block".into();
             object
         }));
+        if owners.len() > MOST {
+            break;
+        }
     }
     Ok(owners)
 }

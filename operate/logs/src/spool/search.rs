@@ -197,6 +197,8 @@ fn search(
         last = last.or(answer.last);
         traces.cut.extend(answer.traces.cut);
         traces.ended.extend(answer.traces.ended);
+        traces.cut.truncate(MOST_HOLDERS);
+        traces.ended.truncate(MOST_HOLDERS);
     }
     let mut parts: Vec<usize> = places.iter().map(|place| place.part).collect();
     if !is_covered {

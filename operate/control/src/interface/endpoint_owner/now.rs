@@ -13,9 +13,23 @@ use natgate_gateway::fleet::SliceStatus;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 /// Time for the other node's reply, in addition to the time that this node's tables took.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Most clients for which the other node is asked at a time: they keep other requests waiting.
+const MOST_ASKING: usize = 2;
+
+/// Clients for which the other node is asked now.
+#[derive(Debug)]
+pub(in crate::interface) struct Asking(Semaphore);
+
+impl Default for Asking {
+    fn default() -> Self {
+        Self(Semaphore::new(MOST_ASKING))
+    }
+}
 
 /// Finds what the tables of the gateway say, and those of the other node of a pair. `query`: that
 /// of the client, which the other node gets.
@@ -27,8 +41,8 @@ pub(super) fn find_now(interface: &Interface, asked: &TableQuery, query: &str) -
     let latest = Instant::now() + began.elapsed() + PATIENCE;
     let other = ask_partner(interface, asked, query, latest);
     let names = [&fleet.node[..], &fleet.partner.node];
-    let is_of_partner = owner(interface, asked).is_some_and(|owner| owner == fleet.partner.node);
-    Ok(joined(names, asked, own, other, is_of_partner))
+    let owner = owner(interface, asked);
+    Ok(joined(names, asked, own, other, owner.as_deref()))
 }
 
 /// The other node's reply, or why there is none, a clause about the node.
@@ -39,6 +53,8 @@ fn ask_partner(
     latest: Instant,
 ) -> Result<TableReply, String> {
     let pair = interface.pair.as_ref().ok_or("it cannot be asked")?;
+    let _permit = interface.asking.0.try_acquire();
+    let _permit = _permit.map_err(|_| "others are asking it; ask again in a moment")?;
     let is_late = || Instant::now() >= latest;
     let bytes = (pair.ask)(question(query), &|| !is_late());
     let bytes = bytes.map_err(|reason| match is_late() {
@@ -60,14 +76,14 @@ fn owner(interface: &Interface, asked: &TableQuery) -> Option<String> {
     state.slices.into_iter().find(has)?.owner
 }
 
-/// The response of a pair whose nodes have names: this one, and the other. `is_of_partner`: the
-/// other node owns the slice.
+/// The response of a pair whose nodes have names: this one, and the other. `owner`: the node that
+/// owns the slice, if it is known.
 fn joined(
     [this, partner]: [&str; 2],
     asked: &TableQuery,
     own: TableReply,
     other: Result<TableReply, String>,
-    is_of_partner: bool,
+    owner: Option<&str>,
 ) -> Response {
     let mut nodes = vec![json!({ "node": this, "searched": true })];
     let (other, not_asked) = match other {
@@ -80,7 +96,18 @@ fn joined(
             (TableReply::default(), Some(partner))
         }
     };
-    let is_doubtful = asked.external.is_some() && differ(&own.answers, &other.answers);
+    let is_of_endpoint = asked.external.is_some();
+    let mut doubts = Vec::new();
+    if is_of_endpoint && differ(&own.answers, &other.answers) {
+        doubts.push("the nodes name different subscribers".to_owned());
+    }
+    let is_of_partner = owner == Some(partner);
+    let (first, second) = if is_of_partner { (&other, &own) } else { (&own, &other) };
+    if let Some(owner) = owner.filter(|_| is_of_endpoint && first.searched)
+        && lacks_mapping(&first.answers, &second.answers)
+    {
+        doubts.push(format!("node {owner}, which owns the slice, has no such mapping"));
+    }
     // Both nodes have one configuration, so one reason is enough.
     let reason = own.reason.clone();
     let mut replies = [(this, own), (partner, other)];
@@ -88,9 +115,8 @@ fn joined(
         replies.reverse();
     }
     let mut response = respond(asked, TableReply { reason, ..merged(asked, replies) });
-    let doubts = is_doubtful.then_some("the nodes name different subscribers");
     response.body["nodes"] = nodes.into();
-    response.body["doubts"] = Vec::from_iter(doubts).into();
+    response.body["doubts"] = doubts.into();
     if let Some(name) = not_asked {
         response.body["not_asked"] = json!([name]);
     }
@@ -155,6 +181,16 @@ fn drop_general(answers: &mut Vec<Value>) {
         };
         !all.iter().any(|other| is_better(&other))
     });
+}
+
+/// True if the second node has a mapping of a protocol for which the owner of the slice has none: it
+/// may be a copy of one that has just ended.
+fn lacks_mapping(owner: &[Value], second: &[Value]) -> bool {
+    let is_mapping = |answer: &&Value| answer["by"] == "mapping";
+    second
+        .iter()
+        .filter(is_mapping)
+        .any(|copy| !owner.iter().filter(is_mapping).any(|own| own["protocol"] == copy["protocol"]))
 }
 
 /// True if two nodes name different subscribers for a protocol. An answer without a protocol is for
@@ -229,7 +265,7 @@ mod tests {
 
     fn join(own: &[Value], other: &[Value]) -> Value {
         let Response { status, body } =
-            joined(NODES, &endpoint(), reply(own), Ok(reply(other)), false);
+            joined(NODES, &endpoint(), reply(own), Ok(reply(other)), None);
         assert_eq!(status, 200, "{body}");
         assert_eq!(body["not_asked"], Value::Null);
         body
@@ -241,9 +277,9 @@ mod tests {
             let copy = mapping("10.0.0.5", "udp", 3.0);
             (reply(&[mapping("10.0.0.5", "udp", 5.0)]), Ok(reply(&[copy])))
         };
-        for (is_of_partner, node, age) in [(false, "a", 5.0), (true, "b", 3.0)] {
+        for (node, age) in [("a", 5.0), ("b", 3.0)] {
             let (own, other) = replies();
-            let Response { status, body } = joined(NODES, &endpoint(), own, other, is_of_partner);
+            let Response { status, body } = joined(NODES, &endpoint(), own, other, Some(node));
             assert_eq!((status, named(&body)), (200, vec![["mapping", "10.0.0.5", node]]));
             assert_eq!((&body["answers"][0]["age_s"], &body["doubts"]), (&json!(age), &json!([])));
         }
@@ -257,6 +293,18 @@ mod tests {
         let body = join(&[other("block", "10.0.0.5")], &[mapping("10.0.0.5", "udp", 0.1)]);
         assert_eq!(named(&body), [["mapping", "10.0.0.5", "b"]]);
         assert_eq!(body["doubts"], json!([]));
+    }
+
+    /// The owner's mapping may have ended a moment ago.
+    #[test]
+    fn a_copy_that_the_owner_of_the_slice_does_not_have_is_a_doubt() {
+        let copy = || reply(&[mapping("10.0.0.5", "udp", 9.0)]);
+        for (owner, is_doubtful) in [(Some("a"), true), (Some("b"), false), (None, false)] {
+            let own = reply(&[other("static", "10.0.0.6")]);
+            let Response { body, .. } = joined(NODES, &endpoint(), own, Ok(copy()), owner);
+            let doubts = body["doubts"].as_array().expect("a list");
+            assert_eq!(doubts.len(), usize::from(is_doubtful), "{owner:?}");
+        }
     }
 
     #[test]
@@ -286,7 +334,7 @@ mod tests {
     fn a_node_that_is_not_asked_is_named_with_the_reason() {
         for (own, status) in [(vec![mapping("10.0.0.5", "udp", 1.0)], 200), (vec![], 404)] {
             let other = Err("it is not connected".to_owned());
-            let response = joined(NODES, &endpoint(), reply(&own), other, false);
+            let response = joined(NODES, &endpoint(), reply(&own), other, None);
             let body = response.body;
             assert_eq!((response.status, &body["not_asked"]), (status, &json!(["b"])));
             assert_eq!(body["nodes"][1]["reason"], "it is not connected");
@@ -298,11 +346,11 @@ mod tests {
         let rest = |protocol: &str| json!({ "protocol": protocol, "until": 9.0, "for_s": 7.0 });
         let resting = TableReply { resting: vec![rest("udp"), rest("tcp")], ..reply(&[]) };
         let Response { status, body } =
-            joined(NODES, &endpoint(), reply(&[]), Ok(resting.clone()), false);
+            joined(NODES, &endpoint(), reply(&[]), Ok(resting.clone()), None);
         assert_eq!(status, 404);
         assert!(text(&body, "message").contains("hold-down for udp, 7 s more, tcp"), "{body}");
         let own = reply(&[mapping("10.0.0.5", "udp", 1.0)]);
-        let Response { body, .. } = joined(NODES, &endpoint(), own, Ok(resting), false);
+        let Response { body, .. } = joined(NODES, &endpoint(), own, Ok(resting), None);
         assert_eq!(body["resting"], json!([rest("tcp")]));
     }
 
@@ -312,7 +360,7 @@ mod tests {
         let own = reply(&[block.clone(), mapping("10.0.0.5", "udp", 5.0)]);
         let (tcp, udp) = (mapping("10.0.0.5", "tcp", 0.1), mapping("10.0.0.5", "udp", 3.0));
         let other = TableReply { more: true, ..reply(&[block, tcp, udp]) };
-        let Response { status, body } = joined(NODES, &asked, own, Ok(other), false);
+        let Response { status, body } = joined(NODES, &asked, own, Ok(other), None);
         let expected = [
             ["block", "10.0.0.5", "a"],
             ["mapping", "10.0.0.5", "a"],

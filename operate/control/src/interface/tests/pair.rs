@@ -127,8 +127,8 @@ fn a_mapping_that_a_stop_cut_is_a_doubt_or_was_continued() {
         let world = node(name, Arc::new(move |_, _| Ok(reply.clone())));
         write_log(&world.path.with_file_name("spool"));
         let Response { status, body } = world.ask("GET", path);
-        let said = "node a stopped at 1970-01-01T00:00:02.000Z while 10.0.0.5 had it, and node b \
-            may have continued it";
+        let said = "by the log of node a, 10.0.0.5 had it when the node stopped at \
+            1970-01-01T00:00:02.000Z, and node b may have continued it";
         let doubts = body["doubts"].as_array().expect("a list");
         assert_eq!(doubts.contains(&json!(said)), !is_continued, "{body}");
         if is_continued {

@@ -10,6 +10,12 @@ use natgate_engine::Timestamp;
 /// Most holders that have ended in an answer.
 const MOST_ENDED: usize = 64;
 
+/// Holdings after whose next events the search ends early.
+const FEW: usize = 8;
+
+/// Most starts before which the search looks for holdings: a gateway may fail again soon.
+const MOST_STARTS: usize = 8;
+
 impl HoldingMatch {
     /// True if one endpoint may be of one of the two only: they have a protocol and a remote
     /// endpoint in common.
@@ -47,8 +53,9 @@ impl Search<'_> {
         cut: &[HoldingMatch],
         missing: u64,
     ) -> Result<Vec<Holder>, SearchError> {
+        // Each event is a reason to ask, so many are compared with none.
         let is_enough = |seen: &[HoldingMatch]| {
-            cut.iter().all(|found| seen.iter().any(|next| next.overlaps(found)))
+            cut.len() <= FEW && cut.iter().all(|one| seen.iter().any(|next| next.overlaps(one)))
         };
         let next = if cut.is_empty() { Vec::new() } else { self.next_events(place, is_enough)? };
         let stopped = Some(seconds(self.stop_before(start)));
@@ -68,15 +75,22 @@ impl Search<'_> {
         if !tenure.is_of_pair {
             return Ok(Traces::default());
         }
-        let (mut found, mut cut) = (past.found.clone(), Vec::new());
-        if let Some(start) = past.start.filter(|start| *start > 0) {
-            let end = Place { part: start - 1, until: Timestamp(u64::MAX) };
+        // Few are compared with few: a port of many sessions would take too long.
+        let later = &past.found[..past.found.len().min(MOST_HOLDERS)];
+        let (mut found, mut cut) = (later.to_vec(), Vec::new());
+        let (mut start, mut missing) = (past.start, past.missing);
+        for _ in 0..MOST_STARTS {
+            let Some(at) = start.filter(|start| *start > 0) else { break };
+            let end = Place { part: at - 1, until: Timestamp(u64::MAX) };
             let mut before = Past::default();
             self.backward(&end, &mut before)?;
-            before.found.retain(|one| !past.found.iter().any(|later| later.overlaps(one)));
+            missing += before.missing;
+            before.found.truncate(MOST_HOLDERS);
+            before.found.retain(|one| !later.iter().any(|later| later.overlaps(one)));
             let open = before.found.iter().filter(|one| one.ended.is_none()).cloned();
             let open: Vec<HoldingMatch> = open.collect();
-            cut = self.cut_by(start, place, &open, past.missing + before.missing)?;
+            cut = self.cut_by(at, place, &open, missing)?;
+            start = before.start.filter(|_| before.found.is_empty());
             found.extend(before.found);
         }
         let mut ended: Vec<HoldingMatch> = Vec::new();

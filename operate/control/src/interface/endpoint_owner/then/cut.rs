@@ -1,15 +1,19 @@
 //! Holders that a node had when it stopped. The other node may have continued them without a word
 //! in either log: neither has a begin of a mapping that is continued.
 //!
-//! Such a holder is an answer if a log has its end after the time. It is none if the other node's
-//! log has an end of the endpoint's holder, or a begin, between the stop and the time. Otherwise it
-//! is a doubt.
+//! Such a holder is an answer if the first event of the other node's log after the time is its end.
+//! It is none if that log has another holder of the endpoint at the time, or an end of one since the
+//! holder began. Otherwise it is a doubt; an end in a later run of its own node makes it an answer,
+//! but the doubt remains: the other node may have ended it, and made it again.
 
-use super::{HOLDING, is_one, join_since, overlap};
+use super::{is_one, join_since, overlap};
 use crate::partner_log::NodeReply;
 use natgate_engine::Timestamp;
 use serde_json::Value;
 use std::time::Duration;
+
+/// Most doubts that are told.
+const MOST_DOUBTS: usize = 8;
 
 /// A node, and what it says.
 type Node<'n> = (&'n str, &'n NodeReply);
@@ -18,27 +22,30 @@ type Node<'n> = (&'n str, &'n NodeReply);
 /// and continued. Returns doubts about the others.
 pub(super) fn settle(answers: &mut Vec<Value>, nodes: [Node<'_>; 2], at: Timestamp) -> Vec<String> {
     let [one, other] = nodes;
+    let seconds = at.0 as f64 / 1e9;
     let mut doubts = Vec::new();
     for [node, other] in [[one, other], [other, one]] {
         let own = answers.iter_mut().filter(|answer| answer["node"] == node.0);
-        doubts.extend(own.filter_map(|answer| find_end(answer, node, other)));
+        doubts.extend(own.filter_map(|answer| find_end(answer, node, other, seconds)));
     }
     for [node, other] in [[one, other], [other, one]] {
         let cut = node.1.cut.iter();
-        doubts.extend(cut.filter_map(|holder| place(answers, holder, node, other, at)));
+        doubts.extend(cut.filter_map(|holder| place(answers, holder, node, other, seconds)));
     }
     for answer in answers.iter_mut().filter_map(Value::as_object_mut) {
         answer.remove("cut");
     }
+    doubts.sort_unstable();
     doubts.dedup();
+    doubts.truncate(MOST_DOUBTS);
     doubts
 }
 
-/// Finds the end of an answer if its node stopped after the time. Returns a doubt if no log has it
-/// and the other node does not name the holder.
-fn find_end(answer: &mut Value, node: Node<'_>, other: Node<'_>) -> Option<String> {
+/// Finds the end of an answer if its node stopped after the time. Returns a doubt if the other
+/// node's log does not have it, and that node does not name the holder.
+fn find_end(answer: &mut Value, node: Node<'_>, other: Node<'_>, at: f64) -> Option<String> {
     let cut = answer["cut"].as_f64()?;
-    let end = end_after(cut, answer, other.1);
+    let end = end_after(at, answer, other.1);
     if let Some(end) = end {
         answer["until"] = end.into();
     }
@@ -46,55 +53,53 @@ fn find_end(answer: &mut Value, node: Node<'_>, other: Node<'_>) -> Option<Strin
     (end.is_none() && !is_named).then(|| doubt(answer, cut, node, other))
 }
 
-/// Adds a holder that was cut before the time to the answers, if it was continued. Returns a doubt
-/// if it may have been.
+/// Adds a holder that was cut before the time to the answers, if a log has its end. Returns a doubt
+/// if that is not sure.
 fn place(
     answers: &mut Vec<Value>,
     holder: &Value,
     node: Node<'_>,
     other: Node<'_>,
-    at: Timestamp,
+    at: f64,
 ) -> Option<String> {
-    let (cut, at) = (holder["cut"].as_f64()?, at.0 as f64 / 1e9);
+    let cut = holder["cut"].as_f64()?;
     if let Some(known) = answers.iter_mut().find(|known| is_one(known, holder)) {
-        join_since(known, holder);
+        if known["since"].as_f64().is_none_or(|since| since <= cut) {
+            join_since(known, holder);
+        }
         return None;
     }
+    // The other node may have taken the slice long before the stop.
+    let began = holder["since"].as_f64().unwrap_or(cut);
     let has_ended = other.1.ended.iter().any(|ended| {
         let end = ended["until"].as_f64();
-        overlap(ended, holder) && end.is_some_and(|end| (cut..=at).contains(&end))
+        overlap(ended, holder) && end.is_some_and(|end| (began..=at).contains(&end))
     });
-    let is_followed = answers.iter().any(|answer| {
-        overlap(answer, holder) && answer["since"].as_f64().is_some_and(|since| since > cut)
-    });
-    if has_ended || is_followed {
+    if has_ended || answers.iter().any(|answer| overlap(answer, holder)) {
         return None;
     }
-    if let Some(end) = end_after(at, holder, other.1) {
+    let theirs = end_after(at, holder, other.1);
+    let own = holder["until"].as_f64().filter(|end| *end >= at);
+    if let Some(end) = theirs.or(own) {
         let mut answer = holder.clone();
         (answer["until"], answer["node"]) = (end.into(), node.0.into());
         answers.push(answer);
-        return None;
     }
-    let is_named = answers.iter().any(|answer| {
-        overlap(answer, holder) && HOLDING[..2].iter().all(|key| answer[*key] == holder[*key])
-    });
-    (!is_named).then(|| doubt(holder, cut, node, other))
+    theirs.is_none().then(|| doubt(holder, cut, node, other))
 }
 
-/// The end of a holder after a time, by either node's log.
+/// The end of a holder after a time, by the other node's log.
 fn end_after(time: f64, holder: &Value, other: &NodeReply) -> Option<f64> {
     let theirs = other.ended.iter().filter(|ended| is_one(ended, holder));
-    let ends = theirs.chain([holder]).filter_map(|one| one["until"].as_f64());
-    ends.filter(|end| *end >= time).reduce(f64::min)
+    theirs.filter_map(|one| one["until"].as_f64()).filter(|end| *end >= time).reduce(f64::min)
 }
 
 fn doubt(holder: &Value, cut: f64, (node, _): Node<'_>, (other, _): Node<'_>) -> String {
     let subscriber = holder["subscriber"].as_str().unwrap_or_default();
     let cut = natgate_logs::shown(Timestamp(0).plus(Duration::from_secs_f64(cut.max(0.0))));
     format!(
-        "node {node} stopped at {cut} while {subscriber} had it, and node {other} may have \
-         continued it"
+        "by the log of node {node}, {subscriber} had it when the node stopped at {cut}, and node \
+         {other} may have continued it"
     )
 }
 
@@ -106,8 +111,8 @@ mod tests {
     use natgate_logs::Span;
     use serde_json::json;
 
-    const STOPPED: &str = "node a stopped at 1970-01-01T00:00:03.000Z while 10.0.0.5 had it, and \
-        node b may have continued it";
+    const STOPPED: &str = "by the log of node a, 10.0.0.5 had it when the node stopped at \
+        1970-01-01T00:00:03.000Z, and node b may have continued it";
 
     fn holder(subscriber: &str, since: Option<f64>, until: Option<f64>) -> Value {
         json!({
@@ -158,6 +163,7 @@ mod tests {
         let own = NodeReply { cut: vec![cut(Some(9.0))], ..reply() };
         let response = ask(own, reply(), 5);
         assert_eq!(named(&response), [("10.0.0.5", Some(1.0), Some(9.0), "a")]);
+        assert_eq!(response.body["doubts"], json!([STOPPED]), "b may have made it again");
         // The other node has ended it, and tells so.
         let other = NodeReply { ended: vec![holder("10.0.0.5", None, Some(7.0))], ..reply() };
         let own = NodeReply { cut: vec![cut(None)], ..reply() };
@@ -201,8 +207,16 @@ mod tests {
         let answers = vec![holder("10.0.0.6", Some(4.0), Some(8.0))];
         let response = ask(own.clone(), NodeReply { answers, ..reply() }, 5);
         assert_eq!(named(&response), [("10.0.0.6", Some(4.0), Some(8.0), "b")]);
-        // An end before the stop was another holder's.
+        // Node b took the slice before the stop: the end of any holder since the begin counts.
         let ended = vec![holder("10.0.0.6", None, Some(2.0))];
+        let response = ask(own.clone(), NodeReply { ended, ..reply() }, 5);
+        assert_eq!((response.status, &response.body["doubts"]), (404, &json!([])));
+        let answers = vec![holder("10.0.0.6", Some(2.5), Some(8.0))];
+        let response = ask(own.clone(), NodeReply { answers, ..reply() }, 5);
+        assert_eq!(named(&response), [("10.0.0.6", Some(2.5), Some(8.0), "b")]);
+        assert_eq!(response.body["doubts"], json!([]));
+        // An end before the begin does not.
+        let ended = vec![holder("10.0.0.6", None, Some(0.5))];
         let response = ask(own, NodeReply { ended, ..reply() }, 5);
         assert_eq!(named(&response).len(), 1);
     }

@@ -130,11 +130,20 @@ fn a_later_holder_ends_a_cut_holding() {
 }
 
 #[test]
-fn only_the_run_before_counts() {
+fn the_last_run_with_the_endpoint_counts() {
     let mut world = stopped();
     world.restart(40, false);
     world.tell(45, MappingCreated(mapping(9, 6002)));
-    assert_eq!(of_pair(&world, 46), (Vec::new(), Traces::default()));
+    let (holders, traces) = of_pair(&world, 46);
+    assert_eq!((holders.len(), only(&traces.cut)), (0, ("10.0.0.1", Some(10.0), None, Some(15.0))));
+    let mut world = stopped();
+    world.tell(23, MappingCreated(mapping(2, 5000)));
+    world.tell(24, MappingRemoved(mapping(2, 5000)));
+    world.restart(40, false);
+    world.tell(45, MappingCreated(mapping(9, 6002)));
+    let (holders, traces) = of_pair(&world, 46);
+    assert!(holders.is_empty() && traces.cut.is_empty(), "{traces:?}");
+    assert_eq!(only(&traces.ended), ("10.0.0.2", Some(23.0), Some(24.0), None));
 }
 
 /// The other gateway's begin is not in the log. This one takes the holding at 20 and ends it.
