@@ -6,9 +6,10 @@
 mod past;
 
 use crate::Failure;
-use crate::api::{Filters, Gateway, protocol};
+use crate::api::{Filters, Gateway, protocol, refused};
 use anyhow::{Context, anyhow};
 use natgate_control::config;
+use natgate_control::socket::Response;
 use natgate_control::who::{Answer, Unanswered, forward, forward6, reverse};
 use natgate_engine::Timestamp;
 use natgate_gateway::Settings;
@@ -23,6 +24,10 @@ Without --config the running gateway answers. Its table names the subscriber tha
 now. If no mapping has the endpoint, the subscriber that has its block of ports answers, then the
 configuration; in JSON \"by\" names the source. A port without a subscriber that is in hold-down is
 named as such, with the remaining time.
+Of a pair, the gateway also asks the other node, whose table has the mappings that have no copy yet.
+Each answer has the name of its node. If the other node was not asked, because it is away or its
+natgate is too old, a sentence on standard error says so, and \"not_asked\" has its name. \"doubts\"
+says if the nodes name different subscribers.
 
 With --config the file alone answers, and no gateway is asked: its deterministic pools (RFC 7422)
 and its static mappings name the subscriber. Ports of other pools, and ports that are given out on
@@ -44,7 +49,8 @@ slice at that time. Each answer has the name of its node; \"slice\" has the owne
 then and its epoch, if they are known, and \"nodes\" what the log of each node covers. If the
 other node was not asked, because it is away or its natgate is too old, or because of --config, a
 sentence on standard error says so, and \"not_asked\" has its name. \"doubts\" has what else makes
-the answer doubtful.
+the answer doubtful: for example, that a node stopped while a subscriber had the endpoint, and the
+other node may have continued its mapping. Then \"until\" is null, or nobody is named.
 
 Without --protocol there is an answer for each protocol. The exit code is 1, with a sentence on
 standard error, if no subscriber is known.
@@ -163,16 +169,27 @@ impl Args {
         let filters =
             Filters { subscriber, external, protocol: self.protocol, ..Filters::default() };
         let query = filters.query(&[]);
-        let body = match self.gateway.get(&format!("/v1/who?{query}")) {
+        let (status, body) = match self.gateway.ask(&format!("/v1/who?{query}")) {
+            Ok(Response { status, body }) => (status, body),
             Err(Failure::Runtime(error)) if self.json => {
                 print(&json!({"subscriber": null, "reason": error.to_string()}).to_string())?;
                 return Err(Failure::Runtime(error));
             }
-            other => other?,
+            Err(other) => return Err(other),
         };
-        for answer in body["answers"].as_array().into_iter().flatten() {
-            print(&if self.json { answer.to_string() } else { sentence(answer, "has") })?;
+        if status != 200 {
+            return Err(match refused(status, &body) {
+                Failure::Runtime(error) => self.nobody(error.to_string(), &body)?,
+                other => other,
+            });
         }
+        for answer in body["answers"].as_array().into_iter().flatten() {
+            print(&match self.json {
+                true => past::with_facts(answer, &body).to_string(),
+                false => format!("{}{}", sentence(answer, "has"), past::of_node(answer)),
+            })?;
+        }
+        self.tell_doubts(&body);
         if body["more"] == true {
             eprintln!(
                 "natgate: there are more; `natgate show mappings --subscriber {name}` lists all"

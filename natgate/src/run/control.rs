@@ -48,21 +48,12 @@ pub(super) fn interface(
 
 /// The means to ask about slices, and to ask the other node.
 fn pair_asker((fleet, link): (&FleetAsker, &Link)) -> PairAsker {
-    let (link, of_clocks, of_state) = (link.clone(), fleet.clone(), fleet.clone());
+    let (link, fleet) = (link.clone(), fleet.clone());
     let ask = move |question, go_on: &dyn Fn() -> bool| {
         link.ask(question, go_on).map_err(|error| error.to_string())
     };
-    let fleet = fleet.clone();
-    let owners =
-        move || fleet.ask(FleetRequest::Status).map_or_else(|_| Vec::new(), |it| it.owners);
-    let clock_fault =
-        move || of_clocks.ask(FleetRequest::Status).ok().and_then(|it| it.link.clock_fault());
-    PairAsker {
-        state: Arc::new(move || of_state.ask(FleetRequest::Status).ok()),
-        owners: Arc::new(owners),
-        clock_fault: Arc::new(clock_fault),
-        log: Arc::new(ask),
-    }
+    let state = move || fleet.ask(FleetRequest::Status).ok();
+    PairAsker { state: Arc::new(state), ask: Arc::new(ask) }
 }
 
 /// Starts the servers of the control socket and of what else the configuration asks for. If the

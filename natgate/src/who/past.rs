@@ -87,14 +87,10 @@ impl Args {
 
     fn tell(&self, holders: &[Value], about: &Value) -> Result<(), Failure> {
         for holder in holders {
-            let mut holder = holder.clone();
-            if self.json {
-                add_coverage(&mut holder, about);
-                print(&holder.to_string())?;
-            } else {
-                let node = holder["node"].as_str().map(|node| format!(" (node {node})"));
-                print(&format!("{}{}", sentence(&holder), node.unwrap_or_default()))?;
-            }
+            print(&match self.json {
+                true => with_facts(holder, about).to_string(),
+                false => format!("{}{}", sentence(holder), of_node(holder)),
+            })?;
         }
         if !self.json && !holders.is_empty() {
             match about["nodes"].as_array() {
@@ -103,26 +99,51 @@ impl Args {
                 None => {}
             }
         }
-        tell_doubts(about);
+        self.tell_doubts(about);
         Ok(())
     }
 
-    fn nobody(&self, reason: String, coverage: &Value) -> Result<Failure, Failure> {
+    /// Tells that no subscriber is known, and what else the answer says. Returns the failure.
+    pub(super) fn nobody(&self, reason: String, coverage: &Value) -> Result<Failure, Failure> {
         if self.json {
-            let mut answer = json!({"subscriber": null, "reason": reason});
-            add_coverage(&mut answer, coverage);
+            let answer = json!({"subscriber": null, "reason": reason});
+            let mut answer = with_facts(&answer, coverage);
             if coverage["now"].is_array() {
                 answer["now"] = coverage["now"].clone();
             }
             print(&answer.to_string())?;
         }
-        tell_doubts(coverage);
+        self.tell_doubts(coverage);
         Ok(Failure::Runtime(anyhow!(reason)))
+    }
+
+    /// Says which nodes of a pair were not asked, and what else is doubtful.
+    pub(super) fn tell_doubts(&self, about: &Value) {
+        let nodes = about["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+        for node in about["not_asked"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let reason = nodes.iter().find(|one| one["node"] == node);
+            let reason = reason.and_then(|one| one["reason"].as_str());
+            let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+            match self.at {
+                Some(_) => eprintln!(
+                    "natgate: the log of node {node} was not searched{reason}. It names the \
+                     subscriber if {node} had the endpoint's slice at that time; ask it, too"
+                ),
+                None => eprintln!(
+                    "natgate: node {node} was not asked{reason}. Its table may have mappings \
+                     without a copy here; ask it, too"
+                ),
+            }
+        }
+        for doubt in about["doubts"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            eprintln!("natgate: {doubt}, so the answer is doubtful");
+        }
     }
 }
 
-/// Adds the spans that the log covers, its gaps, and the facts about a pair to an answer.
-fn add_coverage(answer: &mut Value, about: &Value) {
+/// An answer with the spans that the log covers, its gaps, and the facts about a pair.
+pub(super) fn with_facts(answer: &Value, about: &Value) -> Value {
+    let mut answer = answer.clone();
     for key in ["covered", "gaps", "nodes"] {
         if about[key].is_array() {
             answer[key] = about[key].clone();
@@ -136,6 +157,12 @@ fn add_coverage(answer: &mut Value, about: &Value) {
     if about["slice"].is_object() {
         answer["slice"] = about["slice"].clone();
     }
+    answer
+}
+
+/// The node of a pair that names the subscriber, behind a sentence.
+pub(super) fn of_node(answer: &Value) -> String {
+    answer["node"].as_str().map(|node| format!(" (node {node})")).unwrap_or_default()
 }
 
 /// Says which node owned the slice, and what the log of each node covers.
@@ -151,23 +178,6 @@ fn tell_nodes(about: &Value, nodes: &[Value]) -> Result<(), Failure> {
         print(&format!("node {name}: {}", coverage(node)?))?;
     }
     Ok(())
-}
-
-/// Says which nodes of a pair were not asked, and what else is doubtful.
-fn tell_doubts(about: &Value) {
-    let nodes = about["nodes"].as_array().map_or(&[][..], Vec::as_slice);
-    for node in about["not_asked"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        let reason = nodes.iter().find(|one| one["node"] == node);
-        let reason = reason.and_then(|one| one["reason"].as_str());
-        let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-        eprintln!(
-            "natgate: the log of node {node} was not searched{reason}. It names the subscriber if \
-             {node} had the endpoint's slice at that time; ask it, too"
-        );
-    }
-    for doubt in about["doubts"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        eprintln!("natgate: {doubt}, so the answer is doubtful");
-    }
 }
 
 /// The part of the time that a log covers, in a sentence.

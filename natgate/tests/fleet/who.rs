@@ -1,4 +1,5 @@
-//! `natgate who --at` at a node of a pair: it asks both nodes, before and after a kill.
+//! `natgate who` at a node of a pair: it asks both nodes, for the present and for an earlier time,
+//! before and after a kill.
 
 use super::{
     PATIENCE, PROGRAM, TAG, build, datagrams, has_first_slice, is_of, is_whole, seen, serve,
@@ -8,7 +9,7 @@ use natgate_testnet::{PairNetwork, PairNode, Turn, wait_for};
 use serde_json::{Value, json};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Starts a node with a log on disk.
 fn start(network: &PairNetwork, node: &str) -> PairNode {
@@ -69,6 +70,19 @@ fn who_asks_both_nodes_before_and_after_a_kill() {
     assert_eq!(code, Some(0));
     wait_until(&a, "the copy is complete", is_whole);
 
+    // A mapping of this moment has no copy yet: node a has it, and node b asks node a.
+    let fresh = datagrams(&network);
+    let new = seen(&fresh);
+    let (code, output, errors) = run(&network, "b", &["who", &new, "--protocol", "udp"]);
+    assert_eq!(code, Some(0), "{output}{errors}");
+    assert!(is_of(&new, "a") && output.contains("10.0.0.11 has port"), "{output}{errors}");
+    assert!(output.contains("(node a)") && errors.is_empty(), "{output}{errors}");
+    let (code, output, errors) = run(&network, "b", &["who", "10.0.0.11", "--json"]);
+    assert_eq!(code, Some(0), "{output}{errors}");
+    let port = new.rsplit(':').next().expect("a port");
+    let of_fresh = output.lines().filter(|line| line.contains(&format!("\"ports\":\"{port}\"")));
+    assert_eq!(of_fresh.count(), 1, "both nodes name it once: {output}{errors}");
+
     // The log of node a has both mappings. Either node says so.
     for node in ["a", "b"] {
         for external in [&long, &short] {
@@ -96,6 +110,12 @@ fn who_asks_both_nodes_before_and_after_a_kill() {
     wait_until(&b, "the link is gone", |state| state["link"]["connected"] == false);
     assert_eq!(seen(&lasting), long);
     let after = now();
+    let began = Instant::now();
+    let (code, output, errors) = run(&network, "b", &["who", &long, "--protocol", "udp"]);
+    assert_eq!(code, Some(0), "{output}{errors}");
+    assert!(output.contains("10.0.0.11") && output.contains("(node b)"), "{output}{errors}");
+    assert!(errors.contains("node a was not asked (it is not connected)"), "{output}{errors}");
+    assert!(began.elapsed() < Duration::from_secs(5), "nothing waits for a node that is away");
     // The table of node b has the mapping that goes on; the other one is in the log of node a.
     for (at, owner) in [(before, "a"), (after, "b")] {
         let answer = object(&network, "b", &long, at);
@@ -119,6 +139,7 @@ fn who_asks_both_nodes_before_and_after_a_kill() {
     .expect("the log names the subscriber");
     assert_eq!(object(&network, "b", &long, after)["subscriber"], "10.0.0.11");
 
+    let restarted = now();
     let a = start(&network, "a");
     wait_until(&a, "a has the copy", is_whole);
     for external in [&long, &short] {
@@ -126,6 +147,11 @@ fn who_asks_both_nodes_before_and_after_a_kill() {
         assert_eq!((&answer["subscriber"], &answer["node"]), (&json!("10.0.0.11"), &json!("a")));
         assert!(answer["since"].as_f64().is_some_and(|since| since <= before), "{answer}");
     }
+    // The start of node a did not end the mapping that node b continued: node b has the end.
+    let answer = object(&network, "b", &long, before);
+    let until = answer["until"].as_f64().unwrap_or_default();
+    assert!(after < until && until < restarted, "{answer}");
+    assert_eq!(answer["doubts"], Value::Null, "{answer}");
     // The log of node a lacks the time after the kill, and says so.
     let (code, said) = who(&network, "a", &long, after);
     assert_eq!(code, Some(0), "{said}");

@@ -16,27 +16,27 @@ use std::net::Ipv4Addr;
 
 /// Sends a question to the partner, and returns its reply. The function that is passed returns
 /// false when the reply is needed no longer. An error is the reason, as a clause about the partner.
-pub type PartnerLog =
+pub type AskPartner =
     dyn Fn(Vec<u8>, &dyn Fn() -> bool) -> Result<Vec<u8>, String> + Send + Sync + 'static;
 
 /// First byte of a question.
 const VERSION: u8 = 1;
 
 /// Most holders in a reply.
-const MOST_ANSWERS: usize = 1000;
+pub(crate) const MOST_ANSWERS: usize = 1000;
 
 /// Most spans and gaps in a reply.
 const MOST_SPANS: usize = 64;
 
 /// Longest text of a field, and of the reason, characters.
 const LONGEST_TEXT: usize = 128;
-const LONGEST_REASON: usize = 2000;
+pub(crate) const LONGEST_REASON: usize = 2000;
 
 /// Seconds by which times of a holder may miss the time of the question: they are rounded, and the
 /// clocks of the nodes differ.
 const TOLERANCE: f64 = 1.0;
 
-/// Latest time in a reply, seconds since 1970.
+/// Latest time in a reply, seconds since 1970, and longest age.
 const LATEST: f64 = 1e10;
 
 /// Fields of a holder: texts, and numbers.
@@ -52,7 +52,7 @@ const TEXTS: [&str; 10] = [
     "kind",
     "by",
 ];
-const TIMES: [&str; 2] = ["since", "until"];
+const TIMES: [&str; 3] = ["since", "until", "cut"];
 
 /// A question about an external endpoint at an earlier time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +104,14 @@ pub struct NodeReply {
     /// Holders by the configuration in force now, if the one of that time is not known.
     #[serde(default)]
     pub now: Vec<Value>,
+    /// Holders that had the endpoint when the node stopped before the time, which has `cut`. They
+    /// are no answers: the other node may have continued them.
+    #[serde(default)]
+    pub cut: Vec<Value>,
+    /// The latest holders that ended before the time, and holders that the node continued after the
+    /// time, with their ends.
+    #[serde(default)]
+    pub ended: Vec<Value>,
     /// Spans that the log covers.
     #[serde(default)]
     pub covered: Vec<Span>,
@@ -129,6 +137,13 @@ impl NodeReply {
             return None;
         }
         reply.now = holders(&reply.now, question)?;
+        reply.cut = holders(&reply.cut, question)?;
+        reply.ended = holders(&reply.ended, question)?;
+        let is_cut = |holder: &Value| had_then(holder, question) && holder["cut"].is_number();
+        let has_ended = |holder: &Value| is_of(holder, question) && holder["until"].is_number();
+        if !(reply.cut.iter().all(is_cut) && reply.ended.iter().all(has_ended)) {
+            return None;
+        }
         reply.covered.truncate(MOST_SPANS);
         reply.gaps.truncate(MOST_SPANS);
         let spans = reply.covered.iter_mut().flat_map(|span| [&mut span.from, &mut span.until]);
@@ -155,22 +170,7 @@ impl NodeReply {
 fn holders(answers: &[Value], question: &PastQuestion) -> Option<Vec<Value>> {
     let holder = |answer: &Value| {
         let answer = answer.as_object()?;
-        let mut holder = Map::new();
-        for key in TEXTS {
-            if let Some(value) = answer.get(key) {
-                holder.insert(key.to_owned(), printable(value.as_str()?, LONGEST_TEXT).into());
-            }
-        }
-        for key in TIMES {
-            match answer.get(key) {
-                Some(Value::Null) => drop(holder.insert(key.to_owned(), Value::Null)),
-                Some(time) => {
-                    let time = time.as_f64()?.clamp(0.0, LATEST);
-                    holder.insert(key.to_owned(), time.into());
-                }
-                None => {}
-            }
-        }
+        let mut holder = known(answer, &TIMES)?;
         if let Some(missing) = answer.get("missing") {
             holder.insert("missing".to_owned(), missing.as_u64()?.into());
         }
@@ -182,18 +182,43 @@ fn holders(answers: &[Value], question: &PastQuestion) -> Option<Vec<Value>> {
     answers.iter().take(MOST_ANSWERS).map(holder).collect()
 }
 
+/// The known texts of an answer, and its `times`; `None` if one has another type.
+pub(crate) fn known(answer: &Map<String, Value>, times: &[&str]) -> Option<Map<String, Value>> {
+    let mut known = Map::new();
+    for key in TEXTS {
+        if let Some(value) = answer.get(key).filter(|value| !value.is_null()) {
+            known.insert(key.to_owned(), printable(value.as_str()?, LONGEST_TEXT).into());
+        }
+    }
+    for key in times {
+        match answer.get(*key) {
+            Some(Value::Null) => drop(known.insert((*key).to_owned(), Value::Null)),
+            Some(time) => {
+                let time = time.as_f64()?.clamp(0.0, LATEST);
+                known.insert((*key).to_owned(), time.into());
+            }
+            None => {}
+        }
+    }
+    Some(known)
+}
+
+/// True if a holder had the protocol of the question.
+fn is_of(answer: &Value, question: &PastQuestion) -> bool {
+    let name = answer["protocol"].as_str();
+    question.protocol.is_none_or(|number| name.is_none_or(|name| name == protocol(number)))
+}
+
 /// True if a holder had the endpoint at the time of the question, and for its protocol.
 fn had_then(answer: &Value, question: &PastQuestion) -> bool {
     let at = question.at.0 as f64 / 1e9;
-    let name = answer["protocol"].as_str();
-    let is_of = |number: u8| name.is_none_or(|name| name == protocol(number));
-    question.protocol.is_none_or(is_of)
+    is_of(answer, question)
         && answer["since"].as_f64().is_none_or(|since| since <= at + TOLERANCE)
         && answer["until"].as_f64().is_none_or(|until| at <= until + TOLERANCE)
 }
 
 /// True if a text as "2300" or "2048-2559" includes a port.
-fn includes(ports: &str, port: u16) -> bool {
+pub(crate) fn includes(ports: &str, port: u16) -> bool {
     let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
     match (first.parse::<u16>(), last.parse::<u16>()) {
         (Ok(first), Ok(last)) => (first..=last).contains(&port),
@@ -202,7 +227,7 @@ fn includes(ports: &str, port: u16) -> bool {
 }
 
 /// A text of the partner: short, and without control characters.
-fn printable(text: &str, most: usize) -> String {
+pub(crate) fn printable(text: &str, most: usize) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(most).collect()
 }
 
@@ -228,6 +253,15 @@ mod tests {
                 "missing": 3,
             })],
             now: Vec::new(),
+            cut: vec![json!({
+                "subscriber": "10.0.0.6", "protocol": "udp", "internal": "10.0.0.6:4000",
+                "external": "203.0.113.1", "ports": "2300", "since": 1.5, "until": null,
+                "cut": 3.5,
+            })],
+            ended: vec![json!({
+                "subscriber": "10.0.0.7", "protocol": "udp", "internal": "10.0.0.7:4000",
+                "external": "203.0.113.1", "ports": "2300", "since": null, "until": 2.5,
+            })],
             covered: vec![Span { from: 1.0, until: 9.5 }],
             gaps: vec![LogGap { from: 2.0, until: 3.0, reason: Reason::EventsLost, lost: Some(3) }],
             reason: None,
@@ -280,7 +314,12 @@ mod tests {
         let Some(reply) = reply else { return };
         let _ = reply.coverage().sentence();
         assert!(reply.answers.len() <= MOST_ANSWERS && reply.covered.len() <= MOST_SPANS);
-        for answer in &reply.answers {
+        for list in [&reply.cut, &reply.ended] {
+            assert!(list.len() <= MOST_ANSWERS);
+        }
+        assert!(reply.cut.iter().all(|holder| holder["cut"].is_number()));
+        assert!(reply.ended.iter().all(|holder| holder["until"].is_number()));
+        for answer in reply.answers.iter().chain(&reply.cut).chain(&reply.ended) {
             assert_eq!(answer["external"], "203.0.113.1");
             for (key, value) in answer.as_object().expect("an object") {
                 assert!([&TEXTS[..], &TIMES, &["missing"]].concat().contains(&&key[..]));
@@ -313,8 +352,36 @@ mod tests {
             other.answers[0][key] = value;
             assert_eq!(NodeReply::read(&other.write(), &QUESTION), None, "{key}");
         }
+        for (key, value) in [
+            ("external", json!("203.0.113.2")),
+            ("protocol", json!("tcp")),
+            ("subscriber", Value::Null),
+            ("cut", Value::Null),
+            ("since", json!(6.5)),
+            ("until", json!(3.5)),
+        ] {
+            let mut other = reply();
+            other.cut[0][key] = value;
+            assert_eq!(NodeReply::read(&other.write(), &QUESTION), None, "cut: {key}");
+        }
+        for (key, value) in [
+            ("ports", json!("2301")),
+            ("protocol", json!("tcp")),
+            ("subscriber", Value::Null),
+            ("until", Value::Null),
+        ] {
+            let mut other = reply();
+            other.ended[0][key] = value;
+            assert_eq!(NodeReply::read(&other.write(), &QUESTION), None, "ended: {key}");
+        }
         let no_object = NodeReply { answers: vec![json!(1)], ..reply() };
         assert_eq!(NodeReply::read(&no_object.write(), &QUESTION), None);
+    }
+
+    #[test]
+    fn a_reply_of_an_earlier_version_is_read() {
+        let read = NodeReply::read(br#"{"searched":true}"#, &QUESTION).expect("a reply");
+        assert_eq!(read, NodeReply { searched: true, ..NodeReply::default() });
     }
 
     #[test]
@@ -324,6 +391,8 @@ mod tests {
         hostile.answers[0]["until"] = json!(1e300);
         hostile.answers[0]["more"] = json!([[[[]]]]);
         hostile.answers = vec![hostile.answers[0].clone(); 2 * MOST_ANSWERS];
+        hostile.cut = vec![hostile.cut[0].clone(); 2 * MOST_ANSWERS];
+        hostile.ended = vec![hostile.ended[0].clone(); 2 * MOST_ANSWERS];
         hostile.covered = vec![Span { from: -1e300, until: 1e300 }; 1000];
         hostile.reason = Some("\r\n".repeat(10_000));
         let read = NodeReply::read(&hostile.write(), &QUESTION).expect("a reply");

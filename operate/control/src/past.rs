@@ -9,7 +9,8 @@ use crate::who::{Answer, beside, reverse};
 use natgate_engine::Timestamp;
 use natgate_gateway::{Clock, LogTo, Settings};
 use natgate_logs::{
-    Coverage, Holder, Holders, InForceThen, OwnersInForce, SearchError, Span, Tenure, holders_of,
+    Coverage, Holder, Holders, InForceThen, OwnersInForce, SearchError, Span, Tenure, Traces,
+    holders_of,
 };
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -48,11 +49,13 @@ pub enum Unknown {
     #[error("{reason}; {}", .coverage.sentence())]
     Nobody {
         /// The reason, in one sentence without its full stop.
-        reason: String,
+        reason: Box<str>,
         /// Owners by the configuration in force now, if the one of that time is not known.
         now: Vec<Answer>,
         /// The part of the time that the logs cover.
         coverage: Coverage,
+        /// What else the logs of a node of a pair say.
+        traces: Box<Traces>,
     },
 }
 
@@ -65,6 +68,8 @@ pub struct Owners {
     pub answers: Vec<Answer>,
     /// The part of the time that the logs cover.
     pub coverage: Coverage,
+    /// What else the log of a node of a pair says.
+    pub traces: Traces,
 }
 
 /// Nodes whose logs [`had`] does not search: the partner of a pair. Its log tells what happened to
@@ -103,6 +108,7 @@ pub(crate) fn had_in(
         _ => None,
     });
     let (mut nobody, mut coverage) = (None, Coverage::default());
+    let mut traces = Traces::default();
     // The answer of a log that does not cover so late a time; another log may cover it.
     let mut uncertain = None;
 
@@ -120,6 +126,9 @@ pub(crate) fn had_in(
             Err(error) => {
                 coverage.add(error.coverage().cloned().unwrap_or_default());
                 nobody = Some(error.to_string());
+                let more = error.into_traces();
+                traces.cut.extend(more.cut);
+                traces.ended.extend(more.ended);
             }
         }
     }
@@ -130,13 +139,13 @@ pub(crate) fn had_in(
         return Ok(with_statics(found, external, protocol));
     }
     let reason = nobody.ok_or(Unknown::NoLog)?;
-    by_configuration(settings, external, protocol, reason, coverage)
+    by_configuration(settings, external, protocol, reason, (coverage, traces))
 }
 
 /// Adds static mappings of the time to holders: those of protocols that have no holder, if the
 /// question is about all protocols.
 fn with_statics(found: Holders, external: (Ipv4Addr, u16), protocol: Option<u8>) -> Owners {
-    let Holders { holders, coverage } = found;
+    let Holders { holders, coverage, traces } = found;
     let answered: Option<Vec<&str>> =
         holders.iter().map(|holder| holder.protocol.as_deref()).collect();
     let mut answers = Vec::new();
@@ -145,7 +154,7 @@ fn with_statics(found: Holders, external: (Ipv4Addr, u16), protocol: Option<u8>)
     {
         add(&mut answers, known.iter().flat_map(|owners| beside(owners, external, &answered)));
     }
-    Owners { holders, answers, coverage }
+    Owners { holders, answers, coverage, traces }
 }
 
 fn add(answers: &mut Vec<Answer>, more: impl Iterator<Item = Answer>) {
@@ -164,7 +173,7 @@ fn by_configuration(
     external: (Ipv4Addr, u16),
     protocol: Option<u8>,
     reason: String,
-    coverage: Coverage,
+    (coverage, traces): (Coverage, Traces),
 ) -> Result<Owners, Unknown> {
     let (address, port) = external;
     let of = |owners: &OwnersInForce| reverse(owners, address, port, protocol);
@@ -172,10 +181,11 @@ fn by_configuration(
     if let InForceThen::Known(known) = &coverage.in_force {
         add(&mut answers, known.iter().flat_map(|owners| of(owners).unwrap_or_default()));
         if !answers.is_empty() {
-            return Ok(Owners { holders: Vec::new(), answers, coverage });
+            return Ok(Owners { holders: Vec::new(), answers, coverage, traces });
         }
         let reason = format!("{address}:{port}: {reason}");
-        return Err(Unknown::Nobody { reason, now: Vec::new(), coverage });
+        let traces = Box::new(traces);
+        return Err(Unknown::Nobody { reason: reason.into(), now: Vec::new(), coverage, traces });
     }
     let now = of(&OwnersInForce::of_settings(settings)).unwrap_or_default();
     let mut reason = format!("{address}:{port}: {reason}");
@@ -192,7 +202,7 @@ fn by_configuration(
         reason.push_str("; by the configuration in force now, ");
         reason.push_str(&each.join(" and "));
     }
-    Err(Unknown::Nobody { reason, now, coverage })
+    Err(Unknown::Nobody { reason: reason.into(), now, coverage, traces: Box::new(traces) })
 }
 
 /// True if a time lies in the future. A log covers later times than the present if the clock was

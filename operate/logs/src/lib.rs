@@ -66,5 +66,5 @@ pub use sinks::syslog::{Messages, SyslogSink};
 pub use spool::outline::{
     Coverage, InForceThen, LogGap, Reason, Span, sentence as coverage_sentence,
 };
-pub use spool::search::{Holder, Holders, SearchError, Tenure, holders, holders_of};
+pub use spool::search::{Holder, Holders, SearchError, Tenure, Traces, holders, holders_of};
 pub use wall::WallClock;

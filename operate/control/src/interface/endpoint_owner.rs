@@ -1,12 +1,15 @@
 //! The owner of an external endpoint: at present from the workers' tables, then from the
 //! configuration; at an earlier time from the event logs on disk. Also all that a subscriber has.
+//! A node of a pair asks the other node, too.
 
+mod now;
 mod then;
 
 use super::query::TableQuery;
 use super::{Answer, Interface, Of, lists, stopping};
 use crate::json::{self, Names};
 use crate::partner_log::PastQuestion;
+use crate::partner_table::{TableReply, read_question};
 use crate::socket::{ClientGroup, Response, blocking};
 use crate::who::{self, Unanswered, beside, forward, reverse};
 use axum::Extension;
@@ -15,13 +18,14 @@ use natgate_engine::{BlockInfo, BlockKind, Filter, HeldPort, MappingInfo, Mappin
 use natgate_gateway::List;
 use natgate_gateway::ipv6::HostName;
 use natgate_logs::OwnersInForce;
+pub(super) use now::Asking;
+use now::find_now;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 pub use then::PairAsker;
-pub(super) use then::answer_partner;
-use then::{find_then, search_own};
+use then::{answer_past, find_then, search_own};
 
 /// Most mappings in an answer. A port has few.
 const MOST: usize = 64;
@@ -33,16 +37,45 @@ pub(super) async fn who(
 ) -> Answer {
     let keys = ["external", "protocol", "at", "subscriber", "realm"];
     let asked = TableQuery::parse(query.as_deref(), &keys)?;
-    if asked.subscriber.is_some() || asked.subscriber6.is_some() {
-        return blocking(move || find_all_of(&interface, &asked)).await?;
-    }
-    let Some(at) = asked.at else { return blocking(move || find(&interface, &asked)).await? };
+    let is_of_subscriber = asked.subscriber.is_some() || asked.subscriber6.is_some();
+    let Some(at) = asked.at.filter(|_| !is_of_subscriber) else {
+        return blocking(move || find_now(&interface, &asked, &query.unwrap_or_default())).await?;
+    };
     let question = PastQuestion { external: endpoint(&asked)?, protocol: asked.protocol, at };
     let (own, pair) = (Arc::clone(&interface), Arc::clone(&interface));
     let search = move |go_on: &dyn Fn() -> bool| search_own(&own, &question, go_on);
     let rest = move |own, go_on: &dyn Fn() -> bool| find_then(&pair, &question, own, go_on);
     let found = interface.searches[group as usize].run_then(search, rest).await;
     found.map_err(|refused| Response::failure(503, refused.to_string()))?
+}
+
+/// Answers a question of the other node: the bytes of a reply. `None`: the question is malformed,
+/// or the gateway is stopping.
+pub(super) fn answer_partner(
+    interface: &Weak<Interface>,
+    question: &[u8],
+    go_on: &dyn Fn() -> bool,
+) -> Option<Vec<u8>> {
+    let interface = interface.upgrade()?;
+    if let Some(question) = PastQuestion::read(question) {
+        return Some(answer_past(&interface, &question, go_on).write());
+    }
+    let asked = read_question(question)?;
+    let reply = match look_up(&interface, &asked) {
+        Ok(mut reply) => {
+            // A host whose name is known no more would be one of IPv4 there.
+            let is_named = |answer: &Value| {
+                answer["subscriber"].as_str().is_some_and(|name| name.contains(':'))
+            };
+            reply.answers.retain(|answer| asked.subscriber6.is_none() || is_named(answer));
+            reply
+        }
+        Err(Response { body, .. }) => {
+            let reason = body["message"].as_str().map(str::to_owned);
+            TableReply { reason, ..TableReply::default() }
+        }
+    };
+    Some(reply.write())
 }
 
 /// Returns the endpoint of the question.
@@ -69,12 +102,24 @@ fn in_force(interface: &Interface) -> OwnersInForce {
     OwnersInForce::of_settings(&interface.settings())
 }
 
-/// Finds all that a subscriber has: static mappings, ranges and blocks, then dynamic mappings.
-fn find_all_of(interface: &Interface, asked: &TableQuery) -> Answer {
-    let refused = |message: &str| Err(Response::failure(400, message));
-    if asked.subscriber6.is_some() {
-        return find_all_of_host(interface, asked);
+/// Finds what the tables and the configuration of this node say now.
+fn look_up(interface: &Interface, asked: &TableQuery) -> Result<TableReply, Response> {
+    match (asked.subscriber, asked.subscriber6) {
+        (None, None) => find(interface, asked),
+        (_, None) => find_all_of(interface, asked),
+        (_, Some(_)) => find_all_of_host(interface, asked),
     }
+}
+
+/// The reply with answers, or the reason why there are none.
+fn found(answers: Vec<Value>, more: bool, reason: impl FnOnce() -> String) -> TableReply {
+    let reason = answers.is_empty().then(reason);
+    TableReply { searched: true, answers, more, reason, ..TableReply::default() }
+}
+
+/// Finds all that a subscriber has: static mappings, ranges and blocks, then dynamic mappings.
+fn find_all_of(interface: &Interface, asked: &TableQuery) -> Result<TableReply, Response> {
+    let refused = |message: &str| Err(Response::failure(400, message));
     let Some(subscriber) = asked.subscriber.filter(|prefix| prefix.len() == 32) else {
         return refused("subscriber is one address here, such as subscriber=10.0.0.5");
     };
@@ -114,17 +159,16 @@ fn find_all_of(interface: &Interface, asked: &TableQuery) -> Answer {
         }
     }
     answers.truncate(most);
-    if answers.is_empty() {
-        return Ok(nobody(format!(
+    Ok(found(answers, has_more, || {
+        format!(
             "{address}: has no mapping, no block and no port by the configuration; for an external \
              address say its port, too"
-        )));
-    }
-    Ok(Response::done(json!({ "answers": answers, "more": has_more })))
+        )
+    }))
 }
 
 /// Finds all that hosts of NAT64 or DS-Lite have: a host, or a subscriber.
-fn find_all_of_host(interface: &Interface, asked: &TableQuery) -> Answer {
+fn find_all_of_host(interface: &Interface, asked: &TableQuery) -> Result<TableReply, Response> {
     if asked.external.is_some() || asked.at.is_some() {
         let message = "say external=ADDRESS:PORT or subscriber=ADDRESS, not both, and no time";
         return Err(Response::failure(400, message));
@@ -135,10 +179,7 @@ fn find_all_of_host(interface: &Interface, asked: &TableQuery) -> Answer {
     answers.extend(mappings(interface, filter, most)?);
     let has_more = answers.len() > most;
     answers.truncate(most);
-    match answers.is_empty() {
-        true => Ok(nobody("no host in this prefix has a mapping".to_owned())),
-        false => Ok(Response::done(json!({ "answers": answers, "more": has_more }))),
-    }
+    Ok(found(answers, has_more, || "no host in this prefix has a mapping".to_owned()))
 }
 
 /// Answers from the mappings that match a filter, about as many as `most`.
@@ -159,29 +200,21 @@ fn mappings(interface: &Interface, filter: Filter, most: usize) -> Result<Vec<Va
     Ok(answers)
 }
 
-/// Finds the owner by the configuration.
-fn by_configuration(
-    interface: &Interface,
-    (address, port): (Ipv4Addr, u16),
-    protocol: Option<u8>,
-) -> Answer {
-    match reverse(&in_force(interface), address, port, protocol) {
-        Ok(found) => Ok(Response::done(json!({ "answers": by(&found) }))),
-        Err(Unanswered(sentence)) => Ok(nobody(format!("{sentence}; no mapping has it now"))),
-    }
-}
-
 fn nobody(message: String) -> Response {
     Response { status: 404, body: json!({ "ok": false, "message": message, "answers": [] }) }
 }
 
-fn find(interface: &Interface, asked: &TableQuery) -> Answer {
+/// Finds the owner of an endpoint: by its mappings, by the block of its port, by the configuration.
+fn find(interface: &Interface, asked: &TableQuery) -> Result<TableReply, Response> {
     let (address, port) = endpoint(asked)?;
     let filter = interface.filter(asked)?;
-    let mut answers = mappings(interface, filter, MOST)?;
-    if !answers.is_empty() {
+    let of_table = |mut answers: Vec<Value>| {
         add_statics(&mut answers, interface, asked, (address, port));
-        return Ok(Response::done(json!({ "answers": answers })));
+        Ok(found(answers, false, String::new))
+    };
+    let answers = mappings(interface, filter, MOST)?;
+    if !answers.is_empty() {
+        return of_table(answers);
     }
     let resting = resting(interface, filter)?;
     let mut owners = owners(interface, filter)?;
@@ -189,11 +222,39 @@ fn find(interface: &Interface, asked: &TableQuery) -> Answer {
         if !resting.is_empty() {
             owners.iter_mut().for_each(|owner| owner["resting"] = resting.clone().into());
         }
-        add_statics(&mut owners, interface, asked, (address, port));
-        return Ok(Response::done(json!({ "answers": owners })));
+        return of_table(owners);
     }
-    let answer = by_configuration(interface, (address, port), asked.protocol)?;
-    Ok(if resting.is_empty() { answer } else { with_rest(answer, (address, port), resting) })
+    let reply = match reverse(&in_force(interface), address, port, asked.protocol) {
+        Ok(configured) => found(by(&configured), false, String::new),
+        Err(Unanswered(sentence)) => {
+            found(Vec::new(), false, || format!("{sentence}; no mapping has it now"))
+        }
+    };
+    Ok(TableReply { resting, ..reply })
+}
+
+/// The response of what tables say.
+fn respond(asked: &TableQuery, reply: TableReply) -> Response {
+    let TableReply { answers, more, resting, mut reason, .. } = reply;
+    if let (Ok((address, port)), false) = (endpoint(asked), resting.is_empty()) {
+        let each: Vec<String> = resting.iter().map(rest).collect();
+        reason = Some(format!(
+            "{address}:{port}: nobody has it now; it is in hold-down for {}; the log of events \
+             tells who had it",
+            each.join(", ")
+        ));
+    }
+    let mut response = match answers.is_empty() {
+        true => nobody(reason.unwrap_or_default()),
+        false => Response::done(json!({ "answers": answers })),
+    };
+    if !answers.is_empty() && asked.external.is_none() {
+        response.body["more"] = more.into();
+    }
+    if !resting.is_empty() {
+        response.body["resting"] = resting.into();
+    }
+    response
 }
 
 /// Adds static mappings of protocols without an answer, if the question is about all protocols.
@@ -212,7 +273,8 @@ fn add_statics(
     answers.extend(by(&beside(&in_force(interface), external, &answered)));
 }
 
-/// The owners of the block that contains a port without a mapping.
+/// The owners of the block that contains a port without a mapping, or some blocks of subscribers:
+/// if there are more than [`MOST`], not all of them.
 fn owners(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response> {
     let (names, settings) = (interface.names(), interface.settings());
     let mut list: List<BlockInfo> = interface.commander().list(filter, MOST);
@@ -228,6 +290,9 @@ fn owners(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response>
             object["by"] = "block".into();
             object
         }));
+        if owners.len() > MOST {
+            break;
+        }
     }
     Ok(owners)
 }
@@ -251,22 +316,6 @@ fn resting(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response
         })
     };
     Ok(latest.into_iter().map(object).collect())
-}
-
-/// Adds the hold-down of a port to an answer. If the answer names no owner, its sentence says so.
-fn with_rest(answer: Response, (address, port): (Ipv4Addr, u16), resting: Vec<Value>) -> Response {
-    let Response { status, mut body } = answer;
-    if status == 404 {
-        let each: Vec<String> = resting.iter().map(rest).collect();
-        body["message"] = format!(
-            "{address}:{port}: nobody has it now; it is in hold-down for {}; the log of events \
-             tells who had it",
-            each.join(", ")
-        )
-        .into();
-    }
-    body["resting"] = resting.into();
-    Response { status, body }
 }
 
 /// A protocol, and the time for which its port is not assigned.

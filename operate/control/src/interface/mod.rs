@@ -70,6 +70,7 @@ pub struct Interface {
     catch_up: Option<CatchUp>,
     /// The means of a node of a pair.
     pair: Option<PairAsker>,
+    asking: endpoint_owner::Asking,
 }
 
 /// The load of each worker. A worker that joins adds an entry.
@@ -96,7 +97,8 @@ impl Interface {
         let (top, history) = (top::Latest::default(), health::History::default());
         let searches = std::array::from_fn(|_| Searches::new());
         let (sinks, catch_up, pair, began) = (None, None, None, Instant::now());
-        Self { reloader, loads, began, top, sinks, history, searches, catch_up, pair }
+        let asking = endpoint_owner::Asking::default();
+        Self { reloader, loads, began, top, sinks, history, searches, catch_up, pair, asking }
     }
 
     /// Adds the event logs, whose state `sinks` returns.

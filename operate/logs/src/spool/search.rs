@@ -3,12 +3,15 @@
 //! The clock determines the place of a time in the order of writing: usually one. If the clock was
 //! set back, several places had the time, and the answer covers all of them. From a place the
 //! search goes back through the entries, whatever their times: the latest entry about a holding
-//! decides whether the holding existed. A start ends all holdings before it. If no entry is found
-//! before, and entries are missing there, the first holding that ends after the place existed at
-//! it. Only frames whose time and filter match are decompressed. Files are not mapped into memory,
-//! and are read also while the gateway writes them.
+//! decides whether the holding existed. A start ends all holdings before it; of one of several
+//! gateways it cuts them ([`Traces`]). If no entry is found before, and entries are missing there,
+//! the first holding that ends after the place existed at it. Only frames whose time and filter
+//! match are decompressed. Files are not mapped into memory, and are read also while the gateway
+//! writes them.
 
+mod cut;
 mod holder;
+mod later;
 mod tenure;
 
 use super::format::{Entry, Holding};
@@ -16,7 +19,8 @@ use super::outline::{Coverage, Follows, FrameAt, InForceThen, Outline, OutlineEr
 use super::reader::Reader;
 use crate::in_force::OwnersInForce;
 use crate::json::{DEFAULT_REALM, endpoint, host_endpoint, prefix, protocol as name_of, seconds};
-pub use holder::Holder;
+pub use holder::{Holder, Traces};
+use later::Next;
 use natgate_engine::{Endpoint, Timestamp};
 use natgate_gateway::ipv6::HostName;
 use std::collections::HashMap;
@@ -59,10 +63,12 @@ pub enum SearchError {
         missing: u64,
         /// Coverage of that time by the log.
         coverage: Coverage,
+        /// What else the log says.
+        traces: Box<Traces>,
     },
     /// The log does not cover the time, and the endpoint had no holder at the last time that it
-    /// covers.
-    #[error("the log does not cover that time; nobody had it before{}", after(.last, *.missing))]
+    /// covers, or one that another gateway may have continued.
+    #[error("the log does not cover that time{}{}", before(.traces), after(.last, *.missing))]
     Uncovered {
         /// The last holder before.
         last: Option<Box<Holder>>,
@@ -70,6 +76,8 @@ pub enum SearchError {
         missing: u64,
         /// Coverage of that time by the log.
         coverage: Coverage,
+        /// What else the log says.
+        traces: Box<Traces>,
     },
     /// The search was cancelled: the answer is no longer needed.
     #[error("the search was cancelled")]
@@ -86,6 +94,14 @@ impl SearchError {
             Self::Io { .. } | Self::Cancelled => None,
         }
     }
+
+    /// What else the log says about the endpoint.
+    pub fn into_traces(self) -> Traces {
+        match self {
+            Self::Nobody { traces, .. } | Self::Uncovered { traces, .. } => *traces,
+            Self::TooEarly(_) | Self::Io { .. } | Self::Cancelled => Traces::default(),
+        }
+    }
 }
 
 /// The holders of an external endpoint at a time.
@@ -95,6 +111,13 @@ pub struct Holders {
     pub holders: Vec<Holder>,
     /// Coverage of that time by the log.
     pub coverage: Coverage,
+    /// What else the log says.
+    pub traces: Traces,
+}
+
+/// The last time that the log covers, in an answer without a holder.
+fn before(traces: &Traces) -> &'static str {
+    if traces.cut.is_empty() { "; nobody had it before" } else { "" }
 }
 
 /// Further information for an answer without a holder.
@@ -158,6 +181,7 @@ fn search(
     let mut search = Search { outline: &outline, question, go_on, reader: None };
     let (mut holders, mut last, mut missing): (Vec<Holder>, Option<Box<Holder>>, u64) =
         (Vec::new(), None, 0);
+    let mut traces = Traces::default();
     for place in &places {
         let answer = search.at(place)?;
         missing = missing.max(answer.missing);
@@ -171,6 +195,10 @@ fn search(
             }
         }
         last = last.or(answer.last);
+        traces.cut.extend(answer.traces.cut);
+        traces.ended.extend(answer.traces.ended);
+        traces.cut.truncate(MOST_HOLDERS);
+        traces.ended.truncate(MOST_HOLDERS);
     }
     let mut parts: Vec<usize> = places.iter().map(|place| place.part).collect();
     if !is_covered {
@@ -189,10 +217,15 @@ fn search(
         coverage.in_force = in_force(&outline, &places)?;
     }
     match () {
-        () if !holders.is_empty() => Ok(Holders { holders, coverage }),
+        () if !holders.is_empty() => Ok(Holders { holders, coverage, traces }),
         () if places.is_empty() => Err(SearchError::TooEarly(coverage)),
-        () if is_covered => Err(SearchError::Nobody { last, missing, coverage }),
-        () => Err(SearchError::Uncovered { last, missing, coverage }),
+        () => {
+            let traces = Box::new(traces);
+            Err(match is_covered {
+                true => SearchError::Nobody { last, missing, coverage, traces },
+                false => SearchError::Uncovered { last, missing, coverage, traces },
+            })
+        }
     }
 }
 
@@ -315,6 +348,7 @@ impl HoldingMatch {
             remote: (!remote.address.is_unspecified()).then(|| endpoint(remote)),
             since: self.since.map(seconds),
             until: until.map(seconds),
+            cut: None,
             missing,
         }
     }
@@ -333,6 +367,7 @@ struct Answer {
     holders: Vec<Holder>,
     last: Option<Box<Holder>>,
     missing: u64,
+    traces: Traces,
 }
 
 /// Findings from a place into the past.
@@ -347,14 +382,8 @@ struct Past {
     is_cut: bool,
     /// True if earlier entries change nothing.
     is_done: bool,
-}
-
-/// Next event about an endpoint after a place.
-enum Next {
-    /// A holding ends.
-    Ends(HoldingMatch),
-    /// A holding begins, so there was no holder; or nothing is known.
-    Nothing,
+    /// Part that begins with the start at which the search ended.
+    start: Option<usize>,
 }
 
 struct Search<'s> {
@@ -371,19 +400,30 @@ impl Search<'_> {
         self.backward(place, &mut past)?;
         let open: Vec<HoldingMatch> =
             past.found.iter().filter(|found| found.ended.is_none()).cloned().collect();
+        let mut traces = self.traces(place, &past)?;
         let mut holders = Vec::new();
         if !open.is_empty() {
             let ends = self.ends_of(place, &open)?;
-            let holder = |found: &HoldingMatch| found.holder(past.missing, ends(found));
-            holders = open.iter().take(MOST_HOLDERS).map(holder).collect();
+            let (cut, whole): (Vec<_>, Vec<_>) =
+                open.into_iter().partition(|found| ends.has_cut(found));
+            let holder = |found: &HoldingMatch| found.holder(past.missing, ends.until(found));
+            holders = whole.iter().take(MOST_HOLDERS).map(holder).collect();
+            if let Some(start) = ends.start.filter(|_| !cut.is_empty()) {
+                let after = Place { part: start, until: Timestamp(0) };
+                let cut = self.cut_by(start, &after, &cut, past.missing)?;
+                match self.stop_before(start) < place.until {
+                    true => traces.cut.extend(cut),
+                    false => holders.extend(cut),
+                }
+            }
         } else if (past.is_cut || past.missing > 0 || self.may_inherit(&past))
             && let Next::Ends(found) = self.forward(place, &mut past.missing)?
         {
             holders.push(found.holder(past.missing, found.ended));
         }
-        let last = past.found.first().filter(|_| holders.is_empty());
+        let last = past.found.first().filter(|last| holders.is_empty() && last.ended.is_some());
         let last = last.map(|found| Box::new(found.holder(0, found.ended)));
-        Ok(Answer { holders, last, missing: past.missing })
+        Ok(Answer { holders, last, missing: past.missing, traces })
     }
 
     /// True if the holder may have been continued before the time without a begin in the spool.
@@ -444,6 +484,7 @@ impl Search<'_> {
                         self.look(entry, past);
                     }
                     if past.is_done {
+                        past.start = matches!(entry, Entry::Start(_)).then_some(part);
                         return Ok(());
                     }
                 }
@@ -496,92 +537,6 @@ impl Search<'_> {
                 past.is_done |= ended.is_none() && is_one && !holding.is_session;
             }
         }
-    }
-
-    /// Searches from a place into the future, for the next event about the endpoint before the
-    /// gateway lost the address.
-    fn forward(&mut self, place: &Place, missing: &mut u64) -> Result<Next, SearchError> {
-        let outline = self.outline;
-        for (part, about) in outline.parts.iter().enumerate().skip(place.part) {
-            if part > place.part && matches!(about.follows, Follows::After(_) | Follows::Start) {
-                return Ok(Next::Nothing);
-            }
-            for at in &outline.frames[about.frames.clone()] {
-                if place.is_after(part, at.frame.head.last) {
-                    continue;
-                }
-                for entry in self.entries(at, missing)? {
-                    if place.is_after(part, entry.time()) {
-                        continue;
-                    }
-                    if self.question.tenure.lost.is_some_and(|lost| lost < entry.time()) {
-                        return Ok(Next::Nothing);
-                    }
-                    match entry {
-                        Entry::Gap(gap) => *missing += gap.lost,
-                        Entry::Begins(_, holding) if self.is_of(&holding) => {
-                            return Ok(Next::Nothing);
-                        }
-                        Entry::Ends(time, holding) if self.is_of(&holding) => {
-                            if self.question.tenure.hides(&holding, None, time) {
-                                return Ok(Next::Nothing);
-                            }
-                            let realm = self.realm(holding.realm);
-                            let (since, ended) = (None, Some(time));
-                            return Ok(Next::Ends(HoldingMatch { holding, realm, since, ended }));
-                        }
-                        _ => {}
-                    }
-                }
-            }
-        }
-        Ok(Next::Nothing)
-    }
-
-    /// Ends of holdings that had not ended at a place.
-    fn ends_of(
-        &mut self,
-        place: &Place,
-        open: &[HoldingMatch],
-    ) -> Result<impl Fn(&HoldingMatch) -> Option<Timestamp> + use<>, SearchError> {
-        let outline = self.outline;
-        let mut ends: HashMap<Key, Option<Timestamp>> =
-            open.iter().map(|found| (found.key(), None)).collect();
-        let (mut left, mut all) = (ends.len(), None);
-        'all: for (part, about) in outline.parts.iter().enumerate().skip(place.part) {
-            for at in &outline.frames[about.frames.clone()] {
-                if place.is_after(part, at.frame.head.last) {
-                    continue;
-                }
-                for entry in self.entries(at, &mut 0)? {
-                    if place.is_after(part, entry.time()) {
-                        continue;
-                    }
-                    match entry {
-                        Entry::Start(time) => {
-                            all = Some(time);
-                            break 'all;
-                        }
-                        Entry::Ends(time, holding) if self.is_of(&holding) => {
-                            let key = key(&holding, &self.realm(holding.realm));
-                            if let Some(end @ None) = ends.get_mut(&key) {
-                                *end = Some(time);
-                                left -= 1;
-                            }
-                        }
-                        _ => {}
-                    }
-                    if left == 0 {
-                        break 'all;
-                    }
-                }
-            }
-        }
-        let tenure = self.question.tenure;
-        Ok(move |found: &HoldingMatch| {
-            let end = ends.get(&found.key()).copied().flatten().or(all);
-            end.filter(|end| !tenure.hides(&found.holding, found.since, *end))
-        })
     }
 }
 

@@ -5,27 +5,25 @@
 //! holder, the node's table may: a mapping that was made before the time and has not ended had the
 //! endpoint at the time.
 
+mod cut;
+
 use super::{Answer, Interface, MOST, answer, by, nobody};
-use crate::partner_log::{NodeReply, PartnerLog, PastQuestion};
+use crate::partner_log::{AskPartner, NodeReply, PastQuestion};
 use crate::past::{self, Unknown};
 use crate::socket::Response;
 use natgate_engine::{Filter, MappingInfo, MappingKind, Prefix, Timestamp};
 use natgate_gateway::fleet::{FleetStatus, SliceOwner};
 use natgate_gateway::{Clock, List, Settings};
-use natgate_logs::Tenure;
+use natgate_logs::{Holder, Tenure, Traces};
 use serde_json::{Value, json};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// The means of a node of a pair to ask about slices, and to ask the other node.
 pub struct PairAsker {
     /// Returns the state of the pair. `None`: the gateway stops.
     pub state: Arc<dyn Fn() -> Option<FleetStatus> + Send + Sync>,
-    /// Returns the owners of all slices that this node knows of, the latest last.
-    pub owners: Arc<dyn Fn() -> Vec<SliceOwner> + Send + Sync>,
-    /// Says if the nodes' clocks differ, a clause.
-    pub clock_fault: Arc<dyn Fn() -> Option<String> + Send + Sync>,
-    /// The other node's log.
-    pub log: Arc<PartnerLog>,
+    /// Asks the other node.
+    pub ask: Arc<AskPartner>,
 }
 
 /// What this node says about a question.
@@ -38,6 +36,8 @@ pub(super) struct OwnReply {
     unreadable: Option<String>,
     /// Owner of the endpoint's slice at the time.
     owner: Option<SliceOwner>,
+    /// Says if the nodes' clocks differ now, a clause.
+    clock_fault: Option<String>,
 }
 
 /// Finds the holders at an earlier time, after this node has searched its log. The other node is
@@ -48,22 +48,21 @@ pub(super) fn find_then(
     own: Result<OwnReply, Response>,
     go_on: &dyn Fn() -> bool,
 ) -> Answer {
-    let OwnReply { reply: mut own, status, unreadable, owner } = own?;
+    let OwnReply { reply: mut own, status, unreadable, owner, clock_fault } = own?;
     let settings = interface.settings();
     let Some(fleet) = &settings.fleet else { return Ok(alone(own, status)) };
     let is_unreadable = unreadable.is_some();
     own.reason = unreadable.or(own.reason);
     let asked = match &interface.pair {
-        Some(pair) => (pair.log)(question.write(), go_on),
+        Some(pair) => (pair.ask)(question.write(), go_on),
         None => Err("it cannot be asked".to_owned()),
     };
     let other = asked.and_then(|bytes| {
         NodeReply::read(&bytes, question).ok_or_else(|| "its answer is malformed".to_owned())
     });
     let names = [&fleet.node[..], &fleet.partner.node];
-    let clocks = interface.pair.as_ref().and_then(|pair| (pair.clock_fault)());
     // The clocks of the time of the question are not known.
-    let clocks = clocks.map(|clause| format!("{clause} now"));
+    let clocks = clock_fault.map(|clause| format!("{clause} now"));
     let mut response = merged(names, question.at, own, other, owner.as_ref(), clocks);
     // A log that cannot be read does not say that nobody had the endpoint.
     if is_unreadable && response.status == 404 {
@@ -72,23 +71,19 @@ pub(super) fn find_then(
     Ok(response)
 }
 
-/// Answers a question of the other node: the bytes of a reply. `None`: the question is malformed,
-/// or the gateway is stopping.
-pub(crate) fn answer_partner(
-    interface: &Weak<Interface>,
-    question: &[u8],
+/// The reply to a question of the other node.
+pub(super) fn answer_past(
+    interface: &Interface,
+    question: &PastQuestion,
     go_on: &dyn Fn() -> bool,
-) -> Option<Vec<u8>> {
-    let question = PastQuestion::read(question)?;
-    let interface = interface.upgrade()?;
-    let reply = match search_own(&interface, &question, go_on) {
+) -> NodeReply {
+    match search_own(interface, question, go_on) {
         Ok(own) => own.reply,
         Err(Response { body, .. }) => {
             let reason = body["message"].as_str().map(str::to_owned);
             NodeReply { reason, ..NodeReply::default() }
         }
-    };
-    Some(reply.write())
+    }
 }
 
 /// Searches this node's log, then its table.
@@ -105,7 +100,9 @@ pub(super) fn search_own(
     {
         catch_up.wait(at, go_on);
     }
-    let mut owners = owners(interface, settings, question);
+    let state = interface.pair.as_ref().and_then(|pair| (pair.state)());
+    let clock_fault = state.as_ref().and_then(|state| state.link.clock_fault());
+    let mut owners = owners(state, settings, question);
     let node = settings.fleet.as_ref().map(|fleet| &fleet.node[..]);
     let tenure = node.map_or_else(Tenure::default, |node| tenure(&owners, node, at));
     owners.retain(|owner| owner.since <= at);
@@ -116,6 +113,7 @@ pub(super) fn search_own(
         Ok(found) => {
             reply.answers = found.holders.iter().map(|holder| json!(holder)).collect();
             reply.answers.extend(by(&found.answers));
+            (reply.cut, reply.ended) = told(&found.traces);
             (reply.covered, reply.gaps) = (found.coverage.covered, found.coverage.gaps);
             status = 200;
         }
@@ -139,8 +137,9 @@ pub(super) fn search_own(
         }
         Err(error) => {
             reply.reason = Some(error.to_string());
-            if let Unknown::Nobody { coverage, now, .. } = error {
+            if let Unknown::Nobody { coverage, now, traces, .. } = error {
                 reply.now = by(&now);
+                (reply.cut, reply.ended) = told(&traces);
                 (reply.covered, reply.gaps) = (coverage.covered, coverage.gaps);
             }
         }
@@ -150,7 +149,13 @@ pub(super) fn search_own(
         let further = beside_log(found, &reply.answers);
         reply.answers.extend(further);
     }
-    Ok(OwnReply { reply, status, unreadable, owner })
+    Ok(OwnReply { reply, status, unreadable, owner, clock_fault })
+}
+
+/// Holders that a start has cut, and holders that have ended, as objects.
+fn told(traces: &Traces) -> (Vec<Value>, Vec<Value>) {
+    let objects = |holders: &[Holder]| holders.iter().map(|holder| json!(holder)).collect();
+    (objects(&traces.cut), objects(&traces.ended))
 }
 
 /// True if the log may lack holders: it names none, or the question is about all protocols and no
@@ -208,32 +213,38 @@ fn slice_of(settings: &Settings, question: &PastQuestion) -> Option<usize> {
 }
 
 /// Owners of the endpoint's slice that this node knows of, the latest last.
-fn owners(interface: &Interface, settings: &Settings, question: &PastQuestion) -> Vec<SliceOwner> {
-    let (Some(pair), Some(slice)) = (&interface.pair, slice_of(settings, question)) else {
+fn owners(
+    state: Option<FleetStatus>,
+    settings: &Settings,
+    question: &PastQuestion,
+) -> Vec<SliceOwner> {
+    let (Some(state), Some(slice)) = (state, slice_of(settings, question)) else {
         return Vec::new();
     };
-    let mut owners = (pair.owners)();
+    let mut owners = state.owners;
     owners.retain(|owner| owner.slice == slice);
     owners
 }
 
 /// The last take-over of a slice by a node until a time, if the node continued mappings and owned
-/// the slice at the time; the time since which the other node owned it, otherwise; and the next
-/// loss after the time.
+/// the slice at the time; the time since which the other node owned it, otherwise; the next
+/// take-over after the time by which the node continued mappings; and the next loss after the time.
 fn tenure(owners: &[SliceOwner], node: &str, at: Timestamp) -> Tenure {
     let (until, after): (Vec<_>, Vec<_>) = owners.iter().partition(|owner| owner.since <= at);
     let mut own = until.iter().rev().take_while(|owner| owner.owner == node);
-    let taken = own.find(|owner| owner.continued.is_some_and(|count| count > 0)).copied();
-    let away = until.iter().rev().take_while(|owner| owner.owner != node).last();
-    let lost = after.iter().find(|owner| owner.owner != node);
-    let [inherited, away, lost] = [taken, away.copied(), lost.copied()]
-        .map(|owner: Option<&SliceOwner>| owner.map(|owner| owner.since));
-    Tenure { inherited, away, lost }
+    let has_continued = |owner: &SliceOwner| owner.continued.is_some_and(|count| count > 0);
+    let taken = own.find(|owner| has_continued(owner)).copied();
+    let away = until.iter().rev().take_while(|owner| owner.owner != node).last().copied();
+    let takes = after.iter().find(|owner| owner.owner == node && has_continued(owner)).copied();
+    let lost = after.iter().find(|owner| owner.owner != node).copied();
+    let [inherited, away, inherits, lost] =
+        [taken, away, takes, lost].map(|owner: Option<&SliceOwner>| owner.map(|owner| owner.since));
+    Tenure { is_of_pair: true, inherited, away, inherits, lost }
 }
 
 /// The response of a gateway that is none of a pair.
 fn alone(own: NodeReply, status: u16) -> Response {
-    let NodeReply { searched, answers, now, covered, gaps, reason } = own;
+    let NodeReply { searched, answers, now, covered, gaps, reason, .. } = own;
     if status == 200 {
         return Response::done(json!({ "answers": answers, "covered": covered, "gaps": gaps }));
     }
@@ -258,22 +269,14 @@ fn merged(
     owner: Option<&SliceOwner>,
     clocks: Option<String>,
 ) -> Response {
-    let (mut answers, mut nodes, mut doubts) = (Vec::new(), Vec::new(), Vec::from_iter(clocks));
-    let (mut not_asked, mut reasons): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
     let other =
         other.unwrap_or_else(|reason| NodeReply { reason: Some(reason), ..NodeReply::default() });
-    for (node, reply) in [(this, &own), (partner, &other)] {
-        for answer in &reply.answers {
-            // Both nodes have one configuration, and know of a block that is copied.
-            match answers.iter_mut().find(|known| is_same(known, answer)) {
-                Some(known) => join(known, answer),
-                None => {
-                    let mut answer = answer.clone();
-                    answer["node"] = node.into();
-                    answers.push(answer);
-                }
-            }
-        }
+    let replies = [(this, &own), (partner, &other)];
+    let mut answers = answers_of(replies);
+    let stops = cut::settle(&mut answers, replies, at);
+    let (mut nodes, mut doubts) = (Vec::new(), Vec::from_iter(clocks));
+    let (mut not_asked, mut reasons): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
+    for (node, reply) in replies {
         let mut about = json!({
             "node": node, "searched": reply.searched, "covered": reply.covered, "gaps": reply.gaps,
         });
@@ -290,12 +293,11 @@ fn merged(
             true => {}
         }
     }
-    drop_repeated(&mut answers);
-    if let Some(doubt) = disagreement(&answers) {
-        doubts.push(doubt);
-    }
+    reasons.extend(stops.iter().cloned());
+    doubts.extend(stops);
+    doubts.extend(disagreement(&answers));
     let owner_name = owner.map(|owner| &owner.owner[..]);
-    doubts.extend(unconfirmed(&answers, [(this, &own), (partner, &other)], owner_name));
+    doubts.extend(unconfirmed(&answers, replies, owner_name, at));
     let mut response = match answers.is_empty() {
         false => Response::done(json!({ "answers": answers })),
         true => nobody(reasons.join("; ")),
@@ -318,6 +320,26 @@ fn merged(
     response
 }
 
+/// The answers of both nodes, each with its node. One of both appears once.
+fn answers_of(replies: [(&str, &NodeReply); 2]) -> Vec<Value> {
+    let mut answers: Vec<Value> = Vec::new();
+    for (node, reply) in replies {
+        for answer in &reply.answers {
+            // Both nodes have one configuration, and know of a block that is copied.
+            match answers.iter_mut().find(|known| is_same(known, answer)) {
+                Some(known) => join(known, answer),
+                None => {
+                    let mut answer = answer.clone();
+                    answer["node"] = node.into();
+                    answers.push(answer);
+                }
+            }
+        }
+    }
+    drop_repeated(&mut answers);
+    answers
+}
+
 /// Fields that tell holdings apart at one time.
 const HOLDING: [&str; 7] =
     ["subscriber", "realm", "protocol", "internal", "external", "ports", "remote"];
@@ -326,22 +348,39 @@ const HOLDING: [&str; 7] =
 /// mapping of a table is not one of a log.
 fn is_same(known: &Value, answer: &Value) -> bool {
     let [first, second] = [&known["until"], &answer["until"]];
-    let has_one_end = first.is_null() || second.is_null() || first == second;
-    has_one_end && HOLDING.iter().chain(&["by"]).all(|key| known[key] == answer[key])
+    // After a stop of a node, the mapping may have ended at one node and been made again.
+    let is_cut = known["cut"].is_number() || answer["cut"].is_number();
+    let has_one_end = is_cut || first.is_null() || second.is_null() || first == second;
+    has_one_end && known["by"] == answer["by"] && is_one(known, answer)
+}
+
+/// True for one holding, with whichever times.
+fn is_one(one: &Value, other: &Value) -> bool {
+    HOLDING.iter().all(|key| one[key] == other[key])
+}
+
+/// True if one endpoint may be of one of the two only: they have a protocol and a remote endpoint
+/// in common.
+fn overlap(one: &Value, other: &Value) -> bool {
+    let is_either = |key: &&str| one[*key].is_null() || other[*key].is_null();
+    ["protocol", "remote"].iter().all(|key| is_either(key) || one[key] == other[key])
 }
 
 /// Joins the times of one holding: the nodes learned at different times of its begin, and one of
 /// them may not know its end.
 fn join(known: &mut Value, answer: &Value) {
-    let earlier = match (known["since"].as_f64(), answer["since"].as_f64()) {
-        (Some(known), Some(other)) => Some(known.min(other)),
-        (known, other) => known.or(other),
-    };
-    if let Some(since) = earlier {
-        known["since"] = since.into();
+    join_since(known, answer);
+    let ends = [&*known, answer].map(|one| one["until"].as_f64());
+    if let Some(until) = ends.into_iter().flatten().reduce(f64::min) {
+        known["until"] = until.into();
     }
-    if known["until"].is_null() && answer["until"].is_number() {
-        known["until"] = answer["until"].clone();
+}
+
+/// Gives a holding the earlier begin of two.
+fn join_since(known: &mut Value, answer: &Value) {
+    let begins = [&*known, answer].map(|one| one["since"].as_f64());
+    if let Some(since) = begins.into_iter().flatten().reduce(f64::min) {
+        known["since"] = since.into();
     }
 }
 
@@ -352,13 +391,15 @@ fn unconfirmed(
     answers: &[Value],
     nodes: [(&str, &NodeReply); 2],
     owner: Option<&str>,
+    at: Timestamp,
 ) -> Option<String> {
+    let at = Some(at.0 as f64 / 1e9);
     let doubtful = answers.iter().find(|answer| {
         let node = answer["node"].as_str().unwrap_or_default();
         let mut others = nodes.iter().filter(|(name, _)| *name != node).map(|(_, reply)| reply);
         let is_confirmed = |reply: &NodeReply| {
-            let same = |other: &Value| HOLDING.iter().all(|key| other[key] == answer[key]);
-            reply.answers.iter().any(same)
+            let ended_later = reply.ended.iter().filter(|ended| ended["until"].as_f64() > at);
+            reply.answers.iter().chain(ended_later).any(|other| is_one(other, answer))
         };
         let is_of_owner = match owner {
             Some(owner) => owner == node,
@@ -381,21 +422,16 @@ fn unconfirmed(
 fn drop_repeated(answers: &mut Vec<Value>) {
     let (of_table, of_log): (Vec<Value>, Vec<Value>) =
         std::mem::take(answers).into_iter().partition(|answer| answer["by"] == "mapping");
-    let is_known = |answer: &Value| {
-        of_log.iter().any(|known| HOLDING.iter().all(|key| known[key] == answer[key]))
-    };
+    let is_known = |answer: &Value| of_log.iter().any(|known| is_one(known, answer));
     let new: Vec<Value> = of_table.into_iter().filter(|answer| !is_known(answer)).collect();
     *answers = of_log.into_iter().chain(new).collect();
 }
 
 /// A sentence if answers of two nodes name other subscribers for one protocol and remote endpoint.
 fn disagreement(answers: &[Value]) -> Option<String> {
-    let overlap = |one: &Value, other: &Value, key: &str| {
-        one[key].is_null() || other[key].is_null() || one[key] == other[key]
-    };
     let differ = |one: &Value, other: &Value| {
         one["node"] != other["node"]
-            && ["protocol", "remote"].iter().all(|key| overlap(one, other, key))
+            && overlap(one, other)
             && ["subscriber", "realm"].iter().any(|key| one[key] != other[key])
     };
     let is_doubtful = answers.iter().any(|one| answers.iter().any(|other| differ(one, other)));

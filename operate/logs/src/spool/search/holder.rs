@@ -28,10 +28,25 @@ pub struct Holder {
     pub since: Option<f64>,
     /// End of the holding; `None` if it lasts as far as the log goes.
     pub until: Option<f64>,
+    /// Last time that the log covers before a start of one of several gateways, if the gateway
+    /// stopped before the end of the holding. Another gateway may have continued it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<f64>,
     /// Events missing in the log between the begin and the time in question. If there are any, the
     /// answer may be wrong.
     #[serde(skip_serializing_if = "is_zero")]
     pub missing: u64,
+}
+
+/// What the log of one of several gateways says beside the holders of a time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traces {
+    /// Holders that had the endpoint when the gateway stopped before the time. Another gateway may
+    /// have continued them.
+    pub cut: Vec<Holder>,
+    /// The latest holders whose ends the log has before the time, and the first ones of those that
+    /// the gateway continued after the time.
+    pub ended: Vec<Holder>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -6,12 +6,16 @@ use natgate_engine::Timestamp;
 /// Ownership of an address by one of several gateways, about the time of a question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tenure {
+    /// True if another gateway may continue holdings when this one stops.
+    pub is_of_pair: bool,
     /// Time before the question at which the gateway continued another's holdings. Its spool has
     /// their ends, and not their begins.
     pub inherited: Option<Timestamp>,
     /// Time until the question since which another gateway is the owner. It ended the holdings that
     /// the gateway had made before, and may have made the same ones again.
     pub away: Option<Timestamp>,
+    /// Time after the question at which the gateway continued another's holdings.
+    pub inherits: Option<Timestamp>,
     /// Time after the question at which another gateway became the owner. An end after it may be
     /// one of a holding that the other gateway made meanwhile.
     pub lost: Option<Timestamp>,

@@ -20,12 +20,12 @@ fn list(folder: &Path) -> io::Result<Vec<Segment>> {
     Ok(listing(folder)?.segments)
 }
 
-fn at(seconds: u64) -> Timestamp {
+pub(super) fn at(seconds: u64) -> Timestamp {
     Timestamp(seconds * 1_000_000_000)
 }
 
-struct World {
-    folder: TempDir,
+pub(super) struct World {
+    pub(super) folder: TempDir,
     sink: SpoolSink,
     names: Names,
 }
@@ -36,18 +36,18 @@ pub(super) fn settings(folder: &Path) -> SpoolSettings {
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut sink = SpoolSink::open(&settings(folder.path()), true).unwrap();
         sink.connect(at(1)).unwrap();
         Self { folder, sink, names: Names::default() }
     }
 
-    fn tell(&mut self, time: u64, change: Change) {
+    pub(super) fn tell(&mut self, time: u64, change: Change) {
         self.record(Record::Event(Event { time: at(time), change }), time);
     }
 
-    fn tell_of(&mut self, host: HostName, time: u64, change: Change) {
+    pub(super) fn tell_of(&mut self, host: HostName, time: u64, change: Change) {
         let event = Event { time: at(time), change };
         let records = [Record::Host(Host::new(event.time, &host)), Record::Event(event)];
         let (written, result) = self.sink.write(&records, &self.names, at(time));
@@ -56,7 +56,7 @@ impl World {
         self.sink.flush(at(time)).unwrap();
     }
 
-    fn record(&mut self, record: Record, time: u64) {
+    pub(super) fn record(&mut self, record: Record, time: u64) {
         let (written, result) = self.sink.write(&[record], &self.names, at(time));
         result.unwrap();
         assert_eq!(written, 1);
@@ -78,7 +78,7 @@ impl World {
         Some(found[0].subscriber.parse().expect("an address"))
     }
 
-    fn restart(&mut self, time: u64, continued: bool) {
+    pub(super) fn restart(&mut self, time: u64, continued: bool) {
         let sink = SpoolSink::open(&settings(self.folder.path()), true).unwrap();
         self.sink = if continued { sink.continued().unwrap() } else { sink };
         self.sink.connect(at(time)).unwrap();
@@ -167,7 +167,7 @@ fn an_end_after_another_owner_is_none_of_the_mapping_before() {
     world.tell(61, Change::BlockReleased(block));
     world.tell(70, Change::MappingRemoved(mapping(2, 5001)));
     let until = |port, time, away: Option<u64>, lost: Option<u64>| {
-        let tenure = Tenure { inherited: None, away: away.map(at), lost: lost.map(at) };
+        let tenure = Tenure { away: away.map(at), lost: lost.map(at), ..Tenure::default() };
         let folder = world.folder.path();
         let found = holders_of(folder, (POOL, port), UDP, at(time), tenure, &|| true);
         found.ok().map(|found| found.holders[0].until)
@@ -491,7 +491,7 @@ fn a_clock_that_is_set_back_hides_nothing() {
 }
 
 /// A host of NAT64 in the network of a number.
-fn host(number: u16, is_known: bool) -> HostName {
+pub(super) fn host(number: u16, is_known: bool) -> HostName {
     let address = |last| Ipv6Addr::new(0x2001, 0xdb8, number, 0, 0, 0, 0, last);
     HostName { address: is_known.then(|| address(5)), prefix: address(0), len: 64 }
 }

@@ -187,19 +187,20 @@ fn only_the_owner_at_the_time_has_continued_mappings() {
         owner(20, "b", None),
         owner(40, "a", Some(1)),
     ];
-    for (at, inherited, away, lost) in [
-        (5, None, None, Some(20)),
-        (15, Some(10), None, Some(20)),
-        (20, None, Some(20), None),
-        (30, None, Some(20), None),
-        (50, Some(40), None, None),
+    for (at, inherited, away, inherits, lost) in [
+        (5, None, None, Some(10), Some(20)),
+        (15, Some(10), None, Some(40), Some(20)),
+        (20, None, Some(20), Some(40), None),
+        (30, None, Some(20), Some(40), None),
+        (50, Some(40), None, None, None),
     ] {
-        let [inherited, away, lost] =
-            [inherited, away, lost].map(|time: Option<u64>| time.map(Timestamp));
-        let expected = Tenure { inherited, away, lost };
+        let [inherited, away, inherits, lost] =
+            [inherited, away, inherits, lost].map(|time: Option<u64>| time.map(Timestamp));
+        let expected = Tenure { is_of_pair: true, inherited, away, inherits, lost };
         assert_eq!(tenure(&all, "a", Timestamp(at)), expected, "at {at}");
     }
-    assert_eq!(tenure(&[], "a", Timestamp(9)), Tenure::default());
+    let unknown = Tenure { is_of_pair: true, ..Tenure::default() };
+    assert_eq!(tenure(&[], "a", Timestamp(9)), unknown);
 }
 
 #[test]
