@@ -35,7 +35,6 @@ pub mod interface;
 pub mod json;
 pub mod meaning;
 pub mod partner_log;
-pub mod partner_table;
 pub mod past;
 pub mod refresh;
 pub mod reload;

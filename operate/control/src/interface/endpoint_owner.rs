@@ -5,11 +5,11 @@
 mod now;
 mod then;
 
+use super::partner_table::{TableReply, read_question};
 use super::query::TableQuery;
 use super::{Answer, Interface, Of, lists, stopping};
 use crate::json::{self, Names};
 use crate::partner_log::PastQuestion;
-use crate::partner_table::{TableReply, read_question};
 use crate::socket::{ClientGroup, Response, blocking};
 use crate::who::{self, Unanswered, beside, forward, reverse};
 use axum::Extension;

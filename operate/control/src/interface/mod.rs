@@ -12,6 +12,7 @@ mod figures;
 pub mod fleet;
 pub mod health;
 mod lists;
+mod partner_table;
 mod pools;
 pub mod query;
 mod servers;

@@ -6,8 +6,8 @@
 //! appears once.
 
 use super::{Answer, Interface, look_up, respond};
+use crate::interface::partner_table::{TableReply, question};
 use crate::interface::query::TableQuery;
-use crate::partner_table::{TableReply, question};
 use crate::socket::Response;
 use natgate_gateway::fleet::SliceStatus;
 use serde_json::{Value, json};
@@ -183,8 +183,8 @@ fn drop_general(answers: &mut Vec<Value>) {
     });
 }
 
-/// True if the second node has a mapping of a protocol for which the owner of the slice has none: it
-/// may be a copy of one that has just ended.
+/// True if the second node has a mapping of a protocol for which the owner of the slice has none.
+/// The mapping may be a copy of one that has just ended.
 fn lacks_mapping(owner: &[Value], second: &[Value]) -> bool {
     let is_mapping = |answer: &&Value| answer["by"] == "mapping";
     second

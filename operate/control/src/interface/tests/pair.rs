@@ -1,8 +1,8 @@
 //! Questions about the present and about earlier times at a node of a pair.
 
+use super::super::partner_table::{TableReply, question, read_question};
 use super::*;
 use crate::partner_log::{AskPartner, NodeReply, PastQuestion};
-use crate::partner_table::{TableReply, question, read_question};
 use natgate_engine::{Endpoint, MappingId, MappingKind};
 use natgate_gateway::SpoolSettings;
 use natgate_gateway::fleet::{FleetStatus, SliceSettings, SliceStatus};

@@ -1,10 +1,10 @@
 //! Holders that a node had when it stopped. The other node may have continued them without a word
 //! in either log: neither has a begin of a mapping that is continued.
 //!
-//! Such a holder is an answer if the first event of the other node's log after the time is its end.
-//! It is none if that log has another holder of the endpoint at the time, or an end of one since the
-//! holder began. Otherwise it is a doubt; an end in a later run of its own node makes it an answer,
-//! but the doubt remains: the other node may have ended it, and made it again.
+//! Such a holder is an answer if the first event of the other node's log after the time is its
+//! end. It is none if that log has another holder of the endpoint at the time, or an end of one
+//! since the holder began. Otherwise it is a doubt. An end in a later run of its own node makes it
+//! an answer, but the doubt remains: the other node may have ended the mapping, and made it again.
 
 use super::{is_one, join_since, overlap};
 use crate::partner_log::NodeReply;

@@ -7,7 +7,7 @@
 //! The reply is read with the suspicion of [`partner_log`](crate::partner_log): an answer about
 //! anything else makes the whole reply void, and lists, texts and numbers have bounds.
 
-use crate::interface::query::{TableQuery, prefix6};
+use super::query::{TableQuery, prefix6};
 use crate::partner_log::{LONGEST_REASON, MOST_ANSWERS, includes, known, printable};
 use natgate_ipv6::Prefix6;
 use natgate_logs::protocol;
