@@ -33,12 +33,12 @@ const PORTS: [&str; 2] = ["used", "held"];
 const PROTOCOLS: [&str; 4] = ["tcp", "udp", "icmp", "dccp"];
 
 /// The question of a query, as bytes.
-pub fn question(query: &str) -> Vec<u8> {
+pub(super) fn question(query: &str) -> Vec<u8> {
     [&[VERSION], query.as_bytes()].concat()
 }
 
 /// Reads a question; `None` if the bytes are none.
-pub fn read_question(bytes: &[u8]) -> Option<TableQuery> {
+pub(super) fn read_question(bytes: &[u8]) -> Option<TableQuery> {
     let (VERSION, query) = bytes.split_first().map(|(first, rest)| (*first, rest))? else {
         return None;
     };
@@ -47,31 +47,31 @@ pub fn read_question(bytes: &[u8]) -> Option<TableQuery> {
 
 /// What the tables and the configuration of one node say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TableReply {
+pub(super) struct TableReply {
     /// True if the node has looked.
-    pub searched: bool,
+    pub(super) searched: bool,
     /// Owners: objects as `GET /v1/who` has them.
     #[serde(default)]
-    pub answers: Vec<Value>,
+    pub(super) answers: Vec<Value>,
     /// True if a subscriber has more.
     #[serde(default)]
-    pub more: bool,
+    pub(super) more: bool,
     /// Protocols for which an endpoint without a mapping is in hold-down.
     #[serde(default)]
-    pub resting: Vec<Value>,
+    pub(super) resting: Vec<Value>,
     /// Why no owner is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub(super) reason: Option<String>,
 }
 
 impl TableReply {
     /// The reply as bytes.
-    pub fn write(&self) -> Vec<u8> {
+    pub(super) fn write(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
     /// Reads the reply to a question; `None` if it is damaged or answers another question.
-    pub fn read(bytes: &[u8], asked: &TableQuery) -> Option<Self> {
+    pub(super) fn read(bytes: &[u8], asked: &TableQuery) -> Option<Self> {
         let mut reply: Self = serde_json::from_slice(bytes).ok()?;
         let answers = reply.answers.iter().take(MOST_ANSWERS);
         reply.answers = answers.map(|one| answer(one, asked)).collect::<Option<_>>()?;
