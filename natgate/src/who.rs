@@ -50,7 +50,7 @@ then and its epoch, if they are known, and \"nodes\" what the log of each node c
 other node was not asked, because it is away or its natgate is too old, or because of --config, a
 sentence on standard error says so, and \"not_asked\" has its name. \"doubts\" has what else makes
 the answer doubtful: for example, that a node stopped while a subscriber had the endpoint, and the
-other node may have continued its mapping. Then \"until\" is null, or nobody is named.
+other node may have continued its mapping.
 
 Without --protocol there is an answer for each protocol. The exit code is 1, with a sentence on
 standard error, if no subscriber is known.

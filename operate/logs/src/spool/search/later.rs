@@ -5,6 +5,7 @@ use crate::spool::format::Entry;
 use crate::spool::outline::Follows;
 use natgate_engine::Timestamp;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 /// Next event about an endpoint after a place.
 pub(super) enum Next {
@@ -40,6 +41,36 @@ impl Ends {
 }
 
 impl Search<'_> {
+    /// Calls `look` with each entry after a place, its part, and the number of missing events,
+    /// until `look` breaks off. Unless the search `crosses` them, a start and missing parts end it.
+    fn each_after(
+        &mut self,
+        place: &Place,
+        crosses: bool,
+        missing: &mut u64,
+        mut look: impl FnMut(&Self, usize, Entry, &mut u64) -> ControlFlow<()>,
+    ) -> Result<(), SearchError> {
+        let outline = self.outline;
+        for (part, about) in outline.parts.iter().enumerate().skip(place.part) {
+            let is_broken = matches!(about.follows, Follows::After(_) | Follows::Start);
+            if !crosses && part > place.part && is_broken {
+                return Ok(());
+            }
+            for at in &outline.frames[about.frames.clone()] {
+                if place.is_after(part, at.frame.head.last) {
+                    continue;
+                }
+                let entries = self.entries(at, missing)?;
+                for entry in entries.into_iter().filter(|it| !place.is_after(part, it.time())) {
+                    if look(self, part, entry, missing).is_break() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Searches from a place into the future, for the next event about the endpoint before the
     /// gateway lost the address.
     pub(super) fn forward(
@@ -47,41 +78,29 @@ impl Search<'_> {
         place: &Place,
         missing: &mut u64,
     ) -> Result<Next, SearchError> {
-        let outline = self.outline;
-        for (part, about) in outline.parts.iter().enumerate().skip(place.part) {
-            if part > place.part && matches!(about.follows, Follows::After(_) | Follows::Start) {
-                return Ok(Next::Nothing);
+        let (tenure, mut next) = (self.question.tenure, Next::Nothing);
+        self.each_after(place, false, missing, |search, _, entry, missing| {
+            if tenure.lost.is_some_and(|lost| lost < entry.time()) {
+                return ControlFlow::Break(());
             }
-            for at in &outline.frames[about.frames.clone()] {
-                if place.is_after(part, at.frame.head.last) {
-                    continue;
+            match entry {
+                Entry::Gap(gap) => *missing += gap.lost,
+                Entry::Begins(_, holding) if search.is_of(&holding) => {
+                    return ControlFlow::Break(());
                 }
-                for entry in self.entries(at, missing)? {
-                    if place.is_after(part, entry.time()) {
-                        continue;
+                Entry::Ends(time, holding) if search.is_of(&holding) => {
+                    if !tenure.hides(&holding, None, time) {
+                        let realm = search.realm(holding.realm);
+                        let (since, ended) = (None, Some(time));
+                        next = Next::Ends(HoldingMatch { holding, realm, since, ended });
                     }
-                    if self.question.tenure.lost.is_some_and(|lost| lost < entry.time()) {
-                        return Ok(Next::Nothing);
-                    }
-                    match entry {
-                        Entry::Gap(gap) => *missing += gap.lost,
-                        Entry::Begins(_, holding) if self.is_of(&holding) => {
-                            return Ok(Next::Nothing);
-                        }
-                        Entry::Ends(time, holding) if self.is_of(&holding) => {
-                            if self.question.tenure.hides(&holding, None, time) {
-                                return Ok(Next::Nothing);
-                            }
-                            let realm = self.realm(holding.realm);
-                            let (since, ended) = (None, Some(time));
-                            return Ok(Next::Ends(HoldingMatch { holding, realm, since, ended }));
-                        }
-                        _ => {}
-                    }
+                    return ControlFlow::Break(());
                 }
+                _ => {}
             }
-        }
-        Ok(Next::Nothing)
+            ControlFlow::Continue(())
+        })?;
+        Ok(next)
     }
 
     /// Ends of holdings that had not ended at a place.
@@ -90,39 +109,26 @@ impl Search<'_> {
         place: &Place,
         open: &[HoldingMatch],
     ) -> Result<Ends, SearchError> {
-        let outline = self.outline;
         let mut by_key: HashMap<Key, Option<Timestamp>> =
             open.iter().map(|found| (found.key(), None)).collect();
         let (mut left, mut start, mut start_time) = (by_key.len(), None, None);
-        'all: for (part, about) in outline.parts.iter().enumerate().skip(place.part) {
-            for at in &outline.frames[about.frames.clone()] {
-                if place.is_after(part, at.frame.head.last) {
-                    continue;
+        self.each_after(place, true, &mut 0, |search, part, entry, _| {
+            match entry {
+                Entry::Start(time) => {
+                    (start, start_time) = (Some(part), Some(time));
+                    return ControlFlow::Break(());
                 }
-                for entry in self.entries(at, &mut 0)? {
-                    if place.is_after(part, entry.time()) {
-                        continue;
-                    }
-                    match entry {
-                        Entry::Start(time) => {
-                            (start, start_time) = (Some(part), Some(time));
-                            break 'all;
-                        }
-                        Entry::Ends(time, holding) if self.is_of(&holding) => {
-                            let key = key(&holding, &self.realm(holding.realm));
-                            if let Some(end @ None) = by_key.get_mut(&key) {
-                                *end = Some(time);
-                                left -= 1;
-                            }
-                        }
-                        _ => {}
-                    }
-                    if left == 0 {
-                        break 'all;
+                Entry::Ends(time, holding) if search.is_of(&holding) => {
+                    let key = key(&holding, &search.realm(holding.realm));
+                    if let Some(end @ None) = by_key.get_mut(&key) {
+                        *end = Some(time);
+                        left -= 1;
                     }
                 }
+                _ => {}
             }
-        }
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
         Ok(Ends { by_key, start, start_time, tenure: self.question.tenure })
     }
 
@@ -133,41 +139,26 @@ impl Search<'_> {
         place: &Place,
         is_enough: impl Fn(&[HoldingMatch]) -> bool,
     ) -> Result<Vec<HoldingMatch>, SearchError> {
-        let (outline, mut seen): (_, Vec<HoldingMatch>) = (self.outline, Vec::new());
-        for (part, about) in outline.parts.iter().enumerate().skip(place.part) {
-            if part > place.part && matches!(about.follows, Follows::After(_) | Follows::Start) {
-                break;
+        let mut seen: Vec<HoldingMatch> = Vec::new();
+        self.each_after(place, false, &mut 0, |search, _, entry, missing| {
+            let (holding, since, ended) = match entry {
+                _ if *missing > 0 => return ControlFlow::Break(()),
+                Entry::Begins(time, holding) => (holding, Some(time), None),
+                Entry::Ends(time, holding) => (holding, None, Some(time)),
+                Entry::Gap(_) => return ControlFlow::Break(()),
+                _ => return ControlFlow::Continue(()),
+            };
+            if !search.is_of(&holding) {
+                return ControlFlow::Continue(());
             }
-            for at in &outline.frames[about.frames.clone()] {
-                if place.is_after(part, at.frame.head.last) {
-                    continue;
-                }
-                let mut missing = 0;
-                let entries = self.entries(at, &mut missing)?;
-                for entry in entries.into_iter().filter(|it| !place.is_after(part, it.time())) {
-                    let (holding, since, ended) = match entry {
-                        Entry::Begins(time, holding) => (holding, Some(time), None),
-                        Entry::Ends(time, holding) => (holding, None, Some(time)),
-                        Entry::Gap(_) => return Ok(seen),
-                        _ => continue,
-                    };
-                    if !self.is_of(&holding) {
-                        continue;
-                    }
-                    let realm = self.realm(holding.realm);
-                    let found = HoldingMatch { holding, realm, since, ended };
-                    if !seen.iter().any(|known| known.overlaps(&found)) {
-                        seen.push(found);
-                    }
-                    if is_enough(&seen) || seen.len() >= MOST_HOLDERS {
-                        return Ok(seen);
-                    }
-                }
-                if missing > 0 {
-                    return Ok(seen);
-                }
+            let realm = search.realm(holding.realm);
+            let found = HoldingMatch { holding, realm, since, ended };
+            if !seen.iter().any(|known| known.overlaps(&found)) {
+                seen.push(found);
             }
-        }
+            let is_done = is_enough(&seen) || seen.len() >= MOST_HOLDERS;
+            if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
         Ok(seen)
     }
 }
