@@ -12,6 +12,9 @@ use natgate_testnet::PairNetwork;
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use targets::Target;
+
+mod targets;
 
 /// Losses on the link between the nodes, percent.
 const LOSSES: [u32; 4] = [0, 1, 5, 20];
@@ -89,6 +92,7 @@ struct Results {
     prices: Vec<Price>,
     joins: Vec<Join>,
     failed: Vec<Failed>,
+    targets: Vec<Target>,
 }
 
 /// A run that did not come to its end.
@@ -138,8 +142,15 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         (false, _) => args.losses,
     };
     let (rate, time) = if quick { PRICED_QUICK } else { PRICED };
-    let mut results =
-        Results { mappings, runs: vec![], rate, prices: vec![], joins: vec![], failed: vec![] };
+    let mut results = Results {
+        mappings,
+        runs: vec![],
+        rate,
+        prices: vec![],
+        joins: vec![],
+        failed: vec![],
+        targets: vec![],
+    };
     let cases = losses.iter().map(|loss| (*loss, Notice::Requests)).chain([(0, Notice::Routes)]);
     let all = cases.flat_map(|case| (0..runs).map(move |_| case));
     let progress = progress(u64::from(runs) * (losses.len() as u64 + 3));
@@ -171,6 +182,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         progress.inc(1);
     }
     progress.finish_and_clear();
+    results.targets = targets::targets(&results);
     args.output.deliver("pair", &report(&results))?;
     match &results.failed[..] {
         [] => Ok(()),
@@ -323,6 +335,9 @@ fn report(results: &Results) -> Report {
     );
     report.table(join_table(&results.joins));
     report
+        .text("## Targets\n\nOf several losses on the link, the one with the worst median counts.");
+    report.table(targets::table(&results.targets));
+    report
 }
 
 /// Silences and lag of each run.
@@ -347,16 +362,22 @@ fn plot(runs: &[Run]) -> Plot {
             series("lag, 99 of 100", |run| run.lag_p99_ms),
             series("oldest change", |run| run.oldest_p99_ms),
             series("copied again", |run| run.copied_ms),
-            limit("target of silences", 200.0),
-            limit("target of the lag", 50.0),
+            limit("target of silences", targets::ASKED_MS),
+            limit("target of the lag", targets::LAG_MS),
         ],
     }
 }
 
+/// The part of a worker that the copy takes at a rate, percent. `None`: it was not measured.
+fn part_of_a_worker(prices: &[Price], rate: u32) -> Option<f64> {
+    let median =
+        |read: fn(&Price) -> f64| Spread::of(&prices.iter().map(read).collect::<Vec<_>>()).median;
+    let more = || median(|price| price.active_ns) - median(|price| price.alone_ns);
+    (!prices.is_empty()).then(|| more() * f64::from(rate) / 1e9 * 100.0)
+}
+
 fn price_table(prices: &[Price], rate: u32) -> Table {
     let of = |read: fn(&Price) -> f64| prices.iter().map(read);
-    let median = |read| Spread::of(&of(read).collect::<Vec<_>>()).median;
-    let more = median(|price| price.active_ns) - median(|price| price.alone_ns);
     let header = [
         "runs",
         "without a partner, ns",
@@ -369,7 +390,7 @@ fn price_table(prices: &[Price], rate: u32) -> Table {
         spread(of(|price| price.alone_ns)),
         spread(of(|price| price.active_ns)),
         spread(of(|price| price.partner_ns)),
-        format!("{:.1} %", more * f64::from(rate) / 1e9 * 100.0),
+        part_of_a_worker(prices, rate).map_or("-".into(), |part| format!("{part:.1} %")),
     ])
 }
 
