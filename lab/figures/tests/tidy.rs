@@ -1,5 +1,5 @@
 //! Rules of CONTRIBUTING.md on the source: short lines, short functions, short files, and a first
-//! comment in each file about its content.
+//! comment in each file about its content. Lines of documents are short, too.
 //!
 //! A function ends at a brace with the indentation of its first line, in rustfmt's format.
 //! Functions of tests may be long outside of `core`: they are lists of cases. Lines inside of a raw
@@ -280,6 +280,43 @@ fn exceptions_are_few_and_needed() {
             .any(|(rule, found)| found.iter().any(|name| is_exception(*rule, name, exception)));
         assert!(is_needed, "{exception:?} is no longer needed");
     }
+}
+
+/// Lines of a document that are too long: no tables, headings, targets of links or examples.
+fn long_prose(text: &str) -> Vec<usize> {
+    let mut is_code = false;
+    let lines = text.lines().enumerate().filter(|(_, line)| {
+        is_code ^= line.trim_start().starts_with("```");
+        let is_whole = ["|", "#", "[", "    "].iter().any(|start| line.starts_with(start));
+        !is_code && !is_whole && line.chars().count() > LONGEST_LINE
+    });
+    lines.map(|(at, _)| at + 1).collect()
+}
+
+#[test]
+fn lines_of_documents_are_short() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let folders = ["", "docs", "docs/design"].map(|folder| root.join(folder));
+    let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder"));
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let documents: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
+    assert!(documents.len() > 40, "only {} documents were found", documents.len());
+    let found: Vec<String> = documents
+        .iter()
+        .flat_map(|path| {
+            let text = fs::read_to_string(path).expect("a readable file");
+            long_prose(&text).into_iter().map(|line| format!("{}:{line}", path.display()))
+        })
+        .collect();
+    assert!(found.is_empty(), "lines are longer than {LONGEST_LINE}: {found:#?}");
+}
+
+#[test]
+fn a_long_line_of_a_document_is_found_unless_it_cannot_be_broken() {
+    let long = "x".repeat(LONGEST_LINE + 1);
+    let text = [&long, "```", &long, "```", &format!("| {long} |"), &format!("[a]: {long}"), &long];
+    assert_eq!(long_prose(&text.join("\n")), [1, 7]);
 }
 
 #[test]
