@@ -276,6 +276,30 @@ fn report(results: &Results) -> Report {
          removal of the announced routes. {LEGEND}",
         results.mappings
     ));
+    report.table(kill_table(results));
+    report.plot(plot(&results.runs));
+    report.text(format!(
+        "The price of the copy: processor time of a worker for each new mapping, a packet and its \
+         answer, at {} new mappings a second, between devices in memory. The last column is \
+         the difference of the medians with and without a partner, as a part of one worker. The \
+         link has a thread of its own, which is not counted.",
+        results.rate
+    ));
+    report.table(price_table(&results.prices, results.rate));
+    report.text(
+        "A join: the owner has all mappings, between devices in memory, and a partner without any \
+         starts its link. Copied: the owner knows that the copy is complete. Both nodes and both \
+         links share the machine's processors. Times of processors are for each mapping.",
+    );
+    report.table(join_table(&results.joins));
+    report
+        .text("## Targets\n\nOf several losses on the link, the one with the worst median counts.");
+    report.table(targets::table(&results.targets));
+    report
+}
+
+/// A row for each loss on the link.
+fn kill_table(results: &Results) -> Table {
     let mut table = Table::new([
         "loss on the link",
         "routers by",
@@ -318,26 +342,7 @@ fn report(results: &Results) -> Report {
             lost.to_string(),
         ]);
     }
-    report.table(table);
-    report.plot(plot(&results.runs));
-    report.text(format!(
-        "The price of the copy: processor time of a worker for each new mapping, a packet and its \
-         answer, at {} new mappings a second, between devices in memory. The last column is \
-         the difference of the medians with and without a partner, as a part of one worker. The \
-         link has a thread of its own, which is not counted.",
-        results.rate
-    ));
-    report.table(price_table(&results.prices, results.rate));
-    report.text(
-        "A join: the owner has all mappings, between devices in memory, and a partner without any \
-         starts its link. Copied: the owner knows that the copy is complete. Both nodes and both \
-         links share the machine's processors. Times of processors are for each mapping.",
-    );
-    report.table(join_table(&results.joins));
-    report
-        .text("## Targets\n\nOf several losses on the link, the one with the worst median counts.");
-    report.table(targets::table(&results.targets));
-    report
+    table
 }
 
 /// Silences and lag of each run.
