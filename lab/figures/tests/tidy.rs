@@ -184,8 +184,12 @@ fn source(name: &str, text: &str) -> Source {
     Source { name: name.to_owned(), text: text.to_owned(), is_test }
 }
 
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
 fn sources() -> Vec<Source> {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let root = root();
     let mut files = Vec::new();
     FOLDERS.iter().for_each(|folder| collect(&root.join(folder), &mut files));
     let name = |path: &Path| path.strip_prefix(root).expect("below").display().to_string();
@@ -295,8 +299,7 @@ fn long_prose(text: &str) -> Vec<usize> {
 
 #[test]
 fn lines_of_documents_are_short() {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let folders = ["", "docs", "docs/design"].map(|folder| root.join(folder));
+    let folders = ["", "docs", "docs/design"].map(|folder| root().join(folder));
     let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder"));
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let documents: Vec<PathBuf> =

@@ -375,10 +375,9 @@ fn plot(runs: &[Run]) -> Plot {
 
 /// The part of a worker that the copy takes at a rate, percent. `None`: it was not measured.
 fn part_of_a_worker(prices: &[Price], rate: u32) -> Option<f64> {
-    let median =
-        |read: fn(&Price) -> f64| Spread::of(&prices.iter().map(read).collect::<Vec<_>>()).median;
-    let more = || median(|price| price.active_ns) - median(|price| price.alone_ns);
-    (!prices.is_empty()).then(|| more() * f64::from(rate) / 1e9 * 100.0)
+    let of = |read: fn(&Price) -> f64| median(prices.iter().map(read));
+    let more = of(|price| price.active_ns)? - of(|price| price.alone_ns)?;
+    Some(more * f64::from(rate) / 1e9 * 100.0)
 }
 
 fn price_table(prices: &[Price], rate: u32) -> Table {
@@ -421,6 +420,12 @@ fn join_table(joins: &[Join]) -> Table {
         of(|join| join.packets as f64),
         of(|join| join.lost as f64),
     ])
+}
+
+/// The median of some values. `None`: there is none.
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| Spread::of(&values).median)
 }
 
 /// Median, least and greatest.

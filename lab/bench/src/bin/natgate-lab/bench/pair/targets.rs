@@ -1,8 +1,7 @@
 //! Targets of the project for a pair, with the measured values.
 
-use super::{PRICED, Results, Run, part_of_a_worker};
+use super::{PRICED, Results, Run, median, part_of_a_worker};
 use natgate_lab::report::Table;
-use natgate_lab::spread::Spread;
 use serde::Serialize;
 
 /// Longest silences of the call, milliseconds: routers are told, or make requests.
@@ -78,12 +77,6 @@ pub(super) fn targets(results: &Results) -> Vec<Target> {
     }
     targets.extend(join.map(|(_, wanted)| target("join, ms", *wanted, joined)));
     targets
-}
-
-/// The median of some values. `None`: there is none.
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let values: Vec<f64> = values.collect();
-    (!values.is_empty()).then(|| Spread::of(&values).median)
 }
 
 pub(super) fn table(targets: &[Target]) -> Table {
