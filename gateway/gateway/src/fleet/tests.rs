@@ -284,6 +284,28 @@ fn take_events(engine: &mut Engine, block_log: &mut Vec<Event>) {
     }
 }
 
+/// Prepares an engine for a reload. The reload before may not be done yet.
+fn prepare(
+    engine: &mut Engine,
+    change: &mut Reconfiguration,
+    now: Timestamp,
+    block_log: &mut Vec<Event>,
+) {
+    let mut advance = |engine: &mut Engine| {
+        engine.advance(now);
+        take_events(engine, block_log);
+    };
+    let mut tries = 0;
+    while engine.prepare_configuration(change).is_err() {
+        advance(engine);
+        tries += 1;
+        assert!(tries < 100_000, "a reload ends");
+    }
+    while !engine.is_prepared() {
+        advance(engine);
+    }
+}
+
 impl Process {
     fn start(
         node: &str,
@@ -487,15 +509,10 @@ impl Process {
         }
     }
 
+    /// Reloads the configuration of the one worker.
     fn reload_with(&mut self, config: &Config) {
         let mut change = Reconfiguration::new(self.engine.config(), config).expect("it is right");
-        if self.engine.prepare_configuration(&mut change).is_err() {
-            // The last reload is not done yet.
-            return;
-        }
-        while !self.engine.is_prepared() {
-            self.engine.advance(Timestamp(self.now));
-        }
+        prepare(&mut self.engine, &mut change, Timestamp(self.now), &mut self.block_log);
         self.engine.reconfigure(change);
         let hosts = CopiedHosts::new(self.translator.as_mut(), Timestamp(self.now));
         self.fleet.renew(&mut self.engine, &hosts);

@@ -235,18 +235,7 @@ impl Process {
                 (engine, fleet, member, translator)
             }
         };
-        // The last reload may not be done yet.
-        let mut tries = 0;
-        while engine.prepare_configuration(&mut change).is_err() {
-            engine.advance(now);
-            take_events(engine, &mut self.block_log);
-            tries += 1;
-            assert!(tries < 100_000, "a reload ends");
-        }
-        while !engine.is_prepared() {
-            engine.advance(now);
-            take_events(engine, &mut self.block_log);
-        }
+        prepare(engine, &mut change, now, &mut self.block_log);
         engine.reconfigure(change);
         member.set_partition(partition, engine);
         fleet.renew(engine, &CopiedHosts::new(translator.as_mut(), now));
