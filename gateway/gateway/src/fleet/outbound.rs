@@ -429,9 +429,13 @@ impl Outbound {
     /// True if the partner has a place for everything, and has everything of now or of a moment
     /// ago, held ports included if the slice drains.
     pub(super) fn is_complete(&self, now: Timestamp) -> bool {
-        let is_recent = || self.completed.is_some_and(|at| now.since(at) < RECENT);
         let has_place = self.sender.missing() == 0;
-        self.has_listed_all() && has_place && (self.sender.is_complete() || is_recent())
+        self.has_listed_all() && has_place && (self.sender.is_complete() || self.is_recent(now))
+    }
+
+    /// True if the partner has everything of a moment ago that it has a place for.
+    pub(super) fn is_recent(&self, now: Timestamp) -> bool {
+        self.completed.is_some_and(|at| now.since(at) < RECENT)
     }
 
     /// True if the copy is complete, and the partner has everything that this node has let out: if

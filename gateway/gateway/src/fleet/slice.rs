@@ -308,6 +308,12 @@ impl Slice {
         }
     }
 
+    /// True if a copy of the slice is not complete, here or at the partner.
+    pub(super) fn is_copying(&self, now: Timestamp) -> bool {
+        self.outbound.as_ref().is_some_and(|outbound| !outbound.is_recent(now))
+            || self.inbound.iter().any(|inbound| !inbound.is_complete)
+    }
+
     /// Receives a message of a stream. Returns the answer.
     pub(super) fn receive(
         &mut self,

@@ -154,6 +154,43 @@ fn messages_that_wait_make_the_next_turn_due_at_once() {
     }
 }
 
+/// Both nodes wait for each other's messages while a copy is made, and look for them often. They do
+/// not when the copy is complete, nor when nothing comes.
+#[test]
+fn turns_are_close_together_only_while_messages_of_a_copy_come() {
+    let mut pair = Pair::with(Allotment::Many);
+    flows(&mut pair, 2..60);
+    pair.run(3.0);
+    pair.end_a_with_guardian();
+    pair.run(1.0);
+    pair.restart_a();
+    let wait = |process: &Process| {
+        let fleet = &process.fleet;
+        fleet.next_deadline().since(fleet.last_turn)
+    };
+    let mut copying = [false; 2];
+    while !pair.b().status().slices[0].is_complete {
+        pair.run(0.01);
+        for (process, is_copying) in [&pair.a, &pair.b].into_iter().flatten().zip(&mut copying) {
+            *is_copying |= wait(process) == COPYING;
+        }
+    }
+    assert_eq!(copying, [true; 2]);
+    let rests =
+        |pair: &Pair| [&pair.a, &pair.b].into_iter().flatten().all(|one| wait(one) > COPYING);
+    pair.run(2.0);
+    for _ in 0..200 {
+        pair.run(0.01);
+        assert!(rests(&pair), "the copy is complete");
+    }
+    pair.wire().is_cut = true;
+    (60..90).for_each(|host| _ = pair.b().send((host, 9)).expect("it has ports"));
+    for _ in 0..500 {
+        pair.run(0.01);
+        assert!(rests(&pair), "nothing comes");
+    }
+}
+
 /// A reload with a realm reaches the workers of the partner one after the other. Until the last one
 /// has the realm, its mappings have no copy, and the slice does not move.
 #[test]
