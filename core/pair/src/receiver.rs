@@ -101,7 +101,7 @@ pub struct Receiver {
     missing: KeySet,
     is_swept: bool,
     confirmations: u64,
-    /// True if packets have come since the last confirmation.
+    /// True if packets or digests have come since the last confirmation.
     is_confirmation_due: bool,
 }
 
@@ -176,6 +176,8 @@ impl Receiver {
                     self.raise_floor(floor);
                 }
                 self.waiting = Some(Comparison { number, floor, digests, unsettled });
+                // What the last confirmation said beside its packets may be lost.
+                self.is_confirmation_due = true;
                 self.compare()
             }
             Message::Confirmation(_)
@@ -222,7 +224,8 @@ impl Receiver {
         self.compare()
     }
 
-    /// The confirmation of everything that has arrived, if packets have come since the last one.
+    /// The confirmation of everything that has arrived, if packets or digests have come since the
+    /// last one.
     pub fn confirm_taken(&mut self) -> Option<Vec<u8>> {
         self.is_confirmation_due.then(|| self.confirmation())
     }

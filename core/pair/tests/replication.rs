@@ -537,6 +537,23 @@ fn every_port_rests_until_the_partner_has_no_mapping_without_a_key() {
     assert_eq!((pair.resting.len(), pair.sender.resting()), (0, 0));
 }
 
+/// The confirmation that says so is lost, and no packet brings another one.
+#[test]
+fn the_partner_says_again_that_it_has_no_mapping_without_a_key() {
+    let mut pair = Pair::new();
+    (pair.sender, pair.receiver) = (Sender::new(ID), Receiver::new(ID, u32::MAX));
+    pair.make(1, 4, true);
+    pair.end(1);
+    pair.settle();
+    drop(pair.receiver.swept());
+    pair.settle();
+    assert_eq!(pair.resting.len(), 1, "the owner has not heard it");
+    let digests = pair.sender.digests();
+    pair.at_partner(&digests);
+    pair.settle();
+    assert_eq!((pair.resting.len(), pair.sender.resting()), (0, 0));
+}
+
 #[test]
 fn a_key_from_the_bound_on_is_refused() {
     let (mut sender, _) = ends();
