@@ -151,8 +151,7 @@ impl Receiver {
         };
         let repair = self.take(message, now, sink);
         // A request for repair is as good as a confirmation: the next packet is confirmed with all.
-        let confirmation = self.confirm_taken();
-        repair.or(confirmation)
+        repair.or_else(|| self.confirm_taken())
     }
 
     /// Receives a message as [`Receiver::receive`], but confirms nothing:
@@ -176,7 +175,7 @@ impl Receiver {
                     self.raise_floor(floor);
                 }
                 self.waiting = Some(Comparison { number, floor, digests, unsettled });
-                // What the last confirmation said beside its packets may be lost.
+                // The last confirmation may be lost, and with it what it told beside its packets.
                 self.is_confirmation_due = true;
                 self.compare()
             }

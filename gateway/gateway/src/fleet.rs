@@ -60,8 +60,8 @@ const TAKEN_A_TURN: usize = 64;
 /// Longest time without a turn while there is a partner.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Time without a turn while messages of a copy that is not complete come: both nodes wait for each
-/// other's messages then.
+/// Time without a turn while packets or confirmations of a copy that is not complete come: one node
+/// waits for the other one's next message then.
 const COPYING: Duration = Duration::from_micros(200);
 
 /// Interval of looks at the state of the link.
@@ -131,8 +131,8 @@ pub struct Fleet {
     before_orders: usize,
     /// True if more messages wait than the last turn took.
     is_behind: bool,
-    /// Time of the last turn that took a message.
-    heard: Timestamp,
+    /// Time of the last turn that took a message of a copy that is not complete.
+    copied: Timestamp,
     /// True if the partner could take more records than the last turn sent.
     has_more: bool,
     /// Ports whose rest has ended.
@@ -209,7 +209,7 @@ impl Fleet {
                 version: 0,
                 before_orders: 0,
                 is_behind: false,
-                heard: Timestamp(0),
+                copied: Timestamp(0),
                 has_more: false,
                 ending: VecDeque::new(),
                 changes: Vec::new(),
@@ -319,19 +319,13 @@ impl Fleet {
         let is_guarding = self.slices.iter().any(Slice::is_guarding);
         let is_done = self.ending.is_empty() && !self.ports.has_more() && !is_guarding;
         let interval = match () {
-            () if self.is_copying() => COPYING,
+            () if self.last_turn.since(self.copied) < INTERVAL => COPYING,
             () if self.has_waiting => SETTLES,
             () => INTERVAL,
         };
         let next = self.last_turn.plus(interval);
         let next = self.gathered.map_or(next, |gathered| gathered.min(next));
         if is_done { next } else { self.next_settle.max(self.last_turn).min(next) }
-    }
-
-    /// True if messages of a copy that is not complete come.
-    fn is_copying(&self) -> bool {
-        let now = self.last_turn;
-        now.since(self.heard) < INTERVAL && self.slices.iter().any(|slice| slice.is_copying(now))
     }
 
     /// Owners that slices have got since the last call.
@@ -354,7 +348,6 @@ impl Fleet {
         self.is_behind = false;
         for _ in 0..TAKEN_A_TURN {
             let Some(message) = self.board.message(self.worker) else { break };
-            self.heard = now;
             self.before_orders = self.before_orders.saturating_sub(1);
             self.receive(&message, now, (engine, hosts));
         }
@@ -374,6 +367,9 @@ impl Fleet {
     ) {
         let Some((id, message)) = natgate_pair::read(bytes) else { return };
         let Some(slice) = self.slices.get_mut(usize::from(id.slice)) else { return };
+        if slice.is_copying(&message, now) {
+            self.copied = now;
+        }
         let state = (engine, hosts, &mut self.ports);
         if let Some(answer) = slice.receive(state, (id, message), now) {
             self.link.send(answer);

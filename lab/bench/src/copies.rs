@@ -58,7 +58,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Mappings that are copied in a second at least.
 const LEAST_RATE: u32 = 50_000;
 
-/// Time between two turns of a node that waits, and between two looks at its state.
+/// Time between two turns of a node that waits to become an owner, and between two questions for
+/// the owner's state.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Time between two looks at the partner's copies.

@@ -130,6 +130,11 @@ impl Inbound {
         })
     }
 
+    /// True if the copy is not complete, and no place or setting is missing for it.
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.is_complete && self.accepts() && self.receiver.has_all()
+    }
+
     fn accepts(&self) -> bool {
         self.copies.is_some() && self.differences.is_empty()
     }

@@ -433,9 +433,14 @@ impl Outbound {
         self.has_listed_all() && has_place && (self.sender.is_complete() || self.is_recent(now))
     }
 
-    /// True if the partner has everything of a moment ago that it has a place for.
-    pub(super) fn is_recent(&self, now: Timestamp) -> bool {
+    /// True if the partner has everything of a moment ago.
+    fn is_recent(&self, now: Timestamp) -> bool {
         self.completed.is_some_and(|at| now.since(at) < RECENT)
+    }
+
+    /// True if the copy is not complete, and no place is missing for it.
+    pub(super) fn is_under_way(&self, now: Timestamp) -> bool {
+        self.sender.missing() == 0 && !self.is_recent(now)
     }
 
     /// True if the copy is complete, and the partner has everything that this node has let out: if

@@ -308,10 +308,16 @@ impl Slice {
         }
     }
 
-    /// True if a copy of the slice is not complete, here or at the partner.
-    pub(super) fn is_copying(&self, now: Timestamp) -> bool {
-        self.outbound.as_ref().is_some_and(|outbound| !outbound.is_recent(now))
-            || self.inbound.iter().any(|inbound| !inbound.is_complete)
+    /// True if a message brings a copy of the slice forward that is not complete, here or at the
+    /// partner. A copy that lacks a place or a setting waits for that, not for messages.
+    pub(super) fn is_copying(&self, message: &Message<'_>, now: Timestamp) -> bool {
+        match message {
+            Message::Packet(_) => self.inbound.iter().any(Inbound::is_under_way),
+            Message::Confirmation(_) => {
+                self.outbound.as_ref().is_some_and(|outbound| outbound.is_under_way(now))
+            }
+            _ => false,
+        }
     }
 
     /// Receives a message of a stream. Returns the answer.

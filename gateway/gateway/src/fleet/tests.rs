@@ -303,6 +303,8 @@ fn prepare(
     }
     while !engine.is_prepared() {
         advance(engine);
+        tries += 1;
+        assert!(tries < 100_000, "the pools are prepared");
     }
 }
 
