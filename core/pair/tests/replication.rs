@@ -523,15 +523,20 @@ fn a_mapping_that_was_sent_does_not_end_because_it_is_young() {
     assert_eq!((pair.copy.len(), pair.copy == pair.table), (1, true));
 }
 
-#[test]
-fn every_port_rests_until_the_partner_has_no_mapping_without_a_key() {
+/// A pair with a port that rests: the partner may have its mapping of its own time as the owner.
+fn with_resting_port() -> Pair {
     let mut pair = Pair::new();
     (pair.sender, pair.receiver) = (Sender::new(ID), Receiver::new(ID, u32::MAX));
-    // The partner may have this mapping of its own time as the owner.
     pair.make(1, 4, true);
     pair.end(1);
     pair.settle();
     assert_eq!((pair.resting.len(), pair.sender.resting()), (1, 1));
+    pair
+}
+
+#[test]
+fn every_port_rests_until_the_partner_has_no_mapping_without_a_key() {
+    let mut pair = with_resting_port();
     let swept = pair.receiver.swept();
     pair.at_owner(&swept);
     assert_eq!((pair.resting.len(), pair.sender.resting()), (0, 0));
@@ -540,11 +545,7 @@ fn every_port_rests_until_the_partner_has_no_mapping_without_a_key() {
 /// The confirmation that says so is lost, and no packet brings another one.
 #[test]
 fn the_partner_says_again_that_it_has_no_mapping_without_a_key() {
-    let mut pair = Pair::new();
-    (pair.sender, pair.receiver) = (Sender::new(ID), Receiver::new(ID, u32::MAX));
-    pair.make(1, 4, true);
-    pair.end(1);
-    pair.settle();
+    let mut pair = with_resting_port();
     drop(pair.receiver.swept());
     pair.settle();
     assert_eq!(pair.resting.len(), 1, "the owner has not heard it");
